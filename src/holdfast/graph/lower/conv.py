@@ -72,26 +72,26 @@ def convolved(build: Build, view: View, weight: Array, bias: Array, window: Wind
         return View(np.concatenate([p.index for p in parts]))
     if len(window.out) == 3:
         return _volume(build, view, weight, bias, window, groups)
-    flat = len(window.out) == 1
+    if len(window.out) == 1:  # a map of one row
+        plane = Window(*((one, *each) for one, each in zip((1, 1, 1, 0, 0, 1), window, strict=True)))
+        row = view.moved(lambda a: a[:, :, None])
+        return convolved(build, row, weight[:, :, None], bias, plane, groups).moved(lambda a: a[:, :, 0])
     source, before, after = _without_border(view, window)
-    shape = (source.shape[1], 1, source.shape[2]) if flat else source.shape[1:]
-    step = build.held(source, shape)
-
-    def pair(values: tuple[int, ...], one: int) -> tuple[int, int]:
-        return (one, values[0]) if flat else (values[0], values[1])
-
-    kernel = weight[:, :, None, :] if flat else weight
     made = Conv(
-        step,
-        np.ascontiguousarray(kernel, np.float64),
+        build.held(source, source.shape[1:]),
+        np.ascontiguousarray(weight, np.float64),
         np.asarray(bias, np.float64),
-        stride=pair(window.stride, 1),
-        pads=(*pair(before, 0), *pair(after, 0)),
-        dilation=pair(window.dilation, 1),
+        stride=_pair(window.stride),
+        pads=(*_pair(before), *_pair(after)),
+        dilation=_pair(window.dilation),
         groups=groups,
-        shape=(len(weight), *pair(window.out, 1)),
+        shape=(len(weight), *_pair(window.out)),
     )
     return build.whole(build.emit(made), (1, len(weight), *window.out))
+
+
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    return values[0], values[1]
 
 
 def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], tuple[int, ...]]:

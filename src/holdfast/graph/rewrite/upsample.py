@@ -87,13 +87,15 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     if not any(_resizes(node) for node in model.graph.node):
         return Rewritten(model, ())
     walk = walked(model, context.picture, {})
-    found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
+    nodes = list(walk.nodes)
+    found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
         return Rewritten(model, ())
-    for node in found:
-        _change(walk, node, wanted)
-    names, how = tuple(map(title, found)), counted(node.op_type for node in found)
-    _spread(walk)
+    changed = {i: _changed(walk, nodes[i], wanted) for i in found}
+    names = tuple(title(nodes[i]) for i in found)
+    how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
+    del model.graph.node[:]
+    model.graph.node.extend(new for i, node in enumerate(nodes) for new in changed.get(i, (node,)))
     proven(walk)
     return Rewritten(model, names, f"{how}: {wanted.mode}, {wanted.place}")
 
@@ -140,22 +142,21 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _change(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Set the attributes; before opset 11, which has only one convention, the node becomes two products."""
+def _changed(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+    """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
-        _as_products(walk, node, wanted)
-        return
+        return _products(walk, node, wanted)
     drop_attributes(node, "coordinate_transformation_mode", "nearest_mode", "antialias")
     set_attribute(node, "mode", wanted.mode)
     if not old:
         set_attribute(node, "coordinate_transformation_mode", wanted.place)
     if not old and wanted.mode == "nearest":
         set_attribute(node, "nearest_mode", wanted.rounding)
+    return [node]
 
 
-def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Turn a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
+def _products(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
@@ -163,26 +164,14 @@ def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
     sides = (weights(source[i], out[i], scales[i], wanted) for i in (2, 3))
     rows, columns = (np.asarray(side, np.float32) for side in sides)
     del node.input[1:]
-    del node.attribute[:]
-    node.op_type, node.domain = "Products", "holdfast"
     walk.put(node, 1, rows)
     walk.put(node, 2, np.ascontiguousarray(columns.T))
-
-
-def _spread(walk: Walk) -> None:
-    """Write each marked node as the two products it stands for."""
-    nodes = []
-    for node in walk.nodes:
-        if node.domain != "holdfast":
-            nodes.append(node)
-            continue
-        source, rows, columns = node.input
-        between = f"{node.output[0]}/rows"
-        nodes.append(helper.make_node("MatMul", [rows, source], [between], name=f"{title(node)}/rows"))
-        nodes.append(helper.make_node("MatMul", [between, columns], list(node.output), name=title(node)))
-    if len(nodes) > len(walk.nodes):
-        del walk.model.graph.node[:]
-        walk.model.graph.node.extend(nodes)
+    image, first, second = node.input
+    between, name = f"{node.output[0]}/rows", title(node)
+    return [
+        helper.make_node("MatMul", [first, image], [between], name=f"{name}/rows"),
+        helper.make_node("MatMul", [between, second], list(node.output), name=name),
+    ]
 
 
 def centres(cells: int, wanted: int, scale: float, place: str) -> Floats | None:
