@@ -10,8 +10,7 @@ import pytest
 
 from holdfast.core.errors import CardError, ModelError, OutputError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.convert import convert
-from holdfast.graph.darknet.weights import header_length
+from holdfast.graph.darknet.convert import convert, header_length
 
 TEXT = """[net]
 width=64

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.graph.darknet.cfg import read_cfg, trace
-from holdfast.graph.darknet.convert import build
+from holdfast.graph.darknet.convert import blocks, build, read_weights
 from holdfast.graph.darknet.nodes import ACTIVATE
-from holdfast.graph.darknet.weights import blocks, read_weights
 
 ANCHORS = "10,13, 16,30, 33,23, 30,61, 62,45, 59,119, 116,90, 156,198, 373,326"
 
