@@ -75,14 +75,14 @@ def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, l
 def ious(a: Floats, b: Floats, plus: float = 0.0) -> Floats:
     """Intersection over union (n, m) of boxes a (n, 4) and b (m, 4), xyxy; 0 where both are empty."""
 
-    def shared(i: int) -> Floats:  # in place: this is where NMS spends its time
+    def side_of(i: int) -> Floats:  # in place: this is where NMS spends its time
         side = np.minimum(a[:, None, i + 2], b[None, :, i + 2])
         side -= np.maximum(a[:, None, i], b[None, :, i])
         side += plus
         return np.maximum(side, 0.0, out=side)
 
-    inter = shared(0)
-    inter *= shared(1)
+    inter = side_of(0)
+    inter *= side_of(1)
     areas = [np.maximum(boxes[:, 2:] - boxes[:, :2] + plus, 0.0).prod(axis=1) for boxes in (a, b)]
     union = areas[0][:, None] + areas[1][None, :]
     union -= inter

@@ -122,7 +122,7 @@ class _Convolutional(Layer):
             dilations=[self.dilation, self.dilation],
             group=self.groups,
         )
-        return nodes.activated(self.activation, linear, out)
+        return nodes.activate(self.activation, linear, out)
 
 
 def _not_empty(section: Section, given: Shape, shape: Shape) -> Shape:
@@ -287,7 +287,7 @@ class _Shortcut(Layer):
             last = place == len(inputs) - 1
             to = linear_name(self.activation, out) if last else f"{out}_sum{place}"
             total = nodes.add("Add", [total, name], to)
-        return nodes.activated(self.activation, total, out)
+        return nodes.activate(self.activation, total, out)
 
 
 class _Scale(Layer):
@@ -310,7 +310,7 @@ class _Scale(Layer):
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
         linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
-        return nodes.activated(self.activation, linear, out)
+        return nodes.activate(self.activation, linear, out)
 
 
 class _Activate(Layer):

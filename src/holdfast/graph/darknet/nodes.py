@@ -51,7 +51,7 @@ class Nodes:
         bounds = [self.constant(f"integer_{v}", [v], np.int64) for v in (start, start + count, axis)]
         return self.add("Slice", [x, *bounds], out)
 
-    def activated(self, activation: str, x: str, out: str) -> str:
+    def activate(self, activation: str, x: str, out: str) -> str:
         """The map x activated; "linear" costs no node, x has the name `out` already then (`linear_name`)."""
         return out if activation == "linear" else ACTIVATE[activation](self, x, out)
 

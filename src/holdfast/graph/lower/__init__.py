@@ -196,12 +196,10 @@ def entered(
     index = np.full(size, -1, np.int64)
     index[free] = np.arange(len(free))
     values: dict[str, Value] = dict(weights)
-    at = 0
-    for value, shape in zip(given, shapes, strict=True):
-        part = slice(at, at + prod(shape))
-        at += prod(shape)
-        view = View(index[part].reshape(shape), template[part].reshape(shape))
-        values[value.name] = build.normal(view)
+    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
+    parts = zip(given, shapes, np.split(index, ends), np.split(template, ends), strict=True)
+    for value, shape, own, fill in parts:
+        values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
     return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
 
 
@@ -226,10 +224,8 @@ def _fixed(bounds: tuple[Array, Array] | None, size: int, dtype: np.dtype[Any]) 
 
 def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
-    shapes = []
-    for value in given:
-        dims = value.type.tensor_type.shape.dim
-        shapes.append([d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims])
+    dims = [value.type.tensor_type.shape.dim for value in given]
+    shapes = [[d.dim_value if d.dim_value > 0 else None for d in each] for each in dims]
     for shape in shapes:
         if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
             shape[0] = 1

@@ -23,7 +23,7 @@ def relu(build: Build, value: Value) -> Value:
     return build.curve(value, "relu") if isinstance(value, View) else np.maximum(value, 0)
 
 
-def bounded(build: Build, view: View, limit: Array | float, sign: float) -> Value:
+def clamp(build: Build, view: View, limit: Array | float, sign: float) -> Value:
     """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
 
     Elements of the limit beyond the range of float32 are no bound.
@@ -34,7 +34,7 @@ def bounded(build: Build, view: View, limit: Array | float, sign: float) -> Valu
     live = sign * bound > -LARGEST
     if not live.all():
         part = view.moved(lambda a: a[live])
-        found = as_view(bounded(build, part, bound[live], sign)) if live.any() else part
+        found = as_view(clamp(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
         index[live], fill[live] = found.index, found.filled()
         return View(index, fill)
@@ -48,7 +48,7 @@ def bounded(build: Build, view: View, limit: Array | float, sign: float) -> Valu
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:
     """min(max(view, low), high); the relus in a row keep the bounds inside [low, high]."""
-    return bounded(build, as_view(bounded(build, view, low, 1.0)), high, -1.0)
+    return clamp(build, as_view(clamp(build, view, low, 1.0)), high, -1.0)
 
 
 def leaky(build: Build, view: View, slope: float) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.graph.ir import Activation, Total
 from holdfast.graph.lower.conv import check_padding, window_of
-from holdfast.graph.lower.curves import bounded, relu
+from holdfast.graph.lower.curves import clamp, relu
 from holdfast.graph.lower.linear import scaled, total
 from holdfast.graph.lower.matrix import reduced
 from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
@@ -117,9 +117,9 @@ def _of_all(of_arrays: np.ufunc, of_views: Callable[[Build, View, View], Value],
         if isinstance(left, View):
             if isinstance(right, View):
                 return of_views(build, left, right)
-            return bounded(build, left, right, sign)
+            return clamp(build, left, right, sign)
         if isinstance(right, View):
-            return bounded(build, right, left, sign)
+            return clamp(build, right, left, sign)
         return np.asarray(of_arrays(left, right))
 
     return lambda node, build: [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,11 +83,8 @@ def _split(node: Node, build: Build) -> list[Value]:
         length, parts = value.shape[axis], int(node.attributes.get("num_outputs", node.outputs))
         each = -(-length // parts)
         sizes = tuple(max(min(each, length - i * each), 0) for i in range(parts))
-
-    def part(end: int, size: int) -> Value:
-        return moved(value, lambda a: a.take(np.arange(end - size, end), axis=axis))
-
-    return [part(end, size) for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+    places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return [moved(value, partial(np.take, indices=each, axis=axis)) for each in places]
 
 
 def _gather(node: Node, build: Build) -> list[Value]:

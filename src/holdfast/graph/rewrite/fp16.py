@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, tidy
+from holdfast.graph.nodes import subgraphs
+from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, float_tensors, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16
@@ -71,7 +72,7 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
     ended = f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
-    inner = sorted({n.op_type for n in model.graph.node if any(a.HasField("g") for a in n.attribute)})
+    inner = sorted({n.op_type for n in model.graph.node if subgraphs(n)})
     left = f", inside {', '.join(inner)} in float32" if inner else ""
     how += f" rounded to {kind}, sums in float32{named}{ended}{left}"
     return Rewritten(model, (*weights, *casts), how)
@@ -160,10 +161,7 @@ def _to_round(model: ModelProto) -> list[str]:
 
     One that only clippings (ReLU) read is rounded behind them: the order does not matter to the numbers.
     """
-    known = onnx.shape_inference.infer_shapes(model).graph
-    values = (*known.value_info, *known.input, *known.output)
-    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
-    floats -= {w.name for w in model.graph.initializer}
+    floats = float_tensors(model)
     readers: dict[str, set[str]] = defaultdict(set)
     for node in model.graph.node:
         for name in node.input:

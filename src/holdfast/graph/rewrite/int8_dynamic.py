@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import add_constant, attributes_of, drop_unused
+from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
 from holdfast.graph.rewrite.calibration import HIGH, quantise, symmetric_scale
 from holdfast.graph.rewrite.quant_plan import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
@@ -141,7 +141,7 @@ def _left(model: ModelProto, layers: list[_Dense]) -> str:
             kinds[f"{node.op_type} without a weight"] += 1
         elif node.op_type == "Gather" and node.input[0] in tables:
             kinds["embedding table"] += 1
-        elif any(a.HasField("g") for a in node.attribute):
+        elif subgraphs(node):
             kinds[f"graph inside {node.op_type}"] += 1
     told = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
     return f", in float32: {told}" if told else ""

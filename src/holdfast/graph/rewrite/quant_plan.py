@@ -117,7 +117,7 @@ class _Graph:
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it
     constants: dict[str, Any]
-    floats: frozenset[str]  # float32 tensors that are not constant
+    floats: set[str]  # float32 tensors that are not constant
 
     def maker(self, name: str) -> Any:
         place = self.makers.get(name)
@@ -160,12 +160,17 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
 
 
 def _opened(model: ModelProto) -> _Graph:
-    known = onnx.shape_inference.infer_shapes(model).graph
     constants = {w.name: w for w in model.graph.initializer}
-    kinds = {v.name: v.type.tensor_type.elem_type for v in (*known.value_info, *known.input, *known.output)}
-    floats = {n for n, k in kinds.items() if k == onnx.TensorProto.FLOAT and n not in constants}
     makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
-    return _Graph(model.graph.node, makers, constants, frozenset(floats))
+    return _Graph(model.graph.node, makers, constants, float_tensors(model))
+
+
+def float_tensors(model: ModelProto) -> set[str]:
+    """The float32 tensors of a model that are not constants."""
+    known = onnx.shape_inference.infer_shapes(model).graph
+    values = (*known.value_info, *known.input, *known.output)
+    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
+    return floats - {w.name for w in model.graph.initializer}
 
 
 def _is_weighted(graph: _Graph, node: Any) -> bool:

@@ -18,7 +18,7 @@ from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walked
+from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 
@@ -86,12 +86,12 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
         return Rewritten(model, ())
-    walk = walked(model, context.picture, {})
+    walk = walk_graph(model, context.picture, {})
     nodes = list(walk.nodes)
     found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
         return Rewritten(model, ())
-    changed = {i: _changed(walk, nodes[i], wanted) for i in found}
+    changed = {i: _convert(walk, nodes[i], wanted) for i in found}
     names = tuple(title(nodes[i]) for i in found)
     how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
     del model.graph.node[:]
@@ -142,7 +142,7 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _changed(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
     """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":

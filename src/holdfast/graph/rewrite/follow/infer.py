@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from holdfast.graph.inspect import opset_of
-from holdfast.graph.nodes import RANDOM, attributes_of, node_alone
+from holdfast.graph.nodes import RANDOM, attributes_of, node_alone, subgraphs
 from holdfast.graph.session import open_session
 
 
@@ -131,7 +131,7 @@ def _pool(node: Any, source: Known) -> list[Known]:
 def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
     unknown = [Known(0, None) for _ in node.output]
-    if any(a.HasField("g") for a in node.attribute):
+    if subgraphs(node):
         return unknown  # If, Loop, Scan: what they give depends on more than their inputs
     types = {n: helper.make_tensor_type_proto(k.kind, k.shape) for n, k in inputs.items() if n and k.kind}
     small = {

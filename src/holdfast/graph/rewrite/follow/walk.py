@@ -108,7 +108,7 @@ class Walk:
         self.touch(node)
 
 
-def walked(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
+def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
     """The walk through all nodes of a model that is fed as its card says, one image at a time."""
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
