@@ -16,7 +16,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, load_proto, opset_of
 from holdfast.graph.ir import Array, Net
-from holdfast.graph.lower import conv, curves, linear, matrix, maxima, moves
+from holdfast.graph.lower import conv, curves, linear, matrix, moves
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import (
     Build,
@@ -38,7 +38,6 @@ OPERATORS: Mapping[str, Lowering] = {
     **matrix.OPERATORS,
     **conv.OPERATORS,
     **curves.OPERATORS,
-    **maxima.OPERATORS,
 }
 
 

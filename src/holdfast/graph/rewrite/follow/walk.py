@@ -74,15 +74,12 @@ class Walk:
     done: set[int] = field(default_factory=set)
     touched: dict[int, str] = field(default_factory=dict)  # number of a changed node -> its operator
 
-    @property
-    def opset(self) -> int:
-        """The version of the standard operators."""
-        return opset_of(self.model) or 1
-
-    @property
-    def nodes(self) -> Any:
-        """The nodes, in the order of the file."""
-        return self.model.graph.node
+    def __post_init__(self) -> None:
+        self.nodes, self.opset = self.model.graph.node, opset_of(self.model) or 1
+        for i, node in enumerate(self.nodes):
+            self.makers.update({name: i for name in node.output if name})
+            for name in node.input:
+                self.users.setdefault(name, []).append(i)
 
     def value(self, name: str) -> Value:
         """What is known of a tensor; of one never seen (an outer one, an empty name) nothing."""
@@ -121,10 +118,6 @@ def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
             dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
             values[given.name] = Value(kind.elem_type, _fixed(dims))
     walk = Walk(model, (height, width), values, rules)
-    for i, node in enumerate(model.graph.node):
-        walk.makers.update({name: i for name in node.output if name})
-        for name in node.input:
-            walk.users.setdefault(name, []).append(i)
     for i in range(len(walk.nodes)):
         step(walk, i)
     return walk
