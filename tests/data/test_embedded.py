@@ -9,10 +9,10 @@ from PIL import Image
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Label, MaskFile
-from holdfast.data import signs
 from holdfast.data.embedded import SignsEntry
 from holdfast.data.images import sniff
 from holdfast.data.open import open_dataset
+from holdfast.data.signs import scene as signs
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from holdfast.core.errors import ImageError, InputError, ModelError, UnknownName
 from holdfast.core.registry import names
 from holdfast.core.types import Size
-from holdfast.data.signs import scene
+from holdfast.data.signs.scene import scene
 from holdfast.metrics.frechet import frechet
 from holdfast.stages.features import FeatureNet, open_features
 from holdfast.stages.resize.libraries import pillow_bilinear

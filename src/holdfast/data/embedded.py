@@ -42,7 +42,7 @@ class SignsEntry:
 
     def load(self) -> Sample:
         """The picture as JPEG, with its truth."""
-        from holdfast.data.signs import encode
+        from holdfast.data.signs.scene import encode
 
         image, truth = _draw(self.task, self.seed, self.index)
         return Sample(self.name, encode(image), truth)
@@ -66,7 +66,7 @@ class FarEntry:
 
     def load(self) -> Sample:
         """The picture as JPEG, with its class."""
-        from holdfast.data.signs import crop_far, encode
+        from holdfast.data.signs.scene import crop_far, encode
 
         image, label, quality = crop_far(self.seed, self.index)
         return Sample(self.name, encode(image, quality), Label(label))
@@ -74,7 +74,7 @@ class FarEntry:
 
 def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
     """The dataset of `signs` (for any task) or `far`, each with `:SEED` or `:SEED:COUNT` behind it."""
-    from holdfast.data.signs import CLASSES, GROUPS, SEGMENTS
+    from holdfast.data.signs.canvas import CLASSES, GROUPS, SEGMENTS
 
     seed, count = _numbers(name)
     indices = range(count if images is None else images)
@@ -103,7 +103,7 @@ def _draw(task: Task, seed: int, index: int) -> tuple[Image, Boxes | Label | Mas
     """A picture and its truth for a task: a whole scene, or a crop around one sign."""
     from PIL import Image as Pillow
 
-    from holdfast.data.signs import crop_classify, crop_single, scene
+    from holdfast.data.signs.scene import crop_classify, crop_single, scene
 
     if task == "classify":
         image, label = crop_classify(seed, index)

@@ -10,7 +10,8 @@ from holdfast.core.types import Label
 from holdfast.data.embedded import FarEntry, is_embedded
 from holdfast.data.images import sniff
 from holdfast.data.open import open_dataset
-from holdfast.data.signs import CLASSES, crop_classify, crop_far, crop_single, encode, write_far
+from holdfast.data.signs.canvas import CLASSES
+from holdfast.data.signs.scene import crop_classify, crop_far, crop_single, encode, write_far
 
 
 @given(index=st.integers(0, 2**32))

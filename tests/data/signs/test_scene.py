@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from holdfast.core.errors import InputError
-from holdfast.data.signs import CLASSES, GROUP_OF, GROUPS, SEGMENTS, Scene, encode, scene
 from holdfast.data.signs import scene as scene_module
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, SEGMENTS
+from holdfast.data.signs.scene import Scene, encode, scene
 
 COUNT = 70
 DIGEST = """
 import hashlib
-from holdfast.data.signs import scene
+from holdfast.data.signs.scene import scene
 s = scene(3, 11)
 parts = (s.image, s.mask, s.boxes, s.classes)
 print(hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest())
