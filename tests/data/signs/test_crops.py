@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.types import Label
-from holdfast.data.embedded import FarEntry, is_embedded
+from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.images import sniff
 from holdfast.data.open import open_dataset
 from holdfast.data.signs.canvas import CLASSES
 from holdfast.data.signs.scene import crop_classify, crop_far, crop_single, encode, write_far
+
+
+def far(seed, index):
+    return EmbeddedEntry("far", seed, index, "classify")
 
 
 @given(index=st.integers(0, 2**32))
@@ -54,13 +58,13 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_by_name():
     found = open_dataset("far:2:5", images=3)
     assert (found.name, found.format, found.task, len(found)) == ("far:2:5", "far", "classify", 3)
-    assert found.entries[1] == FarEntry(2, 1)
+    assert found.entries[1] == far(2, 1)
     image, label, quality = crop_far(2, 1)
     sample = found.entries[1].load()
     assert sample.data == encode(image, quality)
     assert sample.truth == Label(label)
     assert sniff(sample.data).format == "JPEG"
-    assert len({entry.key() for entry in (FarEntry(0, 1), FarEntry(1, 0), FarEntry(1, 1))}) == 3
+    assert len({entry.key() for entry in (far(0, 1), far(1, 0), far(1, 1))}) == 3
 
 
 @pytest.mark.parametrize("name", ["far:", "far:x", "far:1:0", "far:1:2:3"])
