@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,20 @@ def yaml_files(path: Path) -> list[Path]:
     """The YAML files directly in a folder, sorted by name; of a file the file itself if it is one."""
     files = [path] if path.is_file() else [path / name for name in file_names(path)]
     return [file for file in files if file.suffix.lower() in (".yaml", ".yml")]
+
+
+def find_yaml(path: Path, fits: Callable[[dict[str, Any]], object]) -> Path | None:
+    """The first readable YAML file of a path whose mapping fits."""
+    for file in yaml_files(path):
+        with suppress(DataError):
+            if fits(read_yaml(file)):
+                return file
+    return None
+
+
+def yaml_words(config: Path, path: Path) -> str:
+    """How a YAML file was found: given itself, or in the folder that was."""
+    return "a .yaml file" if config == path else f"has {config.name}"
 
 
 def image_names(folder: Path, *, deep: bool = True) -> list[str]:
@@ -132,10 +146,8 @@ def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
     try:
         return read_label_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise DataError(
-            f"{path}: expected text in UTF-8, got byte {problem.object[problem.start]:#04x} "
-            f"at {problem.start}"
-        ) from None
+        got = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
+        raise DataError(f"{path}: expected text in UTF-8, got {got}") from None
 
 
 def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:

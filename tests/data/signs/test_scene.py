@@ -127,7 +127,7 @@ def test_signs_are_visible_where_the_boxes_are_and_nowhere_else(scenes):
 
 
 def test_boxes_are_the_extent_of_signs_that_nothing_hides(monkeypatch):
-    monkeypatch.setattr(sys.modules[scene_module.__module__], "_HIDDEN", 0.0)
+    monkeypatch.setattr(scene_module, "_HIDDEN", 0.0)
     checked = 0
     for index in range(25):
         found = scene(4, index)

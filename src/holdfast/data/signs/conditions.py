@@ -160,8 +160,8 @@ def _lens(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
         kernel = np.zeros((size, size), dtype=np.float32)
         angle, middle = rng.normal(0, 0.5), size // 2
         x, y = np.array([np.cos(angle), np.sin(angle)]) * middle
-        ends = [(round(middle + sign * x), round(middle + sign * y)) for sign in (-1, 1)]
-        cv2.line(kernel, *ends, 1.0, 1)
+        start, stop = ((round(middle + sign * x), round(middle + sign * y)) for sign in (-1, 1))
+        cv2.line(kernel, start, stop, 1.0, 1)
         out = cv2.filter2D(out, -1, kernel / kernel.sum())
     return out
 
