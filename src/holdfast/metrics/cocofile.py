@@ -8,6 +8,7 @@ Each column is converted and checked as a whole; only if a check fails are the v
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -56,10 +57,8 @@ def read_truth(path: str | Path) -> TruthFile:
         content = _read_json(path)
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
-            raise DataError(
-                f"{path}: expected an object with images, categories and annotations, "
-                f"got {_kind(content)}{hint}"
-            )
+            got = f"{_kind(content)}{hint}"
+            raise DataError(f"{path}: expected an object with images, categories and annotations, got {got}")
         problems = _Problems(path)
         images = _Records.under(content, "images", problems)
         image_ids = images.unique("id")
@@ -98,10 +97,8 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
         content = _read_json(path)
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
-            raise DataError(
-                f"{path}: expected a list of objects with image_id, category_id, bbox and score, "
-                f"got {_kind(content)}{hint}"
-            )
+            wanted = "a list of objects with image_id, category_id, bbox and score"
+            raise DataError(f"{path}: expected {wanted}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         records = _Records.of(content, "", problems)
         table = DetectionTable(
@@ -133,9 +130,8 @@ class _Problems:
         self.count += 1
         if len(self.shown) < SHOWN_PROBLEMS:
             text = repr(got)
-            self.shown.append(
-                f"{where}: expected {expected}, got {text if len(text) <= 80 else text[:77] + '...'}"
-            )
+            text = text if len(text) <= 80 else f"{text[:77]}..."
+            self.shown.append(f"{where}: expected {expected}, got {text}")
 
     def raise_if_any(self) -> None:
         """Raise one DataError that names every fault, if there is any."""
@@ -172,26 +168,18 @@ def _read_json(path: Path) -> Any:
         raise DataError(f"{path}: expected JSON, got an empty file")
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        return _lenient(path, data, error)
-
-
-def _lenient(path: Path, data: bytes, first: orjson.JSONDecodeError) -> Any:
-    """The file parsed with NaN and Infinity allowed, so that the checks can say which record holds them."""
-    import json
-
+    except orjson.JSONDecodeError:
+        pass  # NaN and Infinity are allowed below, so that the checks can say which record holds them
     try:
         return json.loads(data)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: expected UTF-8 text, got byte {data[error.start]:#x} at {error.start}"
-        ) from first
+        got = f"byte {data[error.start]:#x} at {error.start}"
+        raise DataError(f"{path}: expected UTF-8 text, got {got}") from error
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
-        ) from first
+        where = f"line {error.lineno} column {error.colno}"
+        raise DataError(f"{path}: not JSON at {where}: {error.msg}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or an integer of thousands of digits
-        raise DataError(f"{path}: cannot be read: {error}") from first
+        raise DataError(f"{path}: cannot be read: {error}") from error
 
 
 class _Missing:

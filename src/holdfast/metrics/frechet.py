@@ -56,10 +56,7 @@ def _checked(which: str, features: Tensor) -> Floats:
 def _root(rows: Floats) -> Floats:
     """A matrix R with RᵀR = the covariance of the rows, of at most d rows."""
     centred: Floats = (rows - rows.mean(axis=0)) / np.sqrt(len(rows) - 1)
-    if len(rows) <= rows.shape[1]:
-        return centred
-    short: Floats = np.linalg.qr(centred).R
-    return short
+    return centred if len(rows) <= rows.shape[1] else np.asarray(np.linalg.qr(centred).R)
 
 
 def _apart(a: Floats, b: Floats) -> float:

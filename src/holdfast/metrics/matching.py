@@ -91,11 +91,7 @@ def _order(detections: DetectionTable) -> Ints:
     level = np.empty(len(score), dtype=np.int64)
     falling = np.argsort(-score)
     level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
-    category = detections.category.take(by_image)
-    n = len(score)
-    if n and (int(category.max()) + 1) * n >= 1 << 62:
-        return by_image.take(np.lexsort((level, category)))
-    return by_image.take(stable_order(category * n + level))
+    return by_image.take(stable_order(detections.category.take(by_image) * len(score) + level))
 
 
 def stable_order(key: Ints) -> Ints:
@@ -180,8 +176,7 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
         return np.zeros(0, dtype=np.uint64)
     order, _ = _sorted_within(pairs, lambda s: (-pairs.truth[s], -pairs.iou[s], ignored[s]))
     wave = _place_in_group(pairs.group[order])
-    by_wave = stable_order(wave)
-    order = order[by_wave]
+    order = order[stable_order(wave)]
     detection, box = pairs.position[order], pairs.truth[order]
     bits, keep = passed[order], reusable[order]
     done = np.zeros(int(detection.max()) + 1, dtype=np.uint64)
@@ -194,11 +189,9 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
         match = bits[now] & ~(done[d] | taken[b])
         done[d] |= match
         taken[b] |= np.where(keep[now], np.uint64(0), match)
-        hits[now] = match
+        hits[order[now]] = match
         start = end
-    result = np.empty_like(hits)
-    result[order] = hits
-    return result
+    return hits
 
 
 def _starts(values: Ints | Floats) -> Bools:
@@ -306,12 +299,7 @@ def match(
 
 def ignored_boxes(truth: TruthTable, rule: Rule) -> Bools:
     """The true boxes, (n,), that are neither a hit nor a miss under this rule."""
-    ignored = np.zeros(len(truth), dtype=bool)
-    if rule.difficult == "ignored":
-        ignored |= truth.difficult
-    if rule.crowd != "ordinary":
-        ignored |= truth.crowd
-    return ignored
+    return (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
 
 
 def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, crowd: Bools) -> Pairs:
@@ -322,8 +310,7 @@ def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, 
     else:
         candidates = pairs
         reusable = crowd[candidates.truth] & (rule.crowd != "ordinary")
-    level = np.array([iou])
-    passed = threshold_bits(candidates.iou, level, strict=rule.iou_strict)
+    passed = threshold_bits(candidates.iou, np.array([iou]), strict=rule.iou_strict)
     keep = passed > 0
     candidates, passed, reusable = select(candidates, keep), passed[keep], reusable[keep]
     return select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)

@@ -42,9 +42,8 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.max_dets is not None and self.max_dets < 1:
-            raise InputError(
-                f"rule {self.name}: max_dets must be 1 or more, or None for all; got {self.max_dets}"
-            )
+            got = self.max_dets
+            raise InputError(f"rule {self.name}: max_dets must be 1 or more, or None for all; got {got}")
 
     def __str__(self) -> str:
         crowd = {"region": "an ignored region"}.get(self.crowd, self.crowd)
@@ -55,27 +54,28 @@ class Rule:
             f"best box taken: {self.taken}",
             f"difficult {self.difficult}",
             f"crowd {crowd}",
-            "all detections"
-            if self.max_dets is None
-            else f"≤ {self.max_dets} detections per image and class",
+            f"≤ {self.max_dets} detections per image and class" if self.max_dets else "all detections",
             f"score {'>' if self.score_strict else '≥'} threshold",
             "curve ends at (recall 0, precision 1) and (1, 0)" if self.end_points else "no end points",
         ]
         return ", ".join(words)
 
 
-RULES: dict[str, Rule] = {
-    rule.name: rule
-    for rule in (
-        Rule(
-            "lecture", "11-point", iou_strict=True, difficult="ordinary", crowd="ordinary",
-            score_strict=True, end_points=True,
-        ),
-        Rule("voc2007", "11-point", plus_one=True),
-        Rule("voc", "all-point", plus_one=True),
-        Rule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
-    )
-}  # fmt: skip
+_RULES = (
+    Rule(
+        name="lecture",
+        interpolation="11-point",
+        iou_strict=True,
+        difficult="ordinary",
+        crowd="ordinary",
+        score_strict=True,
+        end_points=True,
+    ),
+    Rule("voc2007", "11-point", plus_one=True),
+    Rule("voc", "all-point", plus_one=True),
+    Rule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
+)
+RULES = {rule.name: rule for rule in _RULES}
 
 
 def rule_named(name: str) -> Rule:
