@@ -10,12 +10,7 @@ import simplejpeg
 from PIL import Image
 
 from helpers import models as making
-from holdfast.core.model import Input
-from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup, part
-from holdfast.core.types import Label, Sample, Size
-from holdfast.engine.preprocess import InputStages, distinct_tensors
-from holdfast.stages.decode import libjpeg
 from holdfast.stages.decode.libjpeg import basis, dct, idct, is_sound, without_notes
 
 
@@ -217,44 +212,14 @@ def test_what_libjpeg_warns_of_is_not_sound():
         np.testing.assert_array_equal(decode(name, extra), decode("pillow", extra))
 
 
-def test_whether_data_is_sound_is_found_out_once(monkeypatch):
-    sound, odd = FILES["4:2:0"], FILES["4:4:4"][:-2] + bytes(40) + FILES["4:4:4"][-2:]
-    libjpeg._SEEN.clear()
-    decode("fast-idct", sound)
-    decode("no-fancy-upsampling", odd)
-    monkeypatch.setattr(libjpeg, "_reads", lambda data: pytest.fail("looked again"))
-    assert is_sound(sound)
-    assert not is_sound(odd)
-    decode("ffmpeg", sound)
-    libjpeg._SEEN.clear()
-    with pytest.raises(pytest.fail.Exception, match="looked again"):
-        is_sound(sound)
+def test_whether_data_is_sound_is_found_out_once():
+    is_sound.cache_clear()
+    for name in ("ffmpeg", "opencv", "ffmpeg"):
+        decode(name, FILES["4:2:0"])
+    assert is_sound.cache_info().misses == 1
 
 
 def test_few_images_are_remembered():
-    libjpeg._SEEN.clear()
     for number in range(20):
         is_sound(bytes([number]))
-    assert len(libjpeg._SEEN) == libjpeg._ASKED
-
-
-def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
-    sample = Sample("a", FILES["4:2:0"], Label(0))
-    wanted = Input(size=Size(16, 16))
-    before = ("decode", "colour", "fit", "resize", "normalise")
-    looked = []
-    reads = libjpeg._reads
-    monkeypatch.setattr(libjpeg, "_reads", lambda data: looked.append(data) or reads(data))
-    for decoders, times in ((("ffmpeg", "opencv", "fast-idct"), 0), (("ffmpeg", "opencv"), 1)):
-        libjpeg._SEEN.clear()
-        looked.clear()
-        rows = [Pipeline(decode=name).describe() for name in decoders]
-        routes = {
-            n: InputStages(row, **{kind: lookup(kind, row[kind]) for kind in before})
-            for n, row in enumerate(rows)
-        }
-        errors = {}
-        made = list(distinct_tensors(routes, wanted, 0, sample, errors))
-        assert not errors
-        assert sorted(n for ready in made for n in ready.frames) == list(range(len(decoders)))
-        assert len(looked) == times
+    assert is_sound.cache_info().currsize == 4

@@ -8,12 +8,10 @@ data goes to Pillow alone: it refuses most of it and repairs the rest.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,12 +20,6 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Floats, Image
 from holdfast.data.images import sniff_head
 from holdfast.stages.decode.pillow import pillow
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_ASKED = 4  # images of which it is remembered whether they are sound
-_SEEN: OrderedDict[bytes, bool] = OrderedDict()
-_LOCK = Lock()
 
 
 def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool = True) -> Image:
@@ -55,46 +47,23 @@ def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = Fa
     import simplejpeg
 
     try:  # strict: it refuses what libjpeg warns of, so no look beforehand is needed
-        pixels: Image = simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample)
+        return np.asarray(simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample))
     except ValueError:
-        _remember(data, False)
         return pillow(data)
-    _remember(data, True)
-    return pixels
 
 
+@lru_cache(maxsize=4)  # several decoders ask of one image in turn
 def is_sound(data: bytes) -> bool:
     """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
-    known = _SEEN.get(data)
-    return _remember(data, _reads(data)) if known is None else known
-
-
-def _reads(data: bytes) -> bool:
-    """The same, found out: at an eighth of the size the entropy code is read whole, the rest is little."""
     if not is_jpeg(data):
         return False
     import simplejpeg
 
-    try:
+    try:  # at an eighth of the size the entropy code is read whole, the rest is little
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
     except ValueError:
         return False
     return True
-
-
-def _remember(data: bytes, sound: bool) -> bool:
-    """Whether it is sound; known for a while, because several decoders ask of one image in turn."""
-    with _LOCK:
-        _SEEN[data] = sound
-        while len(_SEEN) > _ASKED:
-            _SEEN.popitem(last=False)
-    return sound
-
-
-def tells_soundness(decode: F) -> F:
-    """A decorator: whether the data is sound is known once this decoder ran, so it had better run first."""
-    decode.first = True  # type: ignore[attr-defined]
-    return decode
 
 
 def is_jpeg(data: bytes) -> bool:
@@ -113,7 +82,6 @@ def has_four_channels(data: bytes) -> bool:
     systems="TensorFlow decode_jpeg and tf.data (its default); DALI with use_fast_idct",
     alike="libjpeg-turbo, IFAST",
 )
-@tells_soundness
 def fast_idct(data: bytes) -> Image:
     """RGB pixels of a JPEG with the fast integer IDCT (Arai, Agui, Nakajima); other formats by Pillow.
 
@@ -127,7 +95,6 @@ def fast_idct(data: bytes) -> Image:
     systems="TurboJPEG with FASTUPSAMPLE, libjpeg with do_fancy_upsampling off; nvJPEG's default",
     alike="libjpeg-turbo, no fancy upsampling",
 )
-@tells_soundness
 def no_fancy_upsampling(data: bytes) -> Image:
     """RGB pixels of a JPEG with each chroma sample repeated over its pixels; other formats by Pillow.
 
