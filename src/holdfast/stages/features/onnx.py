@@ -15,7 +15,8 @@ from holdfast.core.model import read_onnx
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.graph.inspect import inspect
-from holdfast.stages.features import FeatureNet, open_graph, run_graph
+from holdfast.stages.features import FeatureNet, run_graph
+from holdfast.stages.infer import open_graph
 from holdfast.stages.resize.libraries import pillow_bilinear
 
 # The last map of each resolution: strides 4, 8 and 16 with 40, 80 and 160 channels.
