@@ -51,10 +51,8 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     problems = Problems()
     places = _xml_folders(path) if path.is_dir() else {}
     if not places:
-        raise DataError(
-            f"{path}: no VOC xml files found; looked in Annotations/, annotations/, the folder itself "
-            "and folders of splits"
-        )
+        looked = "Annotations/, annotations/, the folder itself and folders of splits"
+        raise DataError(f"{path}: no VOC xml files found; looked in {looked}")
     chosen = split if len(places) > 1 or split in places else None
     folder = files.choose_split(places, chosen, path, problems)
     pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
@@ -159,8 +157,7 @@ def _entries(
     places = [root / name for name in _IMAGE_FOLDERS]
     images = files.best_folder([page.image for page in pages], places, disk)
     by_stem = {Path(name).stem: name for name in files.image_names(images, deep=False)}
-    taken: set[str] = set()
-    entries = []
+    taken, entries = set[str](), []
     for page in pages:
         # The file's own name decides when the one stated does not exist: tools rename files, not contents.
         name = page.image if disk.has(str(images / page.image)) and files.is_image(page.image) else ""
@@ -185,10 +182,8 @@ def _entries(
 
 def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: Problems) -> list[Row]:
     rows = []
-    shift = 1.0 if one_based else 0.0
-    for item in page.objects:
-        x1, y1, x2, y2 = item.corners
-        row = Row(x1 - shift, y1 - shift, x2, y2, index[item.name], difficult=item.difficult)
-        if check_box(row, page.size, f"{page.file}: object {item.number} ({item.name})", problems):
+    for number, name, (x1, y1, x2, y2), difficult in page.objects:
+        row = Row(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
+        if check_box(row, page.size, f"{page.file}: object {number} ({name})", problems):
             rows.append(row)
     return rows

@@ -44,10 +44,9 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
     else:
         plain = _plain_splits(path)
         if not plain:
-            raise DataError(
-                f"{path}: no YOLO data set found; looked for a .yaml file with names and one of "
-                f"{', '.join(_KEYS)}, and for images/ beside labels/ with .txt files"
-            )
+            looked = f"a .yaml file with names and one of {', '.join(_KEYS)}"
+            looked += ", and for images/ beside labels/ with .txt files"
+            raise DataError(f"{path}: no YOLO data set found; looked for {looked}")
         _tell_broken(path, problems)
         names = files.classes_beside(path, path / "labels")
         base = path
