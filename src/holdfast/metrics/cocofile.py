@@ -24,6 +24,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 
+_LISTS = ("images", "categories", "annotations")
 SHOWN_PROBLEMS = 20
 FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
 
@@ -60,11 +61,12 @@ def read_truth(path: str | Path) -> TruthFile:
             got = f"{_kind(content)}{hint}"
             raise DataError(f"{path}: expected an object with images, categories and annotations, got {got}")
         problems = _Problems(path)
-        images = _Records.under(content, "images", problems)
+        lists = {key: content.get(key, "nothing (the key is missing)") for key in _LISTS}
+        images = _Records.of(lists["images"], "images", problems)
         image_ids = images.unique("id")
-        categories = _Records.under(content, "categories", problems)
+        categories = _Records.of(lists["categories"], "categories", problems)
         category_ids = categories.unique("id")
-        annotations = _Records.under(content, "annotations", problems)
+        annotations = _Records.of(lists["annotations"], "annotations", problems)
         table = _truth_table(annotations, np.sort(image_ids), np.sort(category_ids))
         problems.raise_if_any()
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
@@ -112,9 +114,7 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    return "a list" if isinstance(value, list) else repr(value)[:80]
+    return {dict: "an object", list: "a list"}.get(type(value), repr(value)[:80])
 
 
 @dataclass
@@ -199,25 +199,16 @@ class _Records:
     problems: _Problems
 
     @staticmethod
-    def under(parent: dict[str, Any], key: str, problems: _Problems) -> _Records:
-        """The list of objects under a key."""
-        if key in parent:
-            return _Records.of(parent[key], key, problems)
-        problems.add(key, "a list", "nothing (the key is missing)")
-        return _Records([], key, problems)
-
-    @staticmethod
     def of(items: Any, where: str, problems: _Problems) -> _Records:
         """The value, if it is a list of objects."""
         if not isinstance(items, list):
             problems.add(where or "the file", "a list", items)
-        elif set(map(type, items)) <= {dict}:
-            return _Records(items, where, problems)
-        else:
-            for index, item in enumerate(items):
-                if not isinstance(item, dict):
-                    problems.add(f"{where}[{index}]", "an object", item)
-        return _Records([], where, problems)
+            return _Records([], where, problems)
+        odd = [] if set(map(type, items)) <= {dict} else items
+        for index, item in enumerate(odd):
+            if not isinstance(item, dict):
+                problems.add(f"{where}[{index}]", "an object", item)
+        return _Records([] if odd else items, where, problems)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -229,9 +220,9 @@ class _Records:
     def integers(self, key: str) -> Ints:
         """The integer column, (n,)."""
         values = self._column(key)
-        if set(map(type, values)) <= {int}:
-            with suppress(OverflowError):
-                return np.fromiter(values, np.int64, len(values))
+        column = _converted(values, {int}, np.int64)
+        if column is not None:
+            return column
         self._note(key, values, _is_integer, "an integer")
         return np.zeros(0, dtype=np.int64)
 
@@ -261,7 +252,7 @@ class _Records:
         values = self._column(key)
         if default is not None and _MISSING in values:
             values = [b if a is _MISSING else a for a, b in zip(values, default.tolist(), strict=True)]
-        column = _floats(values)
+        column = _converted(values, {int, float}, np.float64)
         if column is not None and np.isfinite(column).all():
             return column
         self._note(key, values, _is_number, "a finite number")
@@ -271,7 +262,7 @@ class _Records:
         """The column `bbox` as xywh, (n, 4)."""
         values = self._column("bbox")
         if set(map(type, values)) <= {list} and set(map(len, values)) <= {4}:
-            column = _floats(list(chain.from_iterable(values)))
+            column = _converted(list(chain.from_iterable(values)), {int, float}, np.float64)
             if column is not None and (np.abs(column) <= FARTHEST).all():
                 xywh = column.reshape(-1, 4)
                 if (xywh[:, 2:] >= 0).all():
@@ -298,11 +289,11 @@ class _Records:
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)
 
 
-def _floats(values: list[Any]) -> Floats | None:
-    """The values as floats, (n,); None if one is no number or too large."""
-    if set(map(type, values)) <= {int, float}:
+def _converted(values: list[Any], types: set[type], dtype: type[np.generic]) -> Any:
+    """The values as an array (n,); None if one is of another type or too large."""
+    if set(map(type, values)) <= types:
         with suppress(OverflowError):
-            return np.fromiter(values, np.float64, len(values))
+            return np.fromiter(values, dtype, len(values))
     return None
 
 

@@ -109,10 +109,8 @@ def _of_difference(values: Floats, level: float, bound: float) -> Interval:
     low, high = moved.low, moved.high
     if first <= 0.0 <= last:
         low, high = min(low, 0.0), max(high, 0.0)
-    if present.min() >= 0.0:
-        low = max(low, 0.0)
-    if present.max() <= 0.0:
-        high = min(high, 0.0)
+    low = max(low, 0.0) if present.min() >= 0.0 else low
+    high = min(high, 0.0) if present.max() <= 0.0 else high
     return replace(moved, low=min(low, moved.estimate), high=max(high, moved.estimate))
 
 

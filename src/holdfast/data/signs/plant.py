@@ -16,7 +16,6 @@ from holdfast.data.signs.canvas import (
     HEIGHT,
     WIDTH,
     Box,
-    Camera,
     Canvas,
     Pixels,
     Points,
@@ -71,19 +70,10 @@ def overlap(a: Box, b: Box) -> bool:
     return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
-def place_of(
-    camera: Camera,
-    label: int,
-    x: float,
-    y: float,
-    size: float,
-    depth: float,
-    mast: float,
-    rng: np.random.Generator,
-) -> Place:
+def place_of(shot: Shot, label: int, x: float, y: float, size: float, depth: float, mast: float) -> Place:
     """A sign of random yaw and roll: most face the driver, few are turned far."""
-    yaw, roll = np.clip(rng.normal(0, 13), -38, 38), np.clip(rng.normal(0, 2.2), -7, 7)
-    foot = camera.y + camera.focal * camera.height / depth
+    yaw, roll = np.clip(shot.rng.normal(0, 13), -38, 38), np.clip(shot.rng.normal(0, 2.2), -7, 7)
+    foot = shot.camera.y + shot.camera.focal * shot.camera.height / depth
     return Place(label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast)
 
 
@@ -91,11 +81,7 @@ def _truncate(x: float, y: float, size: float, rng: np.random.Generator) -> tupl
     """The centre moved so that 12 to 40 % of the side is outside one border."""
     hidden = rng.uniform(0.12, 0.40) * size
     side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
-    if side == 0:
-        return size / 2 - hidden, y
-    if side == 1:
-        return WIDTH - size / 2 + hidden, y
-    return x, size / 2 - hidden
+    return ((size / 2 - hidden, y), (WIDTH - size / 2 + hidden, y), (x, size / 2 - hidden))[side]
 
 
 def _candidate(shot: Shot, size: float, label: int) -> Place | None:
@@ -113,7 +99,7 @@ def _candidate(shot: Shot, size: float, label: int) -> Place | None:
             return None
         edge = road.right + 0.7 if rng.random() < 0.7 else road.left - 0.7
         mast = float(camera.ground(edge, depth)[0])
-    return place_of(camera, label, x, y, size, depth, mast, rng)
+    return place_of(shot, label, x, y, size, depth, mast)
 
 
 def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
@@ -126,12 +112,11 @@ def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
 
 def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> bool:
     """Whether a new sign and its pole stay off the signs and poles that are there."""
-    for other in others:
-        if overlap(new.extent, other.extent):
-            return False
-        if other is not shared and (overlap(new.pole, other.extent) or overlap(new.extent, other.pole)):
-            return False
-    return True
+    poles = [other for other in others if other is not shared]
+    return not (
+        any(overlap(new.extent, other.extent) for other in others)
+        or any(overlap(new.pole, other.extent) or overlap(new.extent, other.pole) for other in poles)
+    )
 
 
 def choose_places(shot: Shot) -> list[Place]:

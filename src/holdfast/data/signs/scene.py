@@ -131,7 +131,7 @@ def render(
     camera = replace(camera, x=camera.x - left + x, y=camera.y - top + y)
     shot = paint(side, side, camera, road, mood, rng)
     depth = camera.focal * rng.uniform(0.6, 1.1) / size
-    place = place_of(camera, label, x, y, size, depth, x, rng)
+    place = place_of(shot, label, x, y, size, depth, x)
     carry(shot, place)
     extent = plant(shot, place)
     if rng.random() < _HIDDEN_ALONE:
