@@ -191,10 +191,13 @@ def explanation_text(
         _steps_text(e, truth_names, detection_names, image_names, limit),
         *(_counts_text(e, score) for score in scores),
         _thresholds_text(e),
-        _points_text(e),
-        _result_text(e),
+        *([_points_text(e)] if e.points else []),
     ]
-    return "\n\n".join(part for part in parts if part)
+    if not e.positives:
+        return "\n\n".join([*parts, "AP: n/a (no true boxes of this class)"])
+    others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
+    ap = f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
+    return "\n\n".join([*parts, ap])
 
 
 def _steps_text(
@@ -217,12 +220,9 @@ def _steps_text(
 
 
 def _counts_text(e: Explanation, score: float) -> str:
-    row = e.at(score)
-    sign = ">" if e.rule.score_strict else "≥"
-    return (
-        f"At score {sign} {score:g}: TP {row.tp}, FP {row.fp}, FN {row.fn}; "
-        f"precision {_fraction(row.tp, row.tp + row.fp)}, recall {_fraction(row.tp, e.positives)}"
-    )
+    _, tp, fp, fn, *_ = e.at(score)
+    counts = f"At score {'>' if e.rule.score_strict else '≥'} {score:g}: TP {tp}, FP {fp}, FN {fn}"
+    return f"{counts}; precision {_fraction(tp, tp + fp)}, recall {_fraction(tp, e.positives)}"
 
 
 def _thresholds_text(e: Explanation) -> str:
@@ -238,21 +238,11 @@ def _thresholds_text(e: Explanation) -> str:
 
 
 def _points_text(e: Explanation) -> str:
-    if not e.points:
-        return ""
-    needed = f" of {e.positives}"
-    rows = [[f"{p.tenth / 10:.1f}", f"{p.hits_needed}{needed}", f"{p.precision:.4f}"] for p in e.points]
+    rows = [[f"{k / 10:.1f}", f"{hits} of {e.positives}", f"{value:.4f}"] for k, hits, value in e.points]
     title = "3. Eleven recalls: the largest precision at that recall or a higher one"
     if e.rule.end_points:
         title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
     return f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows)
-
-
-def _result_text(e: Explanation) -> str:
-    if not e.positives:
-        return "AP: n/a (no true boxes of this class)"
-    others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
-    return f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

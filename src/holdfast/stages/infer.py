@@ -18,8 +18,12 @@ from holdfast.graph.session import condense, open_session
 @stage("infer")
 def onnxruntime(model: Model, threads: int = 0) -> Run:
     """ONNX Runtime on the CPU, all graph optimisations on; threads 0 means all cores."""
-    # By path, so that weights kept in files beside the model are found; a .gz must be unpacked first.
-    return open_onnx(model.read() if model.path.suffix == ".gz" else str(model.path), model, threads)
+    return open_onnx(source_of(model), model, threads)
+
+
+def source_of(model: Model) -> bytes | str:
+    """The model's path, so that weights kept in files beside it are found; a .gz must be unpacked first."""
+    return model.read() if model.path.suffix == ".gz" else str(model.path)
 
 
 @stage("runtime", "onnxruntime", systems="ONNX Runtime (CPU)")
