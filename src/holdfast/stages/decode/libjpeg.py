@@ -17,7 +17,7 @@ import numpy as np
 
 from holdfast.core.errors import ImageError, MissingExtra, one_line
 from holdfast.core.registry import stage
-from holdfast.core.types import Floats, Image
+from holdfast.core.types import Image
 from holdfast.data.images import sniff_head
 from holdfast.stages.decode.pillow import pillow
 
@@ -171,26 +171,3 @@ def without_notes(data: bytes) -> bytes:
 def float_dct(data: bytes) -> Image:
     """RGB pixels of a JPEG with libjpeg-turbo's floating-point IDCT; CMYK and other formats by Pillow."""
     return by_jpeglib(data, "turbo210", "JDCT_FLOAT")
-
-
-def basis(n: int) -> Floats:
-    """The orthonormal matrix C (n, n) with C[k, m] = α(k) cos((2m+1)πk / 2n); α(0) = √(1/n), else √(2/n)."""
-    k, m = np.mgrid[0:n, 0:n]
-    weight = np.where(k == 0, np.sqrt(1 / n), np.sqrt(2 / n))
-    return np.asarray(weight * np.cos((2 * m + 1) * np.pi * k / (2 * n)), np.float64)
-
-
-def idct(block: Floats) -> Floats:
-    """The samples f (n, n) of coefficients F (n, n) by the paper's eq. (1) in double precision: Cᵀ F C.
-
-    f[m, n] = Σₖ Σₗ α(k) α(l) F(k, l) cos((2m+1)πk / 2N) cos((2n+1)πl / 2N). Every decoder computes this; they
-    differ in how exactly, and in what they do between it and the pixel.
-    """
-    c = basis(len(block))
-    return np.asarray(c.T @ np.asarray(block, np.float64) @ c, np.float64)
-
-
-def dct(block: Floats) -> Floats:
-    """The coefficients F (n, n) of samples f (n, n), the inverse of `idct`: C f Cᵀ."""
-    c = basis(len(block))
-    return np.asarray(c @ np.asarray(block, np.float64) @ c.T, np.float64)
