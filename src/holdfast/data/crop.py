@@ -30,18 +30,13 @@ LARGE, OUTSIDE = "no square around it fits into the image", "reaches beyond the 
 
 @dataclass(frozen=True)
 class Cut:
-    """How targets are cut out.
+    """How targets are cut out, each in a square window."""
 
-    The window is a square whose side is the target's longer one and `margin` of it on both sides; `shift` is
-    the part of the free play by which the target may lie off its middle, at random by the seed. Targets of
-    fewer than `least` pixels are left out, and those into whose window another one reaches, unless `crowded`.
-    """
-
-    size: int = 64
-    margin: float = 0.2
-    shift: float = 0.5
-    least: float = 8.0
-    crowded: bool = False
+    size: int = 64  # pixels of a picture's side
+    margin: float = 0.2  # around the target on both sides, as a part of its longer side
+    shift: float = 0.5  # part of the free play by which the target may lie off the middle, at random
+    least: float = 8.0  # targets of fewer pixels are left out
+    crowded: bool = False  # whether another target may reach into the window
     seed: int = 0
 
 

@@ -14,15 +14,11 @@ from holdfast.core.types import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """Top-k accuracies.
-
-    `per_class` (classes,) is the top-1 accuracy of each class, NaN without images, and `images` (classes,)
-    how many images it has.
-    """
+    """Top-k accuracies."""
 
     top: dict[int, float]
-    per_class: Floats
-    images: Ints
+    per_class: Floats  # (classes,) top-1 accuracy of each class, NaN without images
+    images: Ints  # (classes,) how many images it has
 
 
 def classification_result(

@@ -38,16 +38,12 @@ KEYS = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs"
 
 @dataclass(frozen=True, eq=False)
 class CocoResult:
-    """The twelve numbers, overall and per class; −1 where there is no truth to measure against.
-
-    `precision` is (10 IoU thresholds, 101 recalls, classes, 4 areas) at 100 detections and `recall`
-    (10, classes, 4 areas, 3 limits 1, 10, 100), both −1 for a class without truth in that area.
-    """
+    """The twelve numbers, overall and per class; −1 where there is no truth to measure against."""
 
     numbers: dict[str, float]
     per_class: Floats
-    precision: Floats
-    recall: Floats
+    precision: Floats  # (10 IoU thresholds, 101 recalls, classes, 4 areas) at 100 detections
+    recall: Floats  # (10 IoU thresholds, classes, 4 areas, 3 limits 1, 10, 100)
 
     def class_numbers(self, index: int) -> dict[str, float]:
         """The twelve numbers of one class."""
@@ -62,10 +58,7 @@ def coco_numbers(
     classes: int,
     prepared: Prepared | None = None,
 ) -> CocoResult:
-    """COCO's AP and AR over `images` images and `classes` classes.
-
-    `prepared` may be given if `prepare` was called before with the same tables and the coco rule.
-    """
+    """COCO's AP and AR; `prepared` is what `prepare` gave for the same tables and the coco rule."""
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
     prepared = prepared or prepare(truth, detections, RULES["coco"], images)

@@ -20,16 +20,13 @@ RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Precision and recall of one class after each detection that counts, best score first.
-
-    `end_points`: the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0).
-    """
+    """Precision and recall of one class after each detection that counts, best score first."""
 
     score: Floats
     tp: Ints
     fp: Ints
     positives: int
-    end_points: bool = False
+    end_points: bool = False  # the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0)
 
     def __len__(self) -> int:
         return len(self.tp)

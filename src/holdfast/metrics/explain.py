@@ -56,10 +56,7 @@ class RecallPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything behind the AP of one class.
-
-    `by_interpolation` holds the AP that the same curve has under other ways of averaging.
-    """
+    """Everything behind the AP of one class."""
 
     class_name: str
     rule: Rule
@@ -69,7 +66,7 @@ class Explanation:
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
-    by_interpolation: dict[str, float]
+    by_interpolation: dict[str, float]  # the AP that the same curve has under other ways of averaging
 
     def at(self, score: float) -> ThresholdRow:
         """The counts at any score threshold, by the rule's > or ≥."""

@@ -24,16 +24,12 @@ Bits = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Arranged:
-    """Detections in the order of evaluation: by class, then score (best first), then image, then row.
+    """Detections in the order of evaluation: by class, then score (best first), then image, then row."""
 
-    `row` (m,) is the row in the table; `rank` (m,) the place inside its image and class, 0 the best;
-    `by_group` (m,) the same detections as positions in this order, sorted by (class, image, rank).
-    """
-
-    row: Ints
+    row: Ints  # (m,) in the table
     group: Ints
-    rank: Ints
-    by_group: Ints
+    rank: Ints  # (m,) the place inside its image and class, 0 the best
+    by_group: Ints  # (m,) the same detections as positions in this order, sorted by (class, image, rank)
 
 
 @dataclass(frozen=True, eq=False)

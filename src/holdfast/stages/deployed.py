@@ -68,15 +68,12 @@ class Built:
 
 @dataclass(frozen=True)
 class Deployed:
-    """An `infer` stage: the named rewrites, in order, then the named runtime.
-
-    `folder` keeps rewritten models by content, so that each is made once for all processes and runs.
-    """
+    """An `infer` stage: the named rewrites, in order, then the named runtime."""
 
     rewrites: tuple[str, ...] = ()
     runtime: str = "onnxruntime"
     calibration: Calibration | None = None
-    folder: Path | None = None
+    folder: Path | None = None  # keeps rewritten models by content: each is made once for all processes
 
     def __call__(self, model: Model, threads: int = 0) -> Run:
         """The rewritten model opened on the runtime."""

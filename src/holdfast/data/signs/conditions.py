@@ -50,17 +50,14 @@ class Mood:
 
 @dataclass(frozen=True)
 class Shot:
-    """A picture in progress: where it is drawn, what it shows, and the generator of all that is random.
-
-    `glows` are the lamps that shine at night.
-    """
+    """A picture in progress: where it is drawn, what it shows, and the generator of all that is random."""
 
     canvas: Canvas
     camera: Camera
     road: Road
     mood: Mood
     rng: np.random.Generator
-    glows: list[Glow] = field(default_factory=list)
+    glows: list[Glow] = field(default_factory=list)  # lamps that shine at night
 
     def hazy(self, colour: Rgb | Points, depth: float) -> Rgb:
         """A colour seen through the air at a depth in metres."""

@@ -36,11 +36,7 @@ _TRIES: Final = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """One sign to be drawn: its class, centre and side in pixels, and its depth in metres.
-
-    `foot` is the row where its mast meets the ground and `mast` the column: that of the sign, or the
-    roadside's if the sign hangs on an arm above the road.
-    """
+    """One sign to be drawn: its class, centre and side in pixels, and its depth in metres."""
 
     label: int
     x: float
@@ -49,8 +45,8 @@ class Place:
     depth: float
     yaw: float
     roll: float
-    foot: float
-    mast: float
+    foot: float  # the row where its mast meets the ground
+    mast: float  # the column: that of the sign, or of the roadside if it hangs on an arm above the road
 
     @property
     def extent(self) -> Box:

@@ -38,17 +38,12 @@ _HIDDEN, _HIDDEN_ALONE = 0.17, 0.12  # how often something hides a part of a sig
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture and what is in it.
+    """A picture and what is in it."""
 
-    image: uint8 (480, 640, 3) RGB. boxes: float64 (n, 4) xyxy pixels; the full extent of each sign, also
-    where something hides a part of it, clipped to the picture. classes: int64 (n,) into `CLASSES`.
-    mask: uint8 (480, 640) into `SEGMENTS`; only what is visible.
-    """
-
-    image: Pixels
-    boxes: Points
-    classes: npt.NDArray[np.int64]
-    mask: Pixels
+    image: Pixels  # (480, 640, 3) RGB
+    boxes: Points  # (n, 4) xyxy, clipped to the picture: whole signs, also where something hides a part
+    classes: npt.NDArray[np.int64]  # (n,) into `CLASSES`
+    mask: Pixels  # (480, 640) into `SEGMENTS`; only what is visible
 
 
 def stream(name: str, seed: int, index: int) -> np.random.Generator:
@@ -233,9 +228,8 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
     try:
         return _write(folder, images, seed, progress or (lambda done: None))
     except OSError as error:
-        raise OutputError(
-            f"cannot write to {folder}: {error.strerror}; free some space, then make it again"
-        ) from error
+        why = f"{error.strerror}; free some space, then make it again"
+        raise OutputError(f"cannot write to {folder}: {why}") from error
 
 
 def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]) -> Path:
@@ -247,8 +241,8 @@ def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]
         (folder / "images" / f"{name}.jpg").write_bytes(encode(found.image))
         Image.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
         pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
-        labels, first = found.classes.tolist(), len(annotations) + 1
-        annotations += coco_annotations(found.boxes, labels, number + 1, first)
+        labels = found.classes.tolist()
+        annotations += coco_annotations(found.boxes, labels, number + 1, len(annotations) + 1)
         progress(number + 1)
     categories = [
         {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
