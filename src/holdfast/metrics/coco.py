@@ -61,8 +61,7 @@ def coco_numbers(
     """COCO's AP and AR; `prepared` is what `prepare` gave for the same tables and the coco rule."""
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    prepared = prepared or prepare(truth, detections, RULES["coco"], images)
-    arranged, pairs = prepared.arranged, prepared.pairs
+    arranged, pairs = prepared or prepare(truth, detections, RULES["coco"], images)
     pairs = select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
     sizes = AREAS.values()
     outside = np.stack([truth.crowd | (truth.area < low) | (truth.area > high) for low, high in sizes])

@@ -15,15 +15,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 
+T = TypeVar("T", bound=np.generic)
 _LISTS = ("images", "categories", "annotations")
 SHOWN_PROBLEMS = 20
 FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
@@ -114,7 +116,9 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
 
 
 def _kind(value: object) -> str:
-    return {dict: "an object", list: "a list"}.get(type(value), repr(value)[:80])
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]
 
 
 @dataclass
@@ -289,7 +293,7 @@ class _Records:
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)
 
 
-def _converted(values: list[Any], types: set[type], dtype: type[np.generic]) -> Any:
+def _converted(values: list[Any], types: set[type], dtype: type[T]) -> NDArray[T] | None:
     """The values as an array (n,); None if one is of another type or too large."""
     if set(map(type, values)) <= types:
         with suppress(OverflowError):

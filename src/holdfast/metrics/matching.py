@@ -42,12 +42,7 @@ class Pairs:
     iou: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Detections in order of evaluation, and every pair of one with a true box that it overlaps."""
-
-    arranged: Arranged
-    pairs: Pairs
+Prepared = tuple[Arranged, Pairs]  # detections, and every pair of one with a true box that it overlaps
 
 
 def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: int) -> Prepared:
@@ -55,7 +50,7 @@ def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: i
     region = truth.crowd if rule.crowd == "region" else None
     arranged = arrange(detections, images, rule.max_dets)
     pairs = pair_up(truth, detections, arranged, images, region=region, plus_one=rule.plus_one)
-    return Prepared(arranged, select(pairs, pairs.iou > 0.0))
+    return arranged, select(pairs, pairs.iou > 0.0)
 
 
 def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Arranged:
@@ -224,26 +219,21 @@ def _place_in_group(group: Ints) -> Ints:
 class Matches:
     """What became of each detection, in the order of evaluation (class, best score first, image, row).
 
-    detection  row in the detection table           outcome  TRUE_POSITIVE, FALSE_POSITIVE or IGNORED
-    truth      row of the true box it took, or −1   overlap  IoU with that box, else with its best box
-    best       row of the true box of its image and class it overlaps most, or −1
-    counted    (n_truth,) true boxes that must be found; the others are neither hit nor miss
-    positives  (classes,) how many of those each class has
     Detections beyond the rule's `max_dets` do not appear.
     """
 
-    detection: Ints
+    detection: Ints  # row in the detection table
     image: Ints
     category: Ints
     score: Floats
-    truth: Ints
-    best: Ints
-    overlap: Floats
-    outcome: Ints
-    counted: Bools
+    truth: Ints  # row of the true box it took, or −1
+    best: Ints  # row of the true box of its image and class it overlaps most, or −1
+    overlap: Floats  # IoU with the box it took, else with its best box
+    outcome: Ints  # TRUE_POSITIVE, FALSE_POSITIVE or IGNORED
+    counted: Bools  # (n_truth,) true boxes that must be found; the others are neither hit nor miss
     truth_image: Ints
     truth_category: Ints
-    positives: Ints
+    positives: Ints  # (classes,) how many boxes that must be found each class has
 
     def __len__(self) -> int:
         return len(self.detection)
@@ -268,8 +258,8 @@ def match(
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
     ignored = ignored_boxes(truth, rule)
-    prepared = prepared or prepare(truth, detections, rule, images)
-    pairs, row = prepared.pairs, prepared.arranged.row
+    arranged, pairs = prepared or prepare(truth, detections, rule, images)
+    row = arranged.row
     taken_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
     nearest = best_only(pairs)
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou

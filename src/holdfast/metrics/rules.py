@@ -15,30 +15,19 @@ Crowd = Literal["ordinary", "ignored", "region"]
 
 @dataclass(frozen=True)
 class Rule:
-    """The choices behind one average precision.
-
-    interpolation  where precision is read: at recall 0, .1 … 1; at every recall reached; at 0, .01 … 1
-    iou_strict     a match needs IoU > threshold (True) or IoU ≥ threshold (False)
-    plus_one       a box from pixel 3 to pixel 5 is 3 wide (True) or 2 wide (False)
-    taken          what becomes of a detection whose best box an earlier one has taken
-    difficult      boxes marked difficult count as any other, or are neither hit nor miss
-    crowd          boxes marked crowd count as any other, are ignored, or are an ignored region:
-                   overlap is then measured on the detection alone and any number may fall into it
-    max_dets       at most so many detections per image and class, best first; None: all
-    score_strict   a detection counts at a score threshold if score > it (True) or score ≥ it (False)
-    end_points     the curve also holds (recall 0, precision 1) and (recall 1, precision 0)
-    """
+    """The choices behind one average precision."""
 
     name: str
-    interpolation: Interpolation
-    iou_strict: bool = False
-    plus_one: bool = False
-    taken: Taken = "false positive"
-    difficult: Difficult = "ignored"
+    interpolation: Interpolation  # precision is read at recall 0, .1 … 1; at every one reached; at 0, .01 … 1
+    iou_strict: bool = False  # a match needs IoU > threshold (True) or IoU ≥ threshold (False)
+    plus_one: bool = False  # a box from pixel 3 to pixel 5 is 3 wide (True) or 2 wide (False)
+    taken: Taken = "false positive"  # a detection whose best box an earlier one has taken
+    difficult: Difficult = "ignored"  # ignored: such boxes are neither hit nor miss
+    # region: overlap is measured on the detection alone, and any number may fall into an ignored box
     crowd: Crowd = "ignored"
-    max_dets: int | None = None
-    score_strict: bool = False
-    end_points: bool = False
+    max_dets: int | None = None  # at most this many detections per image and class, best first; None: all
+    score_strict: bool = False  # a detection counts at a threshold if score > it (True) or score ≥ it (False)
+    end_points: bool = False  # the curve also holds (recall 0, precision 1) and (recall 1, precision 0)
 
     def __post_init__(self) -> None:
         if self.max_dets is not None and self.max_dets < 1:
