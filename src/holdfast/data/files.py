@@ -169,10 +169,8 @@ def first_line(path: Path, most_bytes: int = 4096) -> str:
             head = stream.read(most_bytes)
     except OSError:
         return ""
-    if b"\0" in head:
-        return ""
-    text = head.decode("utf-8-sig", "replace")
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = [] if b"\0" in head else head.decode("utf-8-sig", "replace").splitlines()
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -214,9 +212,8 @@ def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
         except (TypeError, ValueError):
             raise DataError(f"{where}: expected integer class ids, got {list(names)[:5]}") from None
         if ids and not 0 <= min(ids) <= max(ids) < MAX_CLASSES:
-            raise DataError(
-                f"{where}: expected class ids of 0 to {MAX_CLASSES - 1}, got {min(ids)} to {max(ids)}"
-            )
+            got = f"{min(ids)} to {max(ids)}"
+            raise DataError(f"{where}: expected class ids of 0 to {MAX_CLASSES - 1}, got {got}")
         return dict(sorted(ids.items()))
     raise DataError(f"{where}: expected class names as a list or as `id: name`, got {type(names).__name__}")
 

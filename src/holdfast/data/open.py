@@ -65,10 +65,8 @@ def recognise(path: Path) -> list[tuple[Part, str]]:
 
 def _readers() -> list[Part]:
     parts = [part("reader", name) for name in names("reader")]
-    return sorted(
-        (reader for reader in parts if "recognise" in reader.facts),
-        key=lambda reader: (reader.facts.get("rank", 50), reader.name),
-    )
+    known = [reader for reader in parts if "recognise" in reader.facts]
+    return sorted(known, key=lambda reader: (reader.facts.get("rank", 50), reader.name))
 
 
 def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
@@ -100,19 +98,17 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
     if task is None or dataset.task == task:
         return dataset
     if not _serves(dataset.task, task):
-        raise DataError(
-            f"{path}: expected data for the task {task!r}, but {dataset.format} holds {dataset.task!r}"
-        )
+        found = f"{dataset.format} holds {dataset.task!r}"
+        raise DataError(f"{path}: expected data for the task {task!r}, but {found}")
     if task == "detect":
         return replace(dataset, task=task)
     kept, problems = [], Problems(dataset.problems)
     for entry in dataset.entries:
         truth = entry.truth if isinstance(entry, FileEntry) else None
-        count = len(truth) if isinstance(truth, PixelBoxes | UnitBoxes) else 1
-        if count == 1:
+        if not isinstance(truth, PixelBoxes | UnitBoxes) or len(truth) == 1:
             kept.append(entry)
         else:
-            said = f"{count} objects; the task needs exactly one; the image is left out"
+            said = f"{len(truth)} objects; the task needs exactly one; the image is left out"
             problems.add(kinds.NOT_ONE_OBJECT, entry.name, said)
     return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
 

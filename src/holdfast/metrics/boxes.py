@@ -168,9 +168,8 @@ def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
     if len(wrong):
         row = int(wrong[0])
-        raise InputError(
-            f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {boxes[row].tolist()}"
-        )
+        got = boxes[row].tolist()
+        raise InputError(f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {got}")
     return boxes
 
 

@@ -76,10 +76,9 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         found = run(batched(tensor, batch))
         for name, value in found.items():
             if value.ndim == 0 or value.shape[0] != batch:
-                raise ModelError(
-                    f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
-                    "does not have one part for each; export it with a batch of 1"
-                )
+                wrong = f"output {name!r} of shape {value.shape} does not have one part for each"
+                hint = f"takes {batch} images at once, but {wrong}; export it with a batch of 1"
+                raise ModelError(f"{model.path}: {hint}")
         return {name: value[:1] for name, value in found.items()}
 
     return alone

@@ -27,7 +27,8 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
 
     Without `cmyk` a JPEG of four channels goes to Pillow, too.
     """
-    if (not cmyk and has_four_channels(data)) or not is_sound(data):
+    header = None if cmyk else sniff_head(data)
+    if (header is not None and header.mode == "CMYK") or not is_sound(data):
         return pillow(data)
     try:
         pixels = decode(data)
@@ -35,9 +36,7 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
         raise
     except Exception as problem:  # what a library raises on data it does not know is its own
         raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
-    if pixels.shape[2] == 1:
-        return np.repeat(pixels, 3, axis=2)
-    return np.ascontiguousarray(pixels)
+    return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)
 
 
 def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = False) -> Image:
@@ -69,12 +68,6 @@ def is_sound(data: bytes) -> bool:
 def is_jpeg(data: bytes) -> bool:
     """Whether the data begins with a whole JPEG header; ImageError if it states too many pixels."""
     return data.startswith(b"\xff\xd8\xff") and sniff_head(data) is not None
-
-
-def has_four_channels(data: bytes) -> bool:
-    """Whether a JPEG holds CMYK or YCCK."""
-    found = sniff_head(data)
-    return found is not None and found.mode == "CMYK"
 
 
 @stage(

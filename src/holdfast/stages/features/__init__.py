@@ -39,15 +39,12 @@ class FeatureNet:
         rows = np.zeros((len(images), self.dimensions))
         for place, image in enumerate(images):
             if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-                raise InputError(
-                    f"{self.name}: expected images (h, w, 3) uint8, got {image.shape} {image.dtype.name}"
-                )
+                got = f"{image.shape} {image.dtype.name}"
+                raise InputError(f"{self.name}: expected images (h, w, 3) uint8, got {got}")
             found = np.asarray(self.row(image)).reshape(-1)
             if len(found) != self.dimensions or not np.isfinite(found).all():
-                raise ImageError(
-                    f"{self.name}: expected {self.dimensions} finite features, got {len(found)} with "
-                    f"{int((~np.isfinite(found)).sum())} that are not finite"
-                )
+                got = f"{len(found)} with {int((~np.isfinite(found)).sum())} that are not finite"
+                raise ImageError(f"{self.name}: expected {self.dimensions} finite features, got {got}")
             rows[place] = found
         return rows
 

@@ -265,9 +265,8 @@ def inception(text: str = "", threads: int = 1) -> FeatureNet:
         raise ModelError(f"{path}: cannot be read: {problem.strerror}; expected {_NAMES}") from problem
     got = of_bytes(data)
     if got != WEIGHTS:  # before a byte of it is read as anything
-        raise ModelError(
-            f"{path}: not the canonical FID weights {_NAMES}: sha256 expected {WEIGHTS}, got {got}"
-        )
+        hashes = f"sha256 expected {WEIGHTS}, got {got}"
+        raise ModelError(f"{path}: not the canonical FID weights {_NAMES}: {hashes}")
     return net_of(data, str(path), "FID", got, threads)
 
 
