@@ -28,8 +28,8 @@ _SUFFIXES = {
     "GIF": (".gif",),
     "BMP": (".bmp", ".dib"),
     "TIFF": (".tif", ".tiff"),
-    "WEBP": (".webp",),
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "WEBP": (".webp",),
 }
 SUFFIXES = frozenset(suffix for group in _SUFFIXES.values() for suffix in group)
 _END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,14 +99,13 @@ def _plain(folder: Path) -> dict[str, _Pair]:
     splits = [place for place in files.subfolders(folder) if place.name in files.SPLITS]
     roots = {"": folder} | {place.name: place for place in splits}
     found: dict[str, _Pair] = {}
-    for name, root in roots.items():
-        for images in (root / part for part in _IMAGE_FOLDERS if (root / part).is_dir()):
-            for masked in (root / part for part in _MASK_FOLDERS if (root / part).is_dir()):
-                inside = {"": images} | {place.name: place for place in files.subfolders(images)}
-                for split, place in inside.items():
-                    pair = _Pair(place, masked / split)
-                    if _matches(pair):
-                        found.setdefault(split or name, pair)
+    for (name, root), part, other in product(roots.items(), _IMAGE_FOLDERS, _MASK_FOLDERS):
+        images, masked = root / part, root / other
+        if images.is_dir() and masked.is_dir():
+            for split, place in {"": images, **{p.name: p for p in files.subfolders(images)}}.items():
+                pair = _Pair(place, masked / split)
+                if _matches(pair):
+                    found.setdefault(split or name, pair)
     return found
 
 

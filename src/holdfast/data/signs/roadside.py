@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from holdfast.data.signs import sprites
@@ -129,7 +127,7 @@ def _vehicle(shot: Shot, x: float, z: float) -> None:
     shot.glows.extend((lamp, y - 0.55 * scale, 0.12 * scale, colour) for lamp in lamps)
 
 
-def _distractor(shot: Shot, x: float, z: float) -> None:
+def _panel(shot: Shot, x: float, z: float) -> None:
     """Something with the colours or the shape of a sign that is none: hoarding, lamp, the back of a sign."""
     canvas, rng, (x, foot, scale) = shot.canvas, shot.rng, shot.camera.foot(x, z)
     y = foot - rng.uniform(1.8, 4.0) * scale
@@ -147,13 +145,13 @@ def _distractor(shot: Shot, x: float, z: float) -> None:
     canvas.fill(circle(x, y, rng.uniform(0.15, 0.4) * scale), plain)
 
 
-_DRAW: dict[str, Callable[[Shot, float, float], None]] = {
+_DRAW = {
     "tree": _tree,
     "bush": _bush,
     "lamp": _lamp,
     "vehicle": _vehicle,
     "signals": _signals,
-    "panel": _distractor,
+    "panel": _panel,
 }
 
 
