@@ -188,7 +188,7 @@ JOBS = {
         tuned,
         (CELLS, "train.shown:fill"),
     ),
-    "rewrite": (rewritten, ("stages.deployed:Deployed._made",)),
+    "rewrite": (rewritten, ("stages.deployed:rewritten",)),
 }
 
 
