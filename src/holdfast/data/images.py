@@ -197,6 +197,7 @@ def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
         size = Size(*(int(image.tag_v2.get(tag, side)) for tag, side in zip((256, 257), size, strict=True)))
         bits = max(image.tag_v2.get(258, (bits,)))
         orientation = int(image.tag_v2.get(_ORIENTATION, 1))
+        orientation = orientation if 1 <= orientation <= 8 else 1
     elif kind == "PPM" and image.mode == "I":
         bits = 16
     elif "exif" in image.info:
@@ -223,16 +224,16 @@ def _exif_orientation(block: bytes) -> int:
 
 
 def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False) -> Sniffed:
-    said: list[str] = []
-    if orientation != 1:
-        turned = _ROTATIONS[orientation - 2]
-        said.append(f"EXIF says the picture is {turned}; pixels and boxes are taken as stored, unturned")
-    if mode == "CMYK":
-        said.append("CMYK colours; converted to RGB by the decoder")
-    if bits > 8:
-        said.append(f"{bits} bits a channel; reduced to 8 by the decoder")
-    if mode in ("RGBA", "LA", "PA"):
-        said.append("has transparency; it is dropped")
-    if animated:
-        said.append("is animated; the first picture is taken")
-    return Sniffed(kind, size, mode, bits, orientation, animated, tuple(said))
+    rotation = _ROTATIONS[orientation - 2]  # meant if the orientation is not 1
+    unusual = (
+        (
+            orientation != 1,
+            f"EXIF says the picture is {rotation}; pixels and boxes are taken as stored, unturned",
+        ),
+        (mode == "CMYK", "CMYK colours; converted to RGB by the decoder"),
+        (bits > 8, f"{bits} bits a channel; reduced to 8 by the decoder"),
+        (mode in ("RGBA", "LA", "PA"), "has transparency; it is dropped"),
+        (animated, "is animated; the first picture is taken"),
+    )
+    notes = tuple(note for holds, note in unusual if holds)
+    return Sniffed(kind, size, mode, bits, orientation, animated, notes)

@@ -23,12 +23,6 @@ from holdfast.metrics.intervals import Flips, Interval, flips, mean_difference
 
 TextRule: TypeAlias = Literal["plain", "per-byte", "per-token", "greedy"]
 RULES: tuple[TextRule, ...] = get_args(TextRule)
-DEFAULT_RULES: Mapping[TextKind, TextRule] = {
-    "piqa": "plain",
-    "lambada": "greedy",
-    "hellaswag": "plain",
-    "winogrande": "plain",
-}
 NOTHING = -1  # what a model picks when its numbers are no numbers, or when greedy it would say something else
 
 
@@ -46,6 +40,9 @@ class TextChange:
 def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
     """The rules that mean something for a kind of set, the default first."""
     return ("greedy",) if kind == "lambada" else ("plain", "per-byte", "per-token")
+
+
+DEFAULT_RULES: Mapping[TextKind, TextRule] = {kind: rules_for(kind)[0] for kind in get_args(TextKind)}
 
 
 def picked(scored: Scored, rule: TextRule) -> int:
