@@ -93,7 +93,7 @@ def data_info(options: DataInfoOptions) -> None:
 
 def data_make(options: DataMakeOptions) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
-    from holdfast.data.signs import make as make_signs
+    from holdfast.data.signs.scene import make as make_signs
     from holdfast.engine.progress import progress
 
     if options.what != "signs":
