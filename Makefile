@@ -29,7 +29,7 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
 	$(PIP) -e '.[dev,decoders,language,runtimes,speech,torch,verify,vnnlib2,web]'
-	$(BIN)/python -c 'from holdfast.verify.lowdim.walker import kernel; kernel()'  # compiled once
+	$(BIN)/python -c 'from holdfast.verify.lowdim.search import kernel; kernel()'  # compiled once
 	$(BIN)/python -c 'import librosa; librosa.stft(librosa.tone(440, length=4096))'  # likewise
 	@touch $@
 

@@ -26,12 +26,13 @@ from holdfast.core.frame import place
 from holdfast.core.model import Network as File
 from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
+from holdfast.graph.inspect import read_proto
 from holdfast.graph.load import load_model
 from holdfast.patchbench.folder import instances, open_bench
 from holdfast.patchbench.positions import files
-from holdfast.patchbench.positions.files import effect, open_instance, open_network, read_network
+from holdfast.patchbench.positions.files import Network, effect, open_instance, open_network
 from holdfast.patchbench.positions.models import map_positions, open_detector, read
-from holdfast.patchbench.positions.sweep import pasted
+from holdfast.patchbench.positions.sweep import Bar, pasted
 from holdfast.report.tables import Column, Table, to_markdown
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.resize.libraries import pillow_bilinear
@@ -105,13 +106,13 @@ def file_case(folder: Path, size: int) -> Case:
     """The published detector, with a real black square where its description says."""
     listed = next(one for one in instances(open_bench(folder)) if one.patch.width == size)
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
-    opened = open_instance(question, read_network(question.model))
+    opened = open_instance(question, Network(read_proto(question.model.path)), Bar())
     open_network(opened)
     done = effect(opened)
     clean = done.clean
     if clean is None:
         raise SystemExit(f"{folder}: shows no picture without a patch")
-    content, side = files.black((size, size), clean), 65 - size
+    content, side = np.zeros((clean.shape[1], size, size), clean.dtype), 65 - size
     spots = np.argwhere(np.ones((side, side), bool))
     neutral = files.neutral_of(opened, clean)
 
@@ -120,7 +121,7 @@ def file_case(folder: Path, size: int) -> Case:
 
     ways: dict[str, Way] = {
         "one by one": lambda jobs: np.concatenate(spread(alone, np.array_split(spots, 64), jobs)),
-        "batches": lambda jobs: files.described_map(opened, done, content, jobs).outputs,
+        "batches": lambda jobs: files.described_map(opened, clean, content, jobs).outputs,
     }
     return Case("cctsdb_yolo detector", size, len(spots), ways)
 

@@ -12,8 +12,7 @@ import numpy as np
 from helpers.bounds import Row
 from holdfast.graph.ir import Dense, Net
 from holdfast.verify.lowdim.layers import layers_of
-from holdfast.verify.lowdim.tables import Blocks, views
-from holdfast.verify.lowdim.walker import blocks_of, net_blocks, put_box
+from holdfast.verify.lowdim.search import SURE, Walker, table_of
 from holdfast.verify.problem import Case
 
 U = Fraction(1, 2**53)
@@ -44,12 +43,12 @@ class Question:
     true: Net | None = None
     loose: float = 0.0
 
-    def blocks(self) -> Blocks:
-        """The memory of the kernels, the box on the stack."""
+    def walker(self, target: float = SURE) -> Walker:
+        """The arrays of the kernels, the box on the stack."""
         layers = layers_of(self.net, inputs=any(case.inputs is not None for case in self.cases))
-        made = blocks_of(net_blocks(layers, self.cases), self.cases, 0)
-        made.unit[:] += self.loose
-        put_box(made, self.cases[0])
+        made = Walker(table_of(layers, self.cases), self.cases, target)
+        made.net.unit[:] += self.loose
+        made.put_box(self.cases[0])
         return made
 
     def truth(self, x: list[Fraction]) -> list[list[Fraction]]:
@@ -131,10 +130,9 @@ def asked(
 
 def check_layers(kernels: SimpleNamespace, given: Question) -> None:
     """Every range of every layer has the exact values at all points."""
-    blocks = given.blocks()
-    _, space, _, stack = views(blocks)
+    net, space, _, stack, _ = given.walker().arrays
     with np.errstate(all="ignore"):
-        found = kernels.forward(*views(blocks)[:2], stack.lower[0], stack.upper[0], stack.phase[0])
+        found = kernels.forward(net, space, stack.lower[0], stack.upper[0], stack.phase[0])
     assert found == kernels.FINE
     check_ranges(space.low, space.high, given)
 
@@ -188,8 +186,8 @@ def check_programs(kernels: SimpleNamespace, given: Question, seed: int, fixed: 
 
     With `fixed`, some relus are assumed to be as they are at one of the points.
     """
-    blocks, rng = given.blocks(), np.random.default_rng(seed)
-    net, space, _, stack = views(blocks)
+    walker, rng = given.walker(), np.random.default_rng(seed)
+    net, space, _, stack, _ = walker.arrays
     if fixed:
         flat = [v for layer in given.truth(given.points[0])[:-1] for v in layer]
         for q in np.flatnonzero(rng.random(len(flat)) < 0.5):
@@ -202,7 +200,7 @@ def check_programs(kernels: SimpleNamespace, given: Question, seed: int, fixed: 
         for j in range(len(space.middle)):
             space.low_clip[j], space.high_clip[j] = 1.0, -1.0
         for case in range(len(given.cases)):
-            _check_case(kernels, blocks, stands, case)
+            _check_case(kernels, walker, stands, case)
     met = [s for s in stands if any(_met(given, s, c) for c in range(len(given.cases)))]
     low, high = stack.lower[0].copy(), stack.upper[0].copy()
     kernels.cut_box(space, low, high)
@@ -224,8 +222,8 @@ def _met(given: Question, s: Stand, case: int) -> bool:
     return all(v <= 0 for v in s.truth[-1][start[case] : start[case + 1]])
 
 
-def _check_case(kernels: SimpleNamespace, blocks: Blocks, stands: list[Stand], case: int) -> None:
-    net, space, lp, stack = views(blocks)
+def _check_case(kernels: SimpleNamespace, walker: Walker, stands: list[Stand], case: int) -> None:
+    net, space, lp, stack, _ = walker.arrays
     first, m = int(net.start[case]), int(net.start[case + 1] - net.start[case])
     n = int(space.count[len(net.sizes) - 1])
     highest = kernels.goal_rows(net, space, lp, case)
@@ -250,7 +248,7 @@ def _check_case(kernels: SimpleNamespace, blocks: Blocks, stands: list[Stand], c
 
 
 def random_program(lp, rng: np.random.Generator, rows: int, n: int, near: bool) -> None:
-    """Nothing; rows at random, and multipliers of every kind; `near`, the rows cancel but for rounding."""
+    """Put in rows at random, and multipliers of every kind; `near`, the rows cancel but for rounding."""
     lp.row[:rows, :n] = rng.normal(0, 1, (rows, n)) * 10.0 ** rng.uniform(-3, 3, (rows, 1))
     if near:
         lp.row[rows - 1, :n] = -lp.row[: rows - 1, :n].sum(0)
@@ -272,7 +270,7 @@ def least_sum(lp, rows: int, n: int) -> Fraction:
 @cache
 def room():
     """A program with room for eight rows of eight symbols."""
-    return views(asked(1, widths=(5, 5)).blocks())[2]
+    return asked(1, widths=(5, 5)).walker().lp
 
 
 def check_certified(kernels: SimpleNamespace, seed: int) -> None:

@@ -14,9 +14,9 @@ from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import Depth, decide, refine
-from holdfast.verify.bab.search import Plan, Search, ask, closed, ground
+from holdfast.verify.bab.search import Plan, Search, ask, closed
 from holdfast.verify.bab.tree import Domain, Move, Root, plant
-from holdfast.verify.linear import curves, root, shapes, tune
+from holdfast.verify.linear import curves, passes, root, shapes, tune
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
@@ -24,9 +24,7 @@ CROWN = root.Effort(iterations=0)
 ALPHA = root.Effort(iterations=6)
 TREES = root.Effort(
     iterations=4,
-    finish=lambda pieces, region, asked, goal: refine(
-        pieces, region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal
-    ),
+    finish=lambda region, asked, goal: refine(region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal),
 )
 SLOPES = {"leaky": 0.1, "elu": 0.7}
 Check = Callable[[], object]
@@ -118,24 +116,24 @@ def check_adjoint(given: Sample, seed: int = 0) -> None:
         assert abs(out - back) <= 1e-9 * (1 + abs(out)), (at, step)
 
 
-def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.float32) -> root.Sweep:
+def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.float32) -> passes.Region:
     """Fails unless every step's bounds contain its values at the points; comes back with the bounds."""
     pieces = Pieces(given.net, dtype)
-    sweep = root.bounds(pieces, given.lower, given.upper, effort)
+    region = root.bounds(pieces, given.lower, given.upper, effort)
     for at, value in enumerate(values_of(given.net, given.points)):
-        low, high = sweep.lower[at].double().numpy(), sweep.upper[at].double().numpy()
+        low, high = region.lower[at].double().numpy(), region.upper[at].double().numpy()
         doubt = 1e-13 * (1 + np.abs(value).max(initial=0.0))
         assert (low - doubt <= value).all(), (at, given.net.steps[at])
         assert (value <= high + doubt).all(), (at, given.net.steps[at])
-    return sweep
+    return region
 
 
 def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
     """Fails unless tuned bounds under assumed signs are below all points that have these signs."""
     rng = np.random.default_rng(seed)
     pieces = Pieces(given.net, dtype)
-    sweep = root.bounds(pieces, given.lower, given.upper, CROWN)
-    region, values = sweep.region(), values_of(given.net, given.points)
+    region = root.bounds(pieces, given.lower, given.upper, CROWN)
+    values = values_of(given.net, given.points)
     rows = rng.normal(0, 1, (6, pieces.sizes[-1]))
     theta = {at: bend.start(len(rows)) for at, bend in region.bends.items()}
     made = plant(region, tune.Queries(len(pieces.sizes) - 1, pieces.tensor(rows), theta))
@@ -151,8 +149,8 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
             asked, theta={at: region.bends[at].keep(v, splits.get(at)) for at, v in theta.items()}
         )
         asked = replace(asked, split=splits, beta=zero)
-    tuned = tune.tune(pieces, region, asked, 12, goal=float("inf")).queries
-    lower = tune.bound(pieces, region, tuned, careful=True).lower.numpy()
+    tuned = tune.tune(region, asked, 12, goal=float("inf"))[1]
+    lower = tune.bound(region, tuned, careful=True).lower.numpy()
     exact = tuned.rows.double().numpy() @ values[-1].T  # (q, b): the rows that were asked, as rounded
     doubt = 1e-13 * (1 + np.abs(exact).max())
     for q in range(len(rows)):
@@ -206,12 +204,12 @@ def check_moves(given: Sample) -> None:
     search = Search(problem(given.net, case), Clock(Budget()), SMALL)
     roots = []
     for effort, known in ((root.Effort(iterations=0, abort=lambda: True), None), (TREES, 0)):
-        before = roots[0][0].sweep if known is not None else None
-        land = ground(search, root.bounds(search.pieces, given.lower, given.upper, effort, before), case)
-        theta = {at: bend.start(1) for at, bend in land.region.bends.items()}
+        before = roots[0].region if known is not None else None
+        region = root.bounds(search.pieces, given.lower, given.upper, effort, before)
+        theta = {at: bend.start(1) for at, bend in region.bends.items()}
         top = len(given.net.steps) - 1
-        roots.append((land, plant(land.region, tune.Queries(top, search.pieces.tensor(case.rows), theta))))
-    old, new = roots[0][1], roots[1][1]
+        roots.append(plant(region, tune.Queries(top, search.pieces.tensor(case.rows), theta)))
+    old, new = roots
     width = sum(old.sizes)
     if not width:
         return
@@ -304,7 +302,7 @@ def check_specification(seed: int) -> None:
     """Fails unless careful bounds of mixed rows are those of the rows in float64, and worth something."""
     given = sample("relu", seed, radius=1e-9)
     pieces = Pieces(given.net, torch.float32)
-    region = root.bounds(pieces, given.lower, given.upper, ALPHA).region()
+    region = root.bounds(pieces, given.lower, given.upper, ALPHA)
     rng = np.random.default_rng(seed)
     rows, offset = rng.normal(0, 1, (200, 3, 2)), rng.normal(0, 100, (200, 3))
     spec = tune.Parts(torch.as_tensor(rows), torch.as_tensor(offset))
@@ -312,7 +310,7 @@ def check_specification(seed: int) -> None:
     theta = {at: bend.start(200) for at, bend in region.bends.items()}
     asked = tune.Queries(len(pieces.sizes) - 1, parts.rows[:, 0], theta, parts=parts, spec=spec)
     asked = asked.mixed(pieces.tensor(rng.dirichlet(np.ones(3), 200)))
-    lower = tune.bound(pieces, region, asked, careful=True).lower.numpy()
+    lower = tune.bound(region, asked, careful=True).lower.numpy()
     output = values_of(given.net, given.points[:1])[-1][0]
     exact = (asked.mix.double().numpy() * (rows @ output - offset)).sum(1)
     assert (lower <= exact).all()
@@ -325,9 +323,9 @@ def check_weights() -> None:
     rows, bound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1e3, 2e3])
     case = Case(np.zeros(3), np.ones(3), rows, bound)
     found = Search(problem(net, case), Clock(Budget()), SMALL)
-    land = ground(found, root.bounds(found.pieces, case.lower, case.upper, CROWN), case)
-    asked = ask(found.pieces, land.region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
-    assert not bool(closed(found, land, asked).any())
+    region = root.bounds(found.pieces, case.lower, case.upper, CROWN)
+    asked = ask(region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
+    assert not bool(closed(found, region, found.in_float64(region, case), asked).any())
 
 
 def check_conjunction(seed: int) -> None:

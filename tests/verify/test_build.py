@@ -13,8 +13,7 @@ from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.ir import evaluate
 from holdfast.verify.build import cases_of, problem_of, without_softmax
 from holdfast.verify.problem import Case, Clock, domain_of
-from holdfast.verify.random_search import search_randomly
-from holdfast.verify.replay import membership, runner_of
+from holdfast.verify.replay import membership, runner_of, search_randomly
 from holdfast.verify.run import verify
 
 

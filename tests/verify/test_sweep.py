@@ -387,13 +387,11 @@ def a_case_skipped(patch):
 
 
 def no_slack(patch):
-    for function in ("chords", "sizes_of"):
-        only_in(patch, sweep, function, MERGED=0, UNIT=0.0)
+    only_in(patch, sweep, "chords", MERGED=0, UNIT=0.0)
 
 
 def slack_of_the_wrong_sign(patch):
-    for function in ("chords", "sizes_of"):
-        only_in(patch, sweep, function, UNIT=-sweep.UNIT)
+    only_in(patch, sweep, "chords", UNIT=-sweep.UNIT)
 
 
 def offs_not_carried(patch):

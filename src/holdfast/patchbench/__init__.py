@@ -4,5 +4,5 @@ GROUPS = {"patchbench": "Make, check and evaluate benchmarks of a patch at any p
 COMMANDS = {
     "patchbench make": "cli:make",
     "patchbench check": "cli:check",
-    "patchbench evaluate": "evaluate_cli:evaluate",
+    "patchbench evaluate": "cli:evaluate",
 }

@@ -1,12 +1,15 @@
-"""`holdfast patchbench make` and `check`: the benchmark of a patch at any position."""
+"""`holdfast patchbench`: make and check benchmarks of a patch at any position, run a patch at every one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.config.output import say
-from holdfast.patchbench.options import CheckOptions, MakeOptions
+from holdfast.config.options import changed, field_of
+from holdfast.config.output import check_outputs, say
+from holdfast.config.parser import command_line
+from holdfast.core.errors import InputError
+from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +17,11 @@ if TYPE_CHECKING:
 
     from holdfast.core.patch import Patch
     from holdfast.core.types import Size
-    from holdfast.patchbench.make import Plan
+    from holdfast.patchbench.run import Result
+
+IMAGES = 16  # of a dataset, unless --images says otherwise
+MODEL_ONLY = ("data", "patch", "content", "card", "strict")  # what a benchmark folder says itself
+PATCH_FILES = (".png", ".toml")
 
 
 def make(options: MakeOptions) -> None:
@@ -27,30 +34,19 @@ def make(options: MakeOptions) -> None:
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
     from holdfast.patchbench.graph import check_single
-    from holdfast.patchbench.make import BLACK, FREE, Plan
+    from holdfast.patchbench.make import Plan
     from holdfast.patchbench.make import make as make_bench
 
     model = load_model(options.model, options.card)
     check_single(model)
-    content = options.content
-    patches = _patches(options.patch, content)
+    patches = _patches(options.patch, options.content)
     data = open_dataset(options.data, task="single", format=options.format, split=options.split)
     common = options.classes == "common"
-    plan = Plan(
-        model=model,
-        data=data,
-        alignment=align(model.card.classes, data.classes, common=common, renames=options.map),
-        patches=patches,
-        told=content if content in (BLACK, FREE) else Path(content).name,
-        images=options.images,
-        seed=options.seed,
-        strict=options.strict,
-        held_out=options.held_out,
-        places=_places(options.positions, content),
-    )
+    alignment = align(model.card.classes, data.classes, common=common, renames=options.map)
+    plan = Plan(model, data, alignment, patches, options, _places(options.positions, options.content))
     with progress("instances found", options.images) as step:
-        manifest = make_bench(plan, options.folder, step)
-    say(_summary(plan, manifest, options.folder))
+        manifest = make_bench(plan, step)
+    say(_summary(manifest, options.folder))
 
 
 def check(options: CheckOptions) -> int:
@@ -76,9 +72,95 @@ def check(options: CheckOptions) -> int:
     return 1 if result.findings else 0
 
 
+def evaluate(options: PositionOptions) -> int:
+    """Run a patch at every position, exactly: the output there, the unsafe ones, the robust area.
+
+    The output is iou(prediction, target) × [class equal]; the target is what the model says without the
+    patch. A folder's networks are run as they are; where their position does something else than place the
+    patch, what is described is run as well.
+    """
+    from holdfast.config.output import write_json
+    from holdfast.patchbench.page import page, rule_of, summary, table_of
+    from holdfast.patchbench.run import as_dict
+    from holdfast.report.html import document, write_page
+    from holdfast.report.tables import to_text
+
+    check_outputs({"--out": options.out, "--json": options.json}, {})
+    result = (_evaluate_bench if Path(options.subject).is_dir() else _evaluate_model)(options)
+    say(to_text(table_of(result)))
+    for kind in result.kinds:
+        say(summary(result, kind))
+    for one in result.pictures:
+        if one.trouble:
+            say(f"{one.name}: {one.trouble}")
+    say(rule_of(result))
+    if options.json is not None:
+        write_json(options.json, as_dict(result))
+    if options.out is not None:
+        html = document(page(result, command_line(options)))
+        say(f"page: {write_page(html, options.out, 'positions.html').resolve()}")
+    return 0 if any(one.maps for one in result.pictures) else 2
+
+
+def _evaluate_bench(options: PositionOptions) -> Result:
+    from holdfast.engine.executor import cores
+    from holdfast.engine.progress import progress
+    from holdfast.patchbench.folder import open_bench
+    from holdfast.patchbench.run import evaluate_bench
+
+    bench, images = open_bench(Path(options.subject)), options.images
+    given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
+    if given:
+        raise InputError(f"{', '.join(given)}: a benchmark folder says this itself; leave it out")
+    with progress("positions", min(len(bench.rows), images or len(bench.rows))) as step:
+        return evaluate_bench(bench, images=images, jobs=options.jobs or cores(), step=step)
+
+
+def _evaluate_model(options: PositionOptions) -> Result:
+    from holdfast.data.open import open_dataset
+    from holdfast.engine.executor import cores
+    from holdfast.engine.progress import progress
+    from holdfast.graph.load import load_model
+    from holdfast.patchbench.positions.sweep import Bar
+    from holdfast.patchbench.run import evaluate_model
+
+    subject, images = options.subject, options.images
+    patch = _patch(options.patch, options.content or "black")
+    model = load_model(subject, options.card)
+    if options.data is None:
+        raise InputError(f"expected a dataset after {subject} (such as signs, the embedded one)")
+    data = open_dataset(options.data, task="single", images=images)
+    data = data if images else data.first(IMAGES)
+    with progress("positions", len(data)) as step:
+        return evaluate_model(
+            model,
+            data,
+            patch,
+            bar=Bar(0.5, options.strict),
+            jobs=options.jobs or cores(),
+            content=f"{options.content or 'black'} {patch.mask.shape[1]}×{patch.mask.shape[0]}",
+            step=step,
+        )
+
+
+def _patch(side: int | None, content: str) -> Patch:
+    """The patch of an evaluation: a black square of a size, or the PNG of one."""
+    from holdfast.core.types import Size
+    from holdfast.patchbench.make import BLACK, black
+
+    if content == BLACK:
+        return black(Size(side or 3, side or 3))
+    if Path(content).suffix.lower() not in PATCH_FILES:
+        raise InputError(f"--content: expected black or the PNG of a patch, got {content!r}")
+    patch = _read(content)
+    height, width = patch.mask.shape
+    if side is not None and (side, side) != (height, width):
+        raise InputError(f"--patch {side}: {content} is {width}×{height} pixels; leave --patch away")
+    return patch
+
+
 def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | None], ...]:
-    """The size and the content of each patch; None: free."""
-    from holdfast.core.errors import InputError
+    """The size and the content of each patch of a benchmark; None: free."""
     from holdfast.core.types import Size
     from holdfast.patchbench.make import BLACK, FREE, black, scaled
 
@@ -87,9 +169,9 @@ def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | 
         return tuple((size, None) for size in squares)
     if content == BLACK:
         return tuple((size, black(size)) for size in squares)
+    if not Path(content).is_file():
+        raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
     patch = _read(content)
-    if not patch.mask.any():
-        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
     own = Size(patch.mask.shape[1], patch.mask.shape[0])
     return tuple((size, scaled(patch, size)) for size in squares) if sides else ((own, patch),)
 
@@ -98,24 +180,22 @@ def _read(content: str) -> Patch:
     """The patch of a file: a PNG's alpha is its mask, other pictures are solid."""
     import numpy as np
 
-    from holdfast.core.errors import InputError
     from holdfast.core.patch import Patch
     from holdfast.data.patchfile import read_patch
     from holdfast.stages.decode.pillow import pillow
 
     path = Path(content)
-    if not path.is_file():
-        raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
-    if path.suffix.lower() in (".png", ".toml"):
-        return read_patch(path)
-    pixels = pillow(path.read_bytes())
-    return Patch(pixels, np.ones(pixels.shape[:2], bool))
+    if path.suffix.lower() not in PATCH_FILES:
+        pixels = pillow(path.read_bytes())
+        return Patch(pixels, np.ones(pixels.shape[:2], bool))
+    patch = read_patch(path)
+    if not patch.mask.any():
+        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
+    return patch
 
 
 def _places(text: str | None, content: str) -> int | None:
     """How many places an image with free content has; None for all."""
-    from holdfast.core.errors import InputError
-
     if text is None:
         return 4
     if content != "free":
@@ -127,21 +207,18 @@ def _places(text: str | None, content: str) -> int | None:
     return int(text)
 
 
-def _summary(plan: Plan, manifest: Mapping[str, Any], folder: Path) -> str:
-    selection, networks = manifest["selection"], manifest["networks"]
+def _summary(manifest: Mapping[str, Any], folder: Path) -> str:
+    selection = manifest["selection"]
     count = sum(name.startswith("vnnlib/") for name in manifest["files"])
+    each = ", one instance a position" if manifest["free_places"] else ""
     lines = [
         f"{count} instances of {selection['images']} images written: {folder}",
-        f"model      {plan.model.name}",
+        f"model      {manifest['model']['name']}",
         f"test part  {selection['test_part']}",
         f"fitting    {selection['fitting']} of {selection['looked_at']} looked at: IoU > 0.5, right class",
     ]
-    for name, facts in networks.items():
+    for name, facts in manifest["networks"].items():
         (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]
-        where = f"column 0 to {last}, row 0 to {low}"
         what = f"{width}×{height} {manifest['content']}"
-        lines.append(
-            f"{name}  {what}, {where}" + (", one instance a position" if manifest["free_places"] else "")
-        )
-    lines.append(f"rule       {manifest['rule']['text']}")
-    return "\n".join(lines)
+        lines.append(f"{name}  {what}, column 0 to {last}, row 0 to {low}{each}")
+    return "\n".join([*lines, f"rule       {manifest['rule']['text']}"])

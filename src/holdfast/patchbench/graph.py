@@ -24,7 +24,7 @@ _KINDS = {"float16": 10, "uint8": 2}
 
 
 @dataclass(frozen=True, eq=False)
-class Detector:
+class DetectorPorts:
     """The names of input, box and scores; raw box · `scale` (4,) is the box in parts of the picture."""
 
     input: str
@@ -43,7 +43,7 @@ def check_single(model: Model) -> None:
         )
 
 
-def detector_of(model: Model, proto: Any) -> Detector:
+def detector_of(model: Model, proto: Any) -> DetectorPorts:
     """How the detector is read, inferred by feeding its card's head numbers that identify their source."""
     check_single(model)
     name = image_input(model, proto)
@@ -51,7 +51,7 @@ def detector_of(model: Model, proto: Any) -> Detector:
     if len(names) != 2:
         raise ModelError(f"{model.path}: expected two outputs, a box and scores, got {len(names)}")
     box, scores, scale = _distinguish(model, names, part("head", model.card.head.name).function)
-    return Detector(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
+    return DetectorPorts(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
 
 
 def image_input(model: Model, proto: Any) -> str:
@@ -138,16 +138,12 @@ def _picture(g: _Writer, layout: Layout, content: Patch | None) -> str:
     """The picture (1, 3, h, w) in 0..1 with the patch on it."""
     w, h = layout.size
     flat, shape = g.part(INPUT, 0, layout.pixels), g.constant([1, 3, h, w])
+    image = g.node("Reshape", flat, shape, named=PICTURE if content is None else "")
     if content is None:
-        return g.node("Reshape", flat, shape, named=PICTURE)
-    image = g.node("Reshape", flat, shape)
+        return image
     # Whole numbers by truncation, as in the published files.
     position = g.node("Cast", g.part(INPUT, layout.pixels, layout.pixels + 2), to=_INT64)
-    return _laid(g, image, position, layout, content)
-
-
-def _laid(g: _Writer, image: str, position: str, layout: Layout, content: Patch) -> str:
-    """The picture with a fixed patch: a pixel inside the square looks up its own pixel of the patch."""
+    # A pixel inside the square looks up its own pixel of the patch.
     inside, index = [], []
     for axis, (extent, side) in enumerate(zip(layout.size, layout.patch, strict=True)):
         offset = g.node("Sub", g.constant(np.arange(extent)), g.part(position, axis, axis + 1))
@@ -174,29 +170,26 @@ def _looked_up(g: _Writer, table: str, rows: str, columns: str, axis: int) -> st
 
 def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
     """Compute the tensor that the detector reads from the picture, as the card says."""
-    steps: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
-    if wanted.colour == "bgr":
-        steps.append(("Gather", (g.constant([2, 1, 0]),), {"axis": 1}))
-    if wanted.dtype == "uint8":
-        steps += [("Mul", (g.constant(255.0, np.float32),), {}), ("Round", (), {})]
-    else:
-        gain = 255 * np.float64(wanted.scale) / np.asarray(wanted.std, np.float64)
-        shift = np.asarray(wanted.mean, np.float64) / np.asarray(wanted.std, np.float64)
-        if (gain.astype(np.float32) != 1).any():
-            steps.append(("Mul", (g.constant(gain.reshape(1, 3, 1, 1), np.float32),), {}))
-        if shift.any():
-            steps.append(("Sub", (g.constant(shift.reshape(1, 3, 1, 1), np.float32),), {}))
-    if wanted.layout == "nhwc":
-        steps.append(("Transpose", (), {"perm": [0, 2, 3, 1]}))
-    if wanted.dtype != "float32":
-        steps.append(("Cast", (), {"to": _KINDS[wanted.dtype]}))
     last = picture
-    for operator, others, attributes in steps:
-        last = g.node(operator, last, *others, **attributes)
+    if wanted.colour == "bgr":
+        last = g.node("Gather", last, g.constant([2, 1, 0]), axis=1)
+    if wanted.dtype == "uint8":
+        last = g.node("Round", g.node("Mul", last, g.constant(255.0, np.float32)))
+    else:
+        std = np.asarray(wanted.std, np.float64)
+        gain, shift = 255 * np.float64(wanted.scale) / std, np.asarray(wanted.mean, np.float64) / std
+        if (gain.astype(np.float32) != 1).any():
+            last = g.node("Mul", last, g.constant(gain.reshape(1, 3, 1, 1), np.float32))
+        if shift.any():
+            last = g.node("Sub", last, g.constant(shift.reshape(1, 3, 1, 1), np.float32))
+    if wanted.layout == "nhwc":
+        last = g.node("Transpose", last, perm=[0, 2, 3, 1])
+    if wanted.dtype != "float32":
+        last = g.node("Cast", last, to=_KINDS[wanted.dtype])
     g.node("Identity", last, named=named)
 
 
-def _answer(g: _Writer, detector: Detector) -> tuple[str, str]:
+def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
     """The predicted box (4,) in parts of the picture, and the predicted class (1,) as a float."""
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)

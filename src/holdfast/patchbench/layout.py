@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -24,6 +25,12 @@ class Target:
 
     label: int
     box: tuple[float, float, float, float]
+
+
+def target_of(label: float, box: Iterable[float]) -> Target:
+    """The target of a class and the four corners of a box."""
+    x1, y1, x2, y2 = map(float, box)
+    return Target(int(label), (x1, y1, x2, y2))
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,7 @@ def whole(image: Image, position: tuple[float, float], target: Target) -> NDArra
 
 
 def output_of(boxes: ArrayLike, labels: ArrayLike, target: Target) -> Floats:
-    """IoU · equal(class) of each predicted box (n, 4) xyxy in parts of the picture, (n,).
-
-    Boxes are not cut to the picture: neither does the published network.
-    """
+    """IoU · equal(class) of each predicted box (n, 4) xyxy in parts of the picture, not cut to it, (n,)."""
     n = len(np.asarray(boxes))
     return single_values(boxes, labels, np.repeat([target.box], n, axis=0), np.repeat(target.label, n))
 
@@ -100,29 +104,28 @@ def spec_text(
     target: Target,
     *,
     strict: bool,
-    free_at: tuple[int, int] | None = None,
+    at: tuple[int, int] | None = None,
 ) -> str:
-    """The specification of one image: the patch anywhere, or at `free_at` with any content.
+    """The specification of one image: the patch anywhere, or at one place with any content.
 
     The values of fixed inputs are written so that they read back as exactly the same float32.
     """
-    lower = whole(image, free_at or (0, 0), target).astype(np.float64)
+    lower = whole(image, at or (0, 0), target).astype(np.float64)
     upper = lower.copy()
-    p = layout.pixels
-    if free_at is None:
+    (width, height), patch, p = layout.size, layout.patch, layout.pixels
+    if at is None:
         upper[p : p + 2] = layout.last
         where = f"its left upper corner at column 0 to {layout.last[0]} and row 0 to {layout.last[1]}"
     else:
-        places = np.arange(p).reshape(3, layout.size.height, layout.size.width)
-        x, y = free_at
+        x, y = at
         where = f"at column {x}, row {y}, each of its values anything in 0..1"
-        under = places[:, y : y + layout.patch.height, x : x + layout.patch.width].ravel()
-        lower[under], upper[under] = 0.0, 1.0
+        for bound, value in ((lower, 0.0), (upper, 1.0)):
+            bound[:p].reshape(3, height, width)[:, y : y + patch.height, x : x + patch.width] = value
     row = Disjunct(lower, upper, np.ones((1, 1)), np.array([THRESHOLD]), np.array([strict]))
     lines = [
         f"Spec for sample id {name}",
-        f"patch {layout.patch.width}x{layout.patch.height} pixels, {where}",
-        f"X_0 to X_{p - 1}: picture (1, 3, {layout.size.height}, {layout.size.width}), RGB in 0..1",
+        f"patch {patch.width}x{patch.height} pixels, {where}",
+        f"X_0 to X_{p - 1}: picture (1, 3, {height}, {width}), RGB in 0..1",
         f"X_{p}: column, X_{p + 1}: row of the patch (cut to whole numbers)",
         f"X_{p + 2} to X_{p + 7}: target as predicted without a patch: 0, class, x1, y1, x2, y2 in 0..1",
         "Y_0: IoU(predicted box, target box) * equal(predicted class, target class)",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,46 +18,49 @@ from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
+from holdfast.core.pipeline import Machine, Prepared, open_machine, pipeline_of
 from holdfast.core.seeds import generator
-from holdfast.core.types import Boxes, Detections, Image, Size
+from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import check_new, whole_folder
 from holdfast.data.patchfile import files_of, png_of
+from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.nodes import part_of
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
-from holdfast.patchbench.layout import SECONDS, THRESHOLD, Layout, Target, rule_text, spec_text, unit
+from holdfast.patchbench.layout import (
+    SECONDS,
+    THRESHOLD,
+    Layout,
+    Target,
+    rule_text,
+    spec_text,
+    target_of,
+    unit,
+)
+from holdfast.patchbench.options import MakeOptions
+from holdfast.patchbench.positions.batches import open_part
 from holdfast.stages.resize.libraries import pillow_box
-from holdfast.verify.replay import session_of
 
 BLACK, FREE = "black", "free"
 SHARE = 10  # one instance of this many is in the test part
 _TRAINED = 1  # the seed of the scenes on which the shipped models were trained
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
-Step = Callable[[int, int], None]
+Networks: TypeAlias = Mapping[str, tuple[Layout, bytes]]  # by the name of the file
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a benchmark is to be made of: a network for each size of patch, with its content.
-
-    Content None leaves the patch's values free, at some places of each image.
-    """
+    """What a benchmark is made of; content None leaves a patch's values free, at some places per image."""
 
     model: Model
     data: Dataset
     alignment: Alignment
     patches: tuple[tuple[Size, Patch | None], ...]
-    told: str  # the content in a word: black, free, or the file's name
-    images: int = 16
-    seed: int = 0
-    strict: bool = False
-    held_out: bool = False
+    options: MakeOptions
     places: int | None = 4  # free content: how many an image; None: all
 
 
@@ -71,59 +75,54 @@ def scaled(patch: Patch, size: Size) -> Patch:
     return Patch(pillow_box(patch.pixels, size), patch.mask[rows[:, None], columns])
 
 
-def make(plan: Plan, folder: Path, step: Step = lambda done, reused: None) -> Mapping[str, Any]:
+def make(plan: Plan, step: Progress = silent) -> Mapping[str, Any]:
     """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
-    check_new(folder)
-    networks = dict(_networks(plan))
-    drawn = draw(
-        plan.model, plan.data, plan.alignment, plan.images, plan.seed, whole=plan.held_out, step=step
-    )
-    with whole_folder(folder) as place:
-        return _write(plan, drawn, networks, place)
-
-
-def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
-    for patch, content in plan.patches:
-        layout = Layout(plan.model.card.input.size, patch)
-        side = f"{patch.width}" if patch.width == patch.height else f"{patch.width}x{patch.height}"
-        yield f"onnx/patch-{side}.onnx", (layout, bench_graph(plan.model, layout, content))
+    check_new(plan.options.folder)
+    networks = {}
+    for size, content in plan.patches:
+        layout = Layout(plan.model.card.input.size, size)
+        side = f"{size.width}" if size.width == size.height else f"{size.width}x{size.height}"
+        networks[f"onnx/patch-{side}.onnx"] = layout, bench_graph(plan.model, layout, content)
+    pictures, selection = draw(plan, step)
+    with whole_folder(plan.options.folder) as root:
+        return _write(plan, pictures, selection, networks, root)
 
 
 def _write(
-    plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, bytes]], place: Path
+    plan: Plan, pictures: Sequence[Picture], selection: Mapping[str, Any], networks: Networks, root: Path
 ) -> dict[str, Any]:
     """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
 
     def put(name: str, data: bytes) -> None:
-        path = place / name
+        path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         hashes[name] = hashlib.sha256(data).hexdigest()
 
-    targets = _targets(drawn, next(iter(networks.values()))[1])
+    targets = _targets(pictures, next(iter(networks.values()))[1])
     rows, specs = [], {}
     for name, (_, content) in zip(networks, plan.patches, strict=True):
         if content is not None:
             put(f"patches/{Path(name).stem}.png", files_of(content)[0])
-    for picture in drawn.pictures:
+    for picture in pictures:
         put(f"images/{picture.name}.png", png_of(picture.image))
         put(f"labels/gt/{picture.name}.txt", _line(picture.truth))
         put(f"labels/pred/{picture.name}.txt", _line(targets[picture.name]))
     for network, (layout, data) in networks.items():
         put(network, data)
         stem = Path(network).stem
-        for picture in drawn.pictures:
+        for picture in pictures:
             for name, at in _places(plan, layout, picture):
                 file = f"vnnlib/spec_onnx_{stem}_idx_{name}.vnnlib"
                 target = targets[picture.name]
-                text = spec_text(name, layout, picture.image, target, strict=plan.strict, free_at=at)
+                text = spec_text(name, layout, picture.image, target, strict=plan.options.strict, at=at)
                 put(file, text.encode())
                 rows.append(f"{network},{file},{SECONDS}\n")
                 specs[file] = picture.name
     put(LISTING, "".join(rows).encode())
-    manifest = _manifest(plan, drawn, networks) | {"specs": specs, "files": dict(sorted(hashes.items()))}
-    (place / MANIFEST).write_bytes(to_json(manifest, indent=True))
+    manifest = _manifest(plan, selection, networks) | {"specs": specs, "files": dict(sorted(hashes.items()))}
+    (root / MANIFEST).write_bytes(to_json(manifest, indent=True))
     return manifest
 
 
@@ -134,31 +133,30 @@ def _line(target: Target) -> bytes:
 
 def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tuple[int, int] | None]]:
     """The instances of one image: one, or with free content one per position."""
-    if plan.told != FREE:
+    if plan.options.content != FREE:
         return [(picture.name, None)]
     columns, rows = (last + 1 for last in layout.last)
     every = np.arange(columns * rows)
     if plan.places is not None and plan.places < len(every):
-        rng = generator(plan.seed, "patchbench", picture.name, *layout.patch)
+        rng = generator(plan.options.seed, "patchbench", picture.name, *layout.patch)
         every = np.sort(rng.permutation(every)[: plan.places])
     found = [(int(at % columns), int(at // columns)) for at in every]
     return [(f"{picture.name}_x{x}_y{y}", (x, y)) for x, y in found]
 
 
-def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
+def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
     """The prediction of the network's own detector per picture without a patch, checked with the pipeline."""
     import onnx
 
-    height, width = drawn.pictures[0].image.shape[:2]
+    height, width = pictures[0].image.shape[:2]
     example = np.zeros((1, 3, height, width), np.float32)
-    detector = part_of(onnx.load_from_string(network), {PICTURE: example}, [BOX, LABEL])
-    session = session_of(detector.SerializeToString())
+    detector = open_part(onnx.load_from_string(network), {PICTURE: example}, [BOX, LABEL])
     targets: dict[str, Target] = {}
-    for picture in drawn.pictures:
-        box, label = session.run([BOX, LABEL], {PICTURE: unit(picture.image)[np.newaxis]})
-        target = Target(int(label[0]), _corners(np.asarray(box).ravel()))
+    for picture in pictures:
+        box, label = detector({PICTURE: unit(picture.image)[np.newaxis]})
+        target = target_of(label[0], np.ravel(box))
         # The pipeline cuts boxes off at the border of the original image.
-        cut = np.clip(target.box, picture.extent[:2] * 2, picture.extent[2:] * 2)
+        cut = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
         if np.abs(cut - np.array(picture.found.box)).max() > AGREE or target.label != picture.found.label:
             raise ModelError(
                 f"{picture.source}: the detector inside the benchmark says {target}, the model "
@@ -168,8 +166,9 @@ def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
     return targets
 
 
-def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, bytes]]) -> dict[str, Any]:
-    detector = detector_of(plan.model, load_proto(plan.model.path))
+def _manifest(plan: Plan, selection: Mapping[str, Any], networks: Networks) -> dict[str, Any]:
+    detector, options = detector_of(plan.model, load_proto(plan.model.path)), plan.options
+    places = "all" if plan.places is None else plan.places
     ranges = {
         name: {"patch": list(layout.patch), "columns": [0, layout.last[0]], "rows": [0, layout.last[1]]}
         for name, (layout, _) in networks.items()
@@ -184,23 +183,14 @@ def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, byt
             "input": detector.input,
             "outputs": [detector.box, detector.scores],
         },
-        "data": {"name": plan.data.name, "format": plan.data.format, "instances": drawn.instances},
-        "selection": {
-            "seed": plan.seed,
-            "images": len(drawn.pictures),
-            "test_part": drawn.how,
-            "looked_at": drawn.looked_at,
-            "fitting": drawn.fitting,
-            "unreadable": len(drawn.failed),
-            "sources": {p.name: p.source for p in drawn.pictures},
-            "iou": {p.name: p.iou for p in drawn.pictures},
-        },
+        "data": {"name": plan.data.name, "format": plan.data.format, "instances": len(plan.data)},
+        "selection": selection,
         "size": list(plan.model.card.input.size),
         "input": {"name": INPUT, "length": next(iter(networks.values()))[0].length},
-        "content": plan.told,
-        "free_places": (plan.places if plan.places is not None else "all") if plan.told == FREE else None,
+        "content": Path(options.content).name,
+        "free_places": places if options.content == FREE else None,
         "networks": ranges,
-        "rule": {"threshold": 0.5, "strict": plan.strict, "text": rule_text(plan.strict)},
+        "rule": {"threshold": 0.5, "strict": options.strict, "text": rule_text(options.strict)},
         "seconds": SECONDS,
         "versions": versions(),
     }
@@ -216,20 +206,7 @@ class Picture:
     truth: Target
     found: Target
     iou: float
-    extent: tuple[float, float, float, float]  # the original image inside the picture, xyxy in parts of it
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The pictures drawn, and how many were there to draw from."""
-
-    pictures: tuple[Picture, ...]
-    instances: int
-    test: int
-    looked_at: int
-    fitting: int  # of those looked at
-    failed: tuple[str, ...]  # files that could not be read
-    how: str
+    extent: Floats  # (4,): the original image inside the picture, xyxy in parts of it
 
 
 def test_part(entries: Sequence[Entry], seed: int, whole: bool) -> list[Entry]:
@@ -247,34 +224,40 @@ def test_part(entries: Sequence[Entry], seed: int, whole: bool) -> list[Entry]:
     return order if whole else order[: -(-len(order) // SHARE)]
 
 
-def draw(
-    model: Model, data: Dataset, alignment: Alignment, count: int, seed: int, *,
-    whole: bool = False, step: Step = lambda done, reused: None,
-) -> Drawn:  # fmt: skip
-    """The first `count` instances of the test part with IoU > 0.5 and the right class; DataError if fewer."""
+def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, Any]]:
+    """The first instances of the test part with IoU > 0.5 and the right class, and how they were selected.
+
+    Raise DataError if there are too few.
+    """
+    data, count, seed = plan.data, plan.options.images, plan.options.seed
     embedded = data.format == "signs"
-    part = test_part(data.entries, seed, whole or embedded)
+    everything = plan.options.held_out or embedded
+    part = test_part(data.entries, seed, everything)
+    machine = open_machine(pipeline_of(plan.model.card), plan.model, threads=1)
     found: list[Picture] = []
-    failed: list[str] = []
-    looked = 0
-    for picture in _seen(model, part, alignment, failed):
+    looked = unreadable = 0
+    for entry in part:
         looked += 1
-        if picture is None or picture.iou <= THRESHOLD or picture.truth.label != picture.found.label:
+        try:
+            picture = _picture(plan, machine, entry)
+        except ImageError:
+            unreadable += 1
             continue
-        found.append(picture)
-        step(1, 0)
-        if len(found) == count:
-            break
+        if picture is not None and picture.iou > THRESHOLD and picture.truth.label == picture.found.label:
+            found.append(picture)
+            step(1, 0)
+            if len(found) == count:
+                break
     if len(found) < count:
         fewer = f"ask for fewer (--images {len(found)}) or " if found else ""
-        more = "" if whole or embedded else "; --held-out takes all of them as test"
+        more = "" if everything else "; --held-out takes all of them as test"
         raise DataError(
             f"{data.name}: expected {count} instances with IoU > {THRESHOLD} and the right class, got "
             f"{len(found)} of the {len(part):,} in the test part (of {len(data):,} in all); "
             f"{fewer}give more data{more}"
         )
     how = f"the first tenth of {len(data):,} instances by a hash of seed and name (9:1)"
-    if whole or embedded:
+    if everything:
         # The shipped models were trained on scenes of one seed alone: nothing has to be set apart.
         trained = {getattr(entry, "seed", None) for entry in part} == {_TRAINED}
         scenes = "of the seed the shipped models were" if trained else "no shipped model was"
@@ -283,46 +266,45 @@ def draw(
     names = _unique([picture.name for picture in found])
     pictures = [dataclasses.replace(picture, name=name) for name, picture in zip(names, found, strict=True)]
     pictures.sort(key=lambda picture: picture.name)
-    return Drawn(tuple(pictures), len(data), len(part), looked, len(found), tuple(failed), how)
+    selection = {
+        "seed": seed,
+        "images": len(pictures),
+        "test_part": how,
+        "looked_at": looked,
+        "fitting": len(found),
+        "unreadable": unreadable,
+        "sources": {p.name: p.source for p in pictures},
+        "iou": {p.name: p.iou for p in pictures},
+    }
+    return pictures, selection
 
 
-def _seen(
-    model: Model, part: Sequence[Entry], alignment: Alignment, failed: list[str]
-) -> Iterator[Picture | None]:
-    """Each instance as the network sees it; None if it cannot be used."""
-    machine = open_machine(pipeline_of(model.card), model, threads=1)
-    sides = np.array([*model.card.input.size] * 2, np.float64)
-    of_model = {int(at): i for i, at in enumerate(alignment.of_model) if at >= 0}
-    for entry in part:
-        try:
-            sample = entry.load()
-            pixels = machine.colour(machine.decode(sample.data))
-            image, frame = place(pixels, model.card.input, machine.resize)
-            tensor = machine.normalise(image, model.card.input)[np.newaxis]
-            found = machine.predict(Prepared(tensor, frame))
-        except ImageError as problem:
-            failed.append(str(problem))
-            yield None
-            continue
-        truth, label = sample.truth, -1
-        if isinstance(truth, Boxes) and len(truth) == 1:
-            label = of_model.get(int(alignment.of_data[truth.classes[0]]), -1)
-        if label < 0 or not isinstance(truth, Boxes) or not isinstance(found, Detections) or len(found) != 1:
-            yield None
-            continue
-        iou = float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0])
-        width, height = frame.original
-        extent = _corners(frame.to_network(np.array([[0.0, 0.0, width, height]]))[0] / sides)
-        wanted, seen = (
-            Target(index, _corners(frame.to_network(box.reshape(1, 4))[0] / sides))
-            for index, box in ((label, truth.xyxy), (int(found.classes[0]), found.boxes))
-        )
-        yield Picture(_plain(entry.name), entry.name, np.ascontiguousarray(image), wanted, seen, iou, extent)
-
-
-def _corners(box: np.ndarray) -> tuple[float, float, float, float]:
-    x1, y1, x2, y2 = map(float, box)
-    return x1, y1, x2, y2
+def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
+    """An instance as the network sees it; None if it has not one target of a known class and one answer."""
+    card, alignment, sample = plan.model.card, plan.alignment, entry.load()
+    image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
+    found = machine.predict(Prepared(machine.normalise(image, card.input)[np.newaxis], frame))
+    truth = sample.truth
+    if not (isinstance(truth, Boxes) and isinstance(found, Detections) and len(truth) == len(found) == 1):
+        return None
+    known = alignment.of_data[truth.classes[0]]
+    labels = np.flatnonzero(alignment.of_model == known)
+    if known < 0 or not len(labels):
+        return None
+    label = int(labels[-1])
+    sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
+    true, seen, extent = (
+        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
+    )
+    return Picture(
+        name=_plain(entry.name),
+        source=entry.name,
+        image=np.ascontiguousarray(image),
+        truth=target_of(label, true),
+        found=target_of(found.classes[0], seen),
+        iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
+        extent=extent,
+    )
 
 
 def _plain(name: str) -> str:
@@ -335,8 +317,6 @@ def _unique(names: list[str]) -> list[str]:
     """The names, those met before with a number behind them."""
     made: list[str] = []
     for name in names:
-        new, number = name, 2
-        while new in made:
-            new, number = f"{name}-{number}", number + 1
-        made.append(new)
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        made.append(next(new for new in itertools.chain([name], numbered) if new not in made))
     return made

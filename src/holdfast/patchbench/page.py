@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import OutputError
-from holdfast.core.types import Bools, Floats, Image
-from holdfast.engine.store import write_atomic
+from holdfast.core.types import Floats, Image
 from holdfast.patchbench.positions.sweep import Bar, PositionMap
 from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, Shown, rows_of
 from holdfast.report.charts.svg import drawing, element, label, tip
-from holdfast.report.html import document
+from holdfast.report.html import picture_uri
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, to_html
 
@@ -39,23 +35,19 @@ def table_of(result: Result) -> Table:
     rows: list[list[Cell]] = []
     for one, shown in rows_of(result):
         found = shown.map
-        row, column = found.where
-        at = f"({found.rows[row]:g}, {found.columns[column]:g})"
-        if shown.over:
-            at = f"{found.columns[column]:g}, {found.rows[row]:g}"
-        rows.append(
-            [
-                one.name, one.label, WORDS[shown.kind], found.clean, found.minimum, at,
-                f"{int(found.unsafe.sum()):,} of {found.outputs.size:,}", 100 * found.robust,
-                "unsafe (sat)" if found.status == "violated" else "robust (unsat)",
-            ]
-        )  # fmt: skip
-    columns: list[Column | str] = [
-        "picture", "target", "what", Column("clean", 4), Column("minimum", 4),
-        Column("at x, y", note="Column, row of the patch's top left pixel; in brackets the position inputs."),
-        "unsafe positions", Column("robust area %", 2), "verdict",
-    ]  # fmt: skip
-    return Table(columns, rows)
+        row, column = found.worst
+        at = f"{column:g}, {row:g}" if shown.over else f"({row:g}, {column:g})"
+        verdict = "unsafe (sat)" if found.status == "violated" else "robust (unsat)"
+        numbers: list[Cell] = [found.clean, found.minimum, at, _unsafe(found), 100 * found.robust]
+        rows.append([one.name, one.label, WORDS[shown.kind], *numbers, verdict])
+    note = "Column, row of the patch's top left pixel; in brackets the position inputs."
+    outputs = [Column("clean", 4), Column("minimum", 4), Column("at x, y", note=note)]
+    areas: list[Column | str] = ["unsafe positions", Column("robust area %", 2), "verdict"]
+    return Table(["picture", "target", "what", *outputs, *areas], rows)
+
+
+def _unsafe(found: PositionMap) -> str:
+    return f"{int(found.unsafe.sum()):,} of {found.outputs.size:,}"
 
 
 def summary(result: Result, kind: Kind) -> str:
@@ -105,27 +97,16 @@ def _figure(one: Mapped) -> Figure:
     said = []
     for shown in one.maps:
         found = shown.map
-        row, column = found.where
-        at = f"position ({found.rows[row]:g}, {found.columns[column]:g})"
-        if shown.over:
-            at = f"x {found.columns[column]:g}, y {found.rows[row]:g}"
-        unsafe = f"{int(found.unsafe.sum()):,} of {found.outputs.size:,} unsafe"
+        row, column = found.worst
+        at = f"x {column:g}, y {row:g}" if shown.over else f"position ({row:g}, {column:g})"
         said.append(
-            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, {unsafe}, "
-            f"minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
+            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, "
+            f"{_unsafe(found)} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
         )
     odd = next((shown for shown in one.maps if shown.kind == "file"), None)
     if odd is not None:
         said.append(f"What the file's position input changes: {odd.words}")
     return Figure(f"{one.name}, {one.label}", cells_of(one), ". ".join(said) + ".", wide=True)
-
-
-def write(result: Result, out: Path, command: str) -> Path:
-    """Write the page, whole or not at all, and return its path; raise OutputError if that is impossible."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'positions.html'}")
-    write_atomic(out, document(page(result, command)).encode())
-    return out
 
 
 def page(result: Result, command: str = "") -> Document:
@@ -192,45 +173,37 @@ def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
     if shown is not None:
         parts += _marks(shown, unit)
     if one.target is not None:
-        x1, y1, x2, y2 = (
-            v * s for v, s in zip(one.target.box, [width * unit, height * unit] * 2, strict=True)
-        )
+        x1, y1, x2, y2 = np.array(one.target.box) * ([width * unit, height * unit] * 2)
         place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
         parts += [element("rect", class_="under", **place), element("rect", class_="mark right", **place)]
     what = f"{one.name}: unsafe positions" if shown is not None else f"{one.name}: picture and target"
     box = f"0 0 {width * unit:g} {height * unit:g}"
-    return element(
-        "svg", element("title", html.escape(what)), *parts, class_="picture", viewBox=box, role="img"
-    )
+    return element("svg", tip(what), *parts, class_="picture", viewBox=box, role="img")
 
 
 def _marks(shown: Shown, unit: float) -> list[str]:
     """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
     found, (high, wide) = shown.map, shown.patch
-    shift = (wide - 1) / 2 * unit, (high - 1) / 2 * unit
     parts = []
     if found.unsafe.any():
-        area = element("path", d=_runs(found.unsafe, found, unit, shift), fill="#ff7a1a", fill_opacity="0.72")
-        parts.append(area)
-    row, column = found.where
-    x, y = found.columns[column] * unit, found.rows[row] * unit
-    note = tip(f"minimum {found.minimum:.4f} at x {found.columns[column]:g}, y {found.rows[row]:g}")
-    place = {"x": x - 2, "y": y - 2, "width": wide * unit + 4, "height": high * unit + 4}
+        runs = _runs(found, unit, (wide - 1) / 2 * unit, (high - 1) / 2 * unit)
+        parts.append(element("path", d=runs, fill="#ff7a1a", fill_opacity="0.72"))
+    y, x = found.worst
+    note = tip(f"minimum {found.minimum:.4f} at x {x:g}, y {y:g}")
+    place = {"x": x * unit - 2, "y": y * unit - 2, "width": wide * unit + 4, "height": high * unit + 4}
     ring = element("rect", fill="none", stroke="#ffffff", stroke_width="1.6", **place)
     under = element("rect", fill="none", stroke="#000000", stroke_width="3.6", stroke_opacity="0.6", **place)
     return [*parts, element("g", note, under, ring)]
 
 
-def _runs(mask: Bools, found: PositionMap, unit: float, shift: tuple[float, float]) -> str:
-    """The marked cells as a path: every row's runs as rectangles."""
+def _runs(found: PositionMap, unit: float, right: float, down: float) -> str:
+    """The unsafe positions as a path: every row's runs as rectangles, moved right and down."""
     drawn = []
-    for row, line in zip(found.rows, mask, strict=True):
-        ends = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
+    for row, line in zip(found.rows, found.unsafe, strict=True):
+        ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
         for begin, end in ends.reshape(-1, 2).tolist():
-            x, y = found.columns[begin] * unit + shift[0], row * unit + shift[1]
-            drawn.append(
-                f"M{x:.1f} {y:.1f}h{(end - begin) * unit:.1f}v{unit:.1f}h-{(end - begin) * unit:.1f}z"
-            )
+            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
+            drawn.append(f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z")
     return "".join(drawn)
 
 
@@ -245,12 +218,12 @@ def _heat(shown: Shown) -> str:
     parts = [picture, *_axes(found, unit, names)]
     row, column = found.where
     x, y = _EDGE + (column + 0.5) * unit, (row + 0.5) * unit
-    note = tip(f"minimum {found.minimum:.4f} at ({found.rows[row]:g}, {found.columns[column]:g})")
+    note = tip("minimum {:.4f} at ({:g}, {:g})".format(found.minimum, *found.worst))
     ring = [
         element("circle", cx=x, cy=y, r=6, fill="none", stroke=colour, stroke_width=width)
         for colour, width in (("#000000", "4"), ("#ffffff", "2"))
     ]
-    title = element("title", html.escape(f"output at every position, {_named(shown)}"))
+    title = tip(f"output at every position, {_named(shown)}")
     box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
     return element("svg", title, *parts, element("g", note, *ring), class_="chart", viewBox=box, role="img")
 
@@ -304,12 +277,6 @@ def _dimmed(picture: Image) -> Image:
 
 def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
     """A picture embedded without loss, its pixels as squares."""
-    from PIL import Image as Pillow
-
-    out = io.BytesIO()
-    Pillow.fromarray(picture).save(out, "PNG", optimize=True)
-    source = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
-    return element(
-        "image", href=source, x=x, y=y, width=width, height=height, preserveAspectRatio="none",
-        image_rendering="pixelated",
-    )  # fmt: skip
+    source = picture_uri(picture, "PNG", optimize=True)
+    place: dict[str, Any] = {"href": source, "x": x, "y": y, "width": width, "height": height}
+    return element("image", **place, preserveAspectRatio="none", image_rendering="pixelated")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,10 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
 from holdfast.graph.inspect import inputs_of
-from holdfast.graph.nodes import part_of
 from holdfast.graph.session import condense
 from holdfast.patchbench.layout import TAIL
+from holdfast.patchbench.positions.batches import Session, open_part
 from holdfast.verify.finite import HEAVY
-from holdfast.verify.replay import session_of
 
 Driver = Literal["all", "first", "second", "unclear"]
 Values = NDArray[np.float32]
@@ -32,6 +32,15 @@ class Axis:
     extent: int
     driver: Driver
     length: int
+
+    def __str__(self) -> str:
+        words = _WORDS[self.name]
+        if self.driver == "all":
+            return f"all {words}"
+        if self.driver == "unclear":
+            return f"up to {self.length} {words}, no rule found which"
+        more = f" to {self.driver} + {self.length - 1}" if self.length > 1 else ""
+        return f"{words} {self.driver}{more}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,25 @@ class Effect:
         height = row.length if row.driver in ("first", "second") else column.length
         return Size(column.length if column.driver in ("first", "second") else height, height)
 
+    def __str__(self) -> str:
+        if not any(axis.length for axis in self.axes):
+            return "nothing: no position changes the picture"
+        how = "; fractions are cut off" if self.truncated else "; fractions of a position matter"
+        new = f", set to {self.values[0]:g}" if len(self.values) == 1 else ", each pixel to its own value"
+        holes = "" if self.solid else ", with holes"
+        patch = self.patch
+        if self.as_described:
+            size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
+            return f"{size}, its left side at column = first value, its top at row = second value{how}"
+        channel, _, column = self.axes
+        kind = limit = ""
+        if channel.driver in ("first", "second"):
+            kind = "rows of a colour channel: " if column.driver == "all" else ""
+            limit = f"; nothing for the {channel.driver} coordinate ≥ {channel.extent}"
+        elif self.drivers == {"channel": "all", "row": "first", "column": "second"}:
+            kind = "rows and columns swapped: "
+        return kind + ", ".join(map(str, self.axes)) + new + holes + limit + how
+
 
 @dataclass(frozen=True, eq=False)
 class Probe:
@@ -67,7 +95,7 @@ class Probe:
 
     input: str
     tensor: str
-    session: Any
+    session: Session
 
     def picture(self, point: Values) -> Values:
         """That tensor for one flat input."""
@@ -75,15 +103,20 @@ class Probe:
 
     def at(self, point: Values, x: float, y: float) -> Values:
         """That tensor for a flat input with another position."""
-        moved = point.copy()
-        moved[-TAIL : 2 - TAIL] = x, y
-        return self.picture(moved)
+        return self.picture(moved(point, x, y))
 
 
-def first_output(session: Any, given: Mapping[str, Values]) -> Values:
+def moved(point: Values, x: float, y: float) -> Values:
+    """A copy of the flat input with the patch at another position."""
+    made = point.copy()
+    made[-TAIL : 2 - TAIL] = x, y
+    return made
+
+
+def first_output(session: Session, given: Mapping[str, Values]) -> Values:
     """The first output of an ONNX Runtime session; raise ModelError if it cannot run."""
     try:
-        return np.asarray(session.run(None, dict(given))[0])
+        return session(given)[0]
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
 
@@ -96,9 +129,9 @@ def open_probe(model: Any, length: int) -> Probe:
     name = inputs[0].name
     example = np.zeros(length, np.float32)
     for tensor in _candidates(model, name):
-        part = part_of(model, {name: example}, [tensor])
-        probe = Probe(name, tensor, session_of(part.SerializeToString()))
-        if _is_picture(probe.picture(example).shape, length):
+        probe = Probe(name, tensor, open_part(model, {name: example}, [tensor]))
+        shape = probe.picture(example).shape
+        if len(shape) == 4 and shape[0] == 1 and 3 in shape[1::2] and np.prod(shape) == length - TAIL:
             return probe
     raise ModelError("found no tensor of the picture's size that depends on the input")
 
@@ -116,10 +149,6 @@ def _candidates(model: Any, name: str) -> list[str]:
         elif not first:
             others += node.output
     return list(dict.fromkeys([*first[:1], *others[::-1], *first[1:]]))
-
-
-def _is_picture(shape: tuple[int, ...], length: int) -> bool:
-    return len(shape) == 4 and shape[0] == 1 and 3 in (shape[1], shape[3]) and np.prod(shape) == length - TAIL
 
 
 def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequence[int]) -> Effect:
@@ -149,22 +178,14 @@ def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequ
 
     Where that is not possible, what each element is at most of the positions far from one another.
     """
-    outside = _outside(probe, base)
-    if outside is not None:
-        return outside
-    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
-    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
-
-
-def _outside(probe: Probe, base: Values) -> Values | None:
-    """The picture with the position far outside, if every element then follows the input; else None."""
     other, far = base.copy(), float(len(base))
     other[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # what a patch covers stays the same
-    try:
-        seen, moved = probe.at(base, far, far), probe.at(other, far, far)
-    except ModelError:  # a network need not take such a position
-        return None
-    return seen if seen.shape == moved.shape and (seen != moved).all() else None
+    with contextlib.suppress(ModelError):  # a network need not take such a position
+        seen, changed = probe.at(base, far, far), probe.at(other, far, far)
+        if seen.shape == changed.shape and (seen != changed).all():
+            return seen
+    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
+    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
 
 
 def _spread(values: Sequence[int]) -> list[int]:
@@ -197,39 +218,3 @@ def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.boo
         if begun and ended:
             return Axis(name, extent, driver, longest)
     return Axis(name, extent, "unclear", longest)
-
-
-def told(effect: Effect) -> str:
-    """One sentence about the effect."""
-    if not any(axis.length for axis in effect.axes):
-        return "nothing: no position changes the picture"
-    how = "; fractions are cut off" if effect.truncated else "; fractions of a position matter"
-    new = f", set to {effect.values[0]:g}" if len(effect.values) == 1 else ", each pixel to its own value"
-    holes = "" if effect.solid else ", with holes"
-    patch = effect.patch
-    if effect.as_described:
-        size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
-        return f"{size}, its left side at column = first value, its top at row = second value{how}"
-    parts = [_span_text(axis) for axis in effect.axes]
-    limits = [
-        f"nothing for the {axis.driver} coordinate ≥ {axis.extent}"
-        for axis in effect.axes
-        if axis.name == "channel" and axis.driver in ("first", "second")
-    ]
-    drivers = effect.drivers
-    kind = "rows and columns swapped: "
-    if drivers["channel"] in ("first", "second") and drivers["column"] == "all":
-        kind = "rows of a colour channel: "
-    elif drivers != {"channel": "all", "row": "first", "column": "second"}:
-        kind = ""
-    return kind + ", ".join(parts) + new + holes + "".join(f"; {limit}" for limit in limits) + how
-
-
-def _span_text(axis: Axis) -> str:
-    words = _WORDS[axis.name]
-    if axis.driver == "all":
-        return f"all {words}"
-    if axis.driver == "unclear":
-        return f"up to {axis.length} {words}, no rule found which"
-    more = f" to {axis.driver} + {axis.length - 1}" if axis.length > 1 else ""
-    return f"{words} {axis.driver}{more}"

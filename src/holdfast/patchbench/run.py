@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -21,25 +22,18 @@ from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image
+from holdfast.engine.executor import Progress, silent
+from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.folder import Bench, instances
 from holdfast.patchbench.folder import Instance as Listed
 from holdfast.patchbench.layout import Target
-from holdfast.patchbench.positions.files import (
-    Network,
-    black,
-    described_map,
-    effect,
-    file_map,
-    open_instance,
-    read_network,
-)
+from holdfast.patchbench.positions.files import Network, described_map, effect, file_map, open_instance
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar, PositionMap
 from holdfast.verify.vnnlib.read import read_vnnlib
 from holdfast.verify.vnnlib.spec import property_of
 
 Kind: TypeAlias = Literal["position", "file", "described"]
-Step: TypeAlias = Callable[[int, int], None]
 
 WORDS: dict[Kind, str] = {
     "position": "patch at every position",
@@ -94,13 +88,16 @@ class Result:
 
 
 def evaluate_model(
-    model: Model, data: Dataset, patch: Patch, *, bar: Bar | None = None, jobs: int = 1,
-    content: str = "black", step: Step = lambda done, reused: None,
-) -> Result:  # fmt: skip
-    """The maps of a patch on every image, laid over it as the network sees it; where it lies is not read.
-
-    The target of each is what the model says of it without the patch.
-    """
+    model: Model,
+    data: Dataset,
+    patch: Patch,
+    *,
+    bar: Bar | None = None,
+    jobs: int = 1,
+    content: str = "black",
+    step: Progress = silent,
+) -> Result:
+    """The maps of a patch on every image as the network sees it; targets are what it says without."""
     began, detector = time.perf_counter(), open_detector(model)
     size = patch.mask.shape[0], patch.mask.shape[1]
     pipeline, card = pipeline_of(model.card), model.card
@@ -135,7 +132,7 @@ def _label(classes: Sequence[str], target: Target) -> str:
 
 
 def evaluate_bench(
-    bench: Bench, *, images: int | None = None, jobs: int = 1, step: Step = lambda done, reused: None
+    bench: Bench, *, images: int | None = None, jobs: int = 1, step: Progress = silent
 ) -> Result:
     """The maps of every instance of a benchmark folder, ours or published.
 
@@ -145,8 +142,8 @@ def evaluate_bench(
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
     ours = bench.manifest
-    classes = ours["model"]["card"]["classes"] if ours is not None else ()
-    dark = ours is None or ours["content"] == "black"
+    classes = ours["model"]["card"]["classes"] if ours else ()
+    dark = not ours or ours["content"] == "black"
     made = []
     for instance in islice(instances(bench), images):
         made.append(_instance(instance, networks, classes, dark, jobs))
@@ -165,30 +162,29 @@ def _instance(
     listed: Listed, networks: dict[Path, Network], classes: Sequence[str], dark: bool, jobs: int
 ) -> Mapped:
     """The maps of one instance; `dark` says that a black square is what is described."""
-    target, patch = listed.target, (listed.patch.height, listed.patch.width)
-    name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, target)
+    patch = listed.patch.height, listed.patch.width
+    name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, listed.target)
+    mapped = partial(Mapped, name, listed.image, listed.target, label)
     if listed.free:
-        said = "the patch's content is free: holdfast verify decides that"
-        return Mapped(name, listed.image, target, label, (), said)
+        return mapped((), "the patch's content is free: holdfast verify decides that")
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
     if listed.network not in networks:
-        networks[listed.network] = read_network(question.model)
-    opened = open_instance(question, networks[listed.network])
+        networks[listed.network] = Network(read_proto(listed.network))
+    opened = open_instance(question, networks[listed.network], Bar(listed.threshold, listed.strict))
     done = effect(opened)
     found, square = file_map(opened, done, jobs)
-    maps = [Shown("position" if square else "file", found, patch, square, done.words)]
+    first = Shown("position" if square else "file", found, patch, square, done.words)
     if square:
-        return Mapped(name, listed.image, target, label, tuple(maps))
+        return mapped((first,))
     # The patch that is described: as the file shows it, else black if the benchmark's patch is.
-    content = done.content if done.content is not None and done.content.shape[1:] == patch else None
-    if content is None and dark and done.clean is not None:
-        content = black(patch, done.clean)
-    if done.clean is None or content is None:
+    clean, content = done.clean, done.content
+    if content is None or content.shape[1:] != patch:
+        content = np.zeros((clean.shape[1], *patch), clean.dtype) if dark and clean is not None else None
+    if clean is None or content is None:
         said = "what is described cannot be run: the file shows no picture without a patch, or no patch"
-        return Mapped(name, listed.image, target, label, tuple(maps), said)
-    described = described_map(opened, done, content, jobs)
-    maps.append(Shown("described", described, patch, words="a square patch"))
-    return Mapped(name, listed.image, target, label, tuple(maps))
+        return mapped((first,), said)
+    described = described_map(opened, clean, content, jobs)
+    return mapped((first, Shown("described", described, patch, words="a square patch")))
 
 
 def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:
@@ -214,7 +210,6 @@ def as_dict(result: Result) -> dict[str, Any]:
 
 def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
     found = shown.map
-    row, column = found.where
     names = ("row", "column") if shown.over else ("first", "second")
     return {
         "name": one.name,
@@ -227,7 +222,7 @@ def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
         "sat": found.status == "violated",
         "clean": _number(found.clean),
         "minimum": _number(found.minimum),
-        "minimum_at": dict(zip(names, (found.rows[row], found.columns[column]), strict=True)),
+        "minimum_at": dict(zip(names, found.worst, strict=True)),
         "positions": found.outputs.size,
         "unsafe": int(found.unsafe.sum()),
         "robust_area_percent": 100 * found.robust,

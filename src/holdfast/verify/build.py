@@ -40,12 +40,10 @@ def problem_of(
     domain = domain or domain_of(question)
     runner = runner or runner_of(question, domain)
     softmax = last_softmax(load_proto(question.model.path))
-    if softmax:
-        try:
-            return _built(question, domain, runner, softmax, as_evaluated)
-        except SeveralSoftmaxes:
-            pass
-    return _built(question, domain, runner, "", as_evaluated)
+    try:
+        return _built(question, domain, runner, softmax, as_evaluated)
+    except SeveralSoftmaxes:
+        return _built(question, domain, runner, "", as_evaluated)
 
 
 def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_evaluated: bool) -> Problem:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Mapping[str, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
 _SHOWN = 8  # inputs and outputs printed; a file holds all
-_EVERY_SECONDS = 10.0
+_EVERY_SECONDS = 10.0  # progress on a standard error that is no terminal
+_GRACE = 1.0  # seconds after the limit in which the command may still end by itself
+_WATCH_SECONDS = 0.2
 
 
 def verify(options: VerifyOptions) -> int:
@@ -29,50 +34,39 @@ def verify(options: VerifyOptions) -> int:
 
     net = found_file(options.net) or options.net
     if options.check:
-        return _check(net)
+        from holdfast.graph.support import report
+
+        text, supported = report(net)
+        say(text)
+        return 0 if supported else 3
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
     from holdfast.core.property import Budget, Verdict
+    from holdfast.engine.executor import cores
     from holdfast.verify.run import verify as decide
     from holdfast.verify.vnnlib import property_of, read_vnnlib
-    from holdfast.verify.watch import memory_bytes, watched
 
     began = time.monotonic()
     if options.prop is None:
         raise InputError(f"expected a VNN-LIB file behind {net} (see holdfast verify --help)")
 
-    limit = int(options.memory * 1e9) if options.memory is not None else memory_bytes()
+    limit = int(options.memory * 1e9) if options.memory is not None else _memory_bytes()
 
     def give_up(late: bool) -> int:
         note = "stopped by the clock" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
         verdict = Verdict("timeout" if late else "unknown", "none", time.monotonic() - began, note=note)
-        return _tell(verdict, options)
+        return _report(verdict, options)
 
-    with watched(options.timeout, limit, give_up) as speak:
+    with _watched(options.timeout, limit, give_up) as speak:
         question = property_of(read_vnnlib(options.prop), Network(net.stem, net))
         left = began + options.timeout - time.monotonic()
-        budget = Budget(left, limit, options.jobs or _cores(), options.seed)
+        budget = Budget(left, limit, options.jobs or cores(), options.seed)
         verdict = decide(question, budget, _progress())
         speak()
-    return _tell(verdict, options, question)
+    return _report(verdict, options, question)
 
 
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _check(net: Path) -> int:
-    """List every node and return the exit code: 0 if all are supported, 3 if one is not."""
-    from holdfast.graph.support import report
-
-    text, supported = report(net)
-    say(text)
-    return 0 if supported else 3
-
-
-def _tell(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
+def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
     """Print and write the verdict, and return the exit code."""
     say(verdict.status)
     for name, value in _lines(verdict, question):
@@ -82,20 +76,36 @@ def _tell(verdict: Verdict, options: VerifyOptions, question: Property | None = 
         from holdfast.config.output import write_json
 
         write_json(options.json, _facts(verdict))
-    if options.witness is not None and verdict.witness is not None and verdict.status == "violated":
-        _write_witness(options.witness, verdict)
+    found = _counterexample(verdict)
+    if options.witness is not None and found is not None:
+        from holdfast.engine.store import write_atomic
+        from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
+
+        values = Counterexample(*(value.astype("float64") for value in found))
+        write_atomic(options.witness, counterexample_text(values).encode(), durable=False)
     if verdict.status == "error":
         sys.stderr.write(f"holdfast: {verdict.note}\n")
     return EXIT_CODES[verdict.status]
 
 
+def _counterexample(verdict: Verdict) -> tuple[Any, Any] | None:
+    """The flat inputs that violate the property and the outputs of their replay."""
+    if verdict.status != "violated" or verdict.witness is None or verdict.replay is None:
+        return None
+    return verdict.witness.ravel(), verdict.replay.output
+
+
 def _lines(verdict: Verdict, question: Property | None) -> list[tuple[str, str]]:
+    from holdfast.core.property import Box
+
     lines = [("engine", verdict.engine), ("seconds", f"{verdict.seconds:.3f}")]
     if verdict.bound is not None:
         lines.append(("margin" if verdict.status == "holds" else "bound", f"{verdict.bound:.6g}"))
-    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
-        lines.append(("witness", _values("X", verdict.witness.ravel(), _free(question))))
-        outputs = verdict.replay.output
+    if (found := _counterexample(verdict)) is not None:
+        inputs, outputs = found
+        box = None if question is None else question.threat
+        free = (box.lower < box.upper).ravel().nonzero()[0].tolist() if isinstance(box, Box) else []
+        lines.append(("witness", _values("X", inputs, free)))
         shown = _values("Y", outputs, list(range(outputs.size)))
         lines.append(("replay", f"{shown} (ONNX Runtime, original file)"))
     if verdict.note:
@@ -103,21 +113,13 @@ def _lines(verdict: Verdict, question: Property | None) -> list[tuple[str, str]]
     return lines
 
 
-def _free(question: Property | None) -> list[int]:
-    """The places of the inputs that the property leaves free."""
-    from holdfast.core.property import Box
-
-    box = None if question is None else question.threat
-    return [] if not isinstance(box, Box) else (box.lower < box.upper).ravel().nonzero()[0].tolist()
-
-
 def _values(letter: str, values: Any, shown: list[int]) -> str:
     digits = 17 if values.dtype == "float64" and letter == "X" else 9
     text = ", ".join(f"{letter}_{i} = {float(values[i]):.{digits}g}" for i in shown[:_SHOWN])
-    more = (
-        f" and {len(values) - len(shown):,} fixed ones" if letter == "X" and len(values) > len(shown) else ""
-    )
-    return text + (f", … ({len(shown):,} values)" if len(shown) > _SHOWN else "") + more
+    if len(shown) > _SHOWN:
+        text += f", … ({len(shown):,} values)"
+    fixed = len(values) - len(shown)
+    return f"{text} and {fixed:,} fixed ones" if fixed else text
 
 
 def _facts(verdict: Verdict) -> dict[str, Any]:
@@ -129,20 +131,12 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
         "real_arithmetic_only": verdict.real_only,
         "note": verdict.note,
     }
-    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
-        facts["witness"] = [float(value) for value in verdict.witness.ravel()]
-        facts["outputs"] = [float(value) for value in verdict.replay.output]
+    if (found := _counterexample(verdict)) is not None:
+        facts |= {
+            name: [float(value) for value in values]
+            for name, values in zip(("witness", "outputs"), found, strict=True)
+        }
     return facts
-
-
-def _write_witness(path: Path, verdict: Verdict) -> None:
-    from holdfast.engine.store import write_atomic
-    from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
-
-    if verdict.witness is None or verdict.replay is None:
-        return
-    found = Counterexample(verdict.witness.ravel().astype("float64"), verdict.replay.output.astype("float64"))
-    write_atomic(path, counterexample_text(found).encode(), durable=False)
 
 
 def _progress() -> Callable[[str, int, float], None]:
@@ -162,3 +156,51 @@ def _progress() -> Callable[[str, int, float], None]:
         sys.stderr.flush()
 
     return tell
+
+
+@contextmanager
+def _watched(
+    seconds: float, memory_bytes: int, give_up: Callable[[bool], int]
+) -> Iterator[Callable[[], None]]:
+    """A function to call before the result is told; until then the watch may end the process.
+
+    When it is too late, or the process has grown too large, `give_up` (told which) speaks instead, and the
+    process ends at once with the exit code that it gives. The two never both speak.
+    """
+    speaking, done = threading.Lock(), threading.Event()
+    until = time.monotonic() + seconds + _GRACE
+
+    def watch() -> None:
+        while not done.wait(min(_WATCH_SECONDS, max(until - time.monotonic(), 0.0))):
+            late, large = time.monotonic() >= until, _resident_bytes() > memory_bytes
+            if not late and not large:
+                continue
+            if speaking.acquire(blocking=False):
+                os._exit(give_up(late))
+            return
+
+    def speak() -> None:
+        done.set()
+        speaking.acquire()  # if the watch speaks already, it ends the process: wait for that
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield speak
+    finally:
+        done.set()
+
+
+def _resident_bytes() -> int:
+    """What the process holds in memory now; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _memory_bytes() -> int:
+    """The memory of the machine, or 8 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 8 << 30

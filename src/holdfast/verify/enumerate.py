@@ -90,7 +90,7 @@ def kinds_of(
         tensors = cut_tensors(machine.trace, point)
         if machine.alone is None:
             machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(digest(machine.alone.run(names, tensors)), value)
+        found.setdefault(digest(machine.alone.run(names, tensors).values()), value)
     return list(found.values())
 
 
@@ -100,20 +100,16 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
         machine.runs += 1
         return point.tobytes(), on_original(machine, point)
     tensors = cut_tensors(machine.trace, point)
-    names = machine.split.joint
     if machine.head is None:
-        machine.head = _Part(machine, tensors, names)
-    joint = dict(zip(names, machine.head.run(names, tensors), strict=True))
+        machine.head = _Part(machine, tensors, machine.split.joint)
+    joint = machine.head.run(machine.split.joint, tensors)
     key = digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
         if kind not in machine.tails:
             machine.tails[kind] = _Part(machine, joint, machine.split.late)
-        found = {
-            **joint,
-            **dict(zip(machine.split.late, machine.tails[kind].run(machine.split.late, joint), strict=True)),
-        }
+        found = joint | machine.tails[kind].run(machine.split.late, joint)
         order = [output.name for output in machine.model.graph.output]
         machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
     return key, machine.seen[key]
@@ -132,14 +128,13 @@ class _Part:
             self._options = runtime().RunOptions()
             self._options.only_execute_path_to_fetches = True
 
-    def run(self, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """These tensors, computed from those given or one of them."""
-        wanted = [name for name in names if name not in given]
-        if not wanted or self._session is None:
-            return [given[name] for name in names]
-        feed = {name: given[name] for name in self._reads}
-        found = dict(zip(wanted, self._session.run(wanted, feed, self._options), strict=True))
-        return [given[name] if name in given else found[name] for name in names]
+    def run(self, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """These tensors in order, computed from those given or one of them."""
+        found, missing = dict(given), [name for name in names if name not in given]
+        if missing and self._session is not None:
+            feed = {name: given[name] for name in self._reads}
+            found |= zip(missing, self._session.run(missing, feed, self._options), strict=True)
+        return {name: found[name] for name in names}
 
 
 def digest(tensors: Iterable[NDArray[Any]]) -> bytes:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, products
+from holdfast.verify.problem import Answer, Case, Clock, Problem, products, stacked_rows
 
 ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
@@ -52,15 +52,8 @@ class Targets:
     bound: Tensor  # (c, r), inf where a case has fewer rows
     inputs: Tensor | None  # (c, r, n)
 
-    @property
-    def cases(self) -> int:
-        """How many cases there are."""
+    def __len__(self) -> int:
         return len(self.box)
-
-    @property
-    def values(self) -> int:
-        """How many numbers one case takes."""
-        return int(self.rows[0].numel() + (0 if self.inputs is None else self.inputs[0].numel()))
 
     def bounds(self, which: Tensor) -> tuple[Tensor, Tensor]:
         """The corners (b, n) of these cases' boxes."""
@@ -86,32 +79,24 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
     for case in cases:
         if id(case.lower) not in boxes:
             boxes[id(case.lower)] = len(corners)
-            corners.append((first_float(case.lower, dtype), last_float(case.upper, dtype)))
+            corners.append(case.ends(dtype))
         at = boxes[id(case.lower)]
         if (corners[at][0] <= corners[at][1]).all():
             kept.append(case)
             box.append(at)
     if not kept:
         return None
-    longest = max(1, *(len(case.bound) for case in kept))
-    rows = np.zeros((len(kept), longest, kept[0].rows.shape[1]), working)
-    bound = np.full((len(kept), longest), np.inf, working)
-    tied = any(case.inputs is not None for case in kept)
-    inputs = np.zeros((len(kept), longest, len(kept[0].lower)), working) if tied else None
-    for at, case in enumerate(kept):
-        rows[at, : len(case.bound)] = case.rows
-        bound[at, : len(case.bound)] = case.bound
-        if not len(case.bound):
-            bound[at, 0] = 1.0  # 0 <= 1: met by any output
-        if inputs is not None and case.inputs is not None:
-            inputs[at, : len(case.bound)] = case.inputs
+    rows, inputs, bound = stacked_rows(kept)
+    # A row that is there again, to fill up, is always met.
+    bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in kept]] = np.inf
+    low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
     return Targets(
-        torch.tensor(np.stack([low for low, _ in corners]).astype(working)),
-        torch.tensor(np.stack([high for _, high in corners]).astype(working)),
-        torch.tensor(box, dtype=torch.int64),
-        torch.tensor(rows),
-        torch.tensor(bound),
-        None if inputs is None else torch.tensor(inputs),
+        low=low,
+        high=high,
+        box=torch.tensor(box, dtype=torch.int64),
+        rows=torch.tensor(rows.astype(working)),
+        bound=torch.tensor(bound.astype(working)),
+        inputs=None if inputs is None else torch.tensor(inputs.astype(working)),
     )
 
 
@@ -180,12 +165,13 @@ class Hunt:
         self.problem, self.targets, self.clock, self.until = problem, targets, clock, until
         self.net = TorchNet(problem.net, targets.low.dtype)
         self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
-        self.best = np.full(targets.cases, np.inf, np.float32)
+        self.best = np.full(len(targets), np.inf, np.float32)
         self.point = targets.low[targets.box].clone()
         bounds = targets.bound.where(targets.bound.isfinite(), 0.0)
         self.limit = NEAR * (1.0 + float(bounds.abs().max()))
         self.tried = 0
-        values = max(sum(prod(step.shape) for step in problem.net.steps), targets.values)
+        rows = sum(value[0].numel() for value in (targets.rows, targets.inputs) if value is not None)
+        values = max(sum(prod(step.shape) for step in problem.net.steps), rows)
         # by size and not by the clock: one seed, one search
         self.size = max(1, min(MOST_VALUES // values, MOST_WORK // (1 + products(problem.net)), MOST_POINTS))
 
@@ -195,7 +181,7 @@ class Hunt:
 
     def sampled(self) -> NDArray[Any] | None:
         """A witness among the middle, random corners and random points of every case."""
-        cases = torch.arange(self.targets.cases)
+        cases = torch.arange(len(self.targets))
         for kind in ("middle", "corner", "inside"):
             for part in cases.split(self.size):
                 which = part if kind == "middle" else part.repeat(max(1, self.size // len(part)))
@@ -224,11 +210,11 @@ class Hunt:
 
     def round(self, number: int) -> NDArray[Any] | None:
         """A witness found by one descent, from all cases or from those that came nearest."""
-        self.clock.tell(ENGINE, self.targets.cases, float(self.best.min()))
+        self.clock.tell(ENGINE, len(self.targets), float(self.best.min()))
         if number % 2:
             which = torch.tensor(np.argsort(self.best)[:FEW].copy())
         else:
-            which = torch.randperm(self.targets.cases, generator=self.noise)
+            which = torch.randperm(len(self.targets), generator=self.noise)
         which = which[: self.size].repeat(max(1, self.size // len(which)))
         kind = ("inside", "inside", "corner", "best")[number % 4]
         leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise, dtype=self.net.dtype) ** 2

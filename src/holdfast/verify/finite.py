@@ -65,7 +65,7 @@ class Cut:
     dtype: np.dtype[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Trace:
     """The cuts by the names of their outputs, the steps before them, and what depends on each tensor after.
 
@@ -74,24 +74,19 @@ class Trace:
     """
 
     inputs: int
-    cuts: Mapping[str, Cut]
-    climbs: tuple[Climb, ...]
     roots: NDArray[np.int64]
-    needs: Mapping[str, frozenset[int]]
-    nodes: tuple[Any, ...]  # onnx.NodeProto
-
-
-@dataclass
-class _Walk:
-    """What is known of the tensors met so far; a fixed tensor whose value does not matter is in neither."""
-
-    build: Build
-    values: dict[str, Value]
-    roots: list[NDArray[np.int64]]  # the free input each element comes from, climb by climb
     climbs: list[Climb] = field(default_factory=list)
     cuts: dict[str, Cut] = field(default_factory=dict)
     needs: dict[str, frozenset[int]] = field(default_factory=dict)
-    nodes: list[Any] = field(default_factory=list)
+    nodes: list[Any] = field(default_factory=list)  # onnx.NodeProto
+
+
+@dataclass(eq=False)
+class _Walk(Trace):
+    """What is known so far; a fixed tensor whose value does not matter is in neither `values` nor `needs`."""
+
+    build: Build = field(kw_only=True)
+    values: dict[str, Value] = field(kw_only=True)
 
 
 def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
@@ -106,14 +101,13 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
         raise NotFinite("weights are in another file")
     values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in weights if _small(w.dims)}
     values[name] = build.normal(View(index, template.astype(np.float64)))
-    walk = _Walk(build, values, [np.arange(len(free))])
+    walk = _Walk(len(free), np.arange(len(free)), build=build, values=values)
     for node in needed(proto.graph):
         _visit(node, walk, opset_of(proto))
     for output in (port.name for port in proto.graph.output):
         if isinstance(walk.values.get(output), View):
             raise NotFinite(f"output {output!r} reads a free input as it is")
-    roots = np.concatenate(walk.roots)
-    return Trace(len(free), walk.cuts, tuple(walk.climbs), roots, walk.needs, tuple(walk.nodes))
+    return walk
 
 
 def _small(dims: Sequence[int]) -> bool:
@@ -159,7 +153,7 @@ def _through(node: Any, made: Node, walk: _Walk) -> None:
         if cut is not None:
             walk.cuts[node.output[0]] = cut
             live = cut.view.index[cut.view.index >= 0]
-            walk.needs[node.output[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
+            walk.needs[node.output[0]] = frozenset(walk.roots[live].tolist())
             return
         if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
             raise made.fail("it changes the precision before a rounding")
@@ -213,8 +207,8 @@ def _climbed(made: Node, walk: _Walk) -> View:
         constant = np.broadcast_to(constant, shape).ravel()
         live = np.flatnonzero(index.ravel() >= 0)
         parents = index.ravel()[live]
-        begin = sum(map(len, walk.roots))
-        walk.roots.append(np.concatenate(walk.roots)[parents])
+        begin = len(walk.roots)
+        walk.roots = np.concatenate([walk.roots, walk.roots[parents]])
         walk.climbs.append(Climb(parents, step, constant[live]))
         fresh = np.full(index.size, -1, np.int64)
         fresh[live] = begin + np.arange(len(live))

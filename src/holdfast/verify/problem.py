@@ -16,7 +16,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Box, Budget, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of, read_proto
-from holdfast.graph.ir import Array, Conv, Dense, Net
+from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Product
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
@@ -113,6 +113,10 @@ class Case:
     bound: Array
     inputs: Array | None = None
 
+    def ends(self, dtype: np.dtype[Any] | type) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The corners of the points of a floating-point type in the box; it has none if they cross."""
+        return first_float(self.lower, dtype), last_float(self.upper, dtype)
+
 
 def same_box(cases: Sequence[Case]) -> list[list[int]]:
     """The cases' numbers grouped by equal boxes."""
@@ -122,19 +126,33 @@ def same_box(cases: Sequence[Case]) -> list[list[int]]:
     return list(groups.values())
 
 
-def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array, Array]:
-    """Rows (c, m, k), input rows (c, m, n) and bounds (c, m) of cases; short ones repeat their first row."""
+def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array | None, Array]:
+    """Rows (c, m, k), input rows (c, m, n), if there are any, and bounds (c, m) of cases.
+
+    Short cases repeat their first row.
+    """
     most = max((len(case.bound) for case in cases), default=0) or 1
     outputs, inputs = (cases[0].rows.shape[1], len(cases[0].lower)) if cases else (0, 0)
-    rows, over = np.zeros((len(cases), most, outputs)), np.zeros((len(cases), most, inputs))
-    bound = np.ones((len(cases), most))  # 0 <= 1: a case without rows is met by any output
+    rows, bound = np.zeros((len(cases), most, outputs)), np.ones((len(cases), most))
+    over = np.zeros((len(cases), most, inputs)) if any(c.inputs is not None for c in cases) else None
     for at, case in enumerate(cases):
-        if count := len(case.bound):
+        if count := len(case.bound):  # else 0 <= 1: a case without rows is met by any output
             again = np.minimum(np.arange(most), count) % count
             rows[at], bound[at] = case.rows[again], case.bound[again]
-            if case.inputs is not None:
+            if over is not None and case.inputs is not None:
                 over[at] = case.inputs[again]
     return rows, over, bound
+
+
+def relus_only(net: Net) -> bool:
+    """Whether a net is made of linear steps and relus only."""
+    curves = [step for step in net.steps if isinstance(step, Activation | Product)]
+    return all(isinstance(step, Activation) and step.curve in ("relu", "leaky") for step in curves)
+
+
+def narrowest(lower: Array, upper: Array) -> Array:
+    """The widths (n,) below which the inputs of a box are not split any more."""
+    return 1e-9 * (upper - lower) + 1e-14 * np.maximum(np.abs(lower), np.abs(upper)) + 1e-300
 
 
 def products(net: Net) -> int:

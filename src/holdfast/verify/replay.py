@@ -1,7 +1,11 @@
-"""ONNX Runtime on the user's original file: what it says of points, and which violate a property."""
+"""ONNX Runtime on the user's original file: what it says of points, and which violate a property.
+
+Also a search with nothing but that, for networks whose inside is not understood.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +18,13 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
 from holdfast.graph.session import condense, open_session
-from holdfast.verify.problem import Case, Domain
+from holdfast.verify.problem import Answer, Case, Clock, Domain, first_float, last_float, stacked_rows
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
-
-Pairs = NDArray[np.int64]
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
+_BATCH = 16  # random points around one case
+RANDOM_SEARCH = "random search"
+Pairs = NDArray[np.int64]
 
 
 def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]:
@@ -50,21 +55,13 @@ def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]
 
 def _judge(cases: Sequence[Case]) -> Callable[[Floats, Floats], NDArray[np.bool_]]:
     """A function from points (b, n) and outputs (b, k) to whether each meets all rows of each case."""
-    inputs, outputs = len(cases[0].lower), cases[0].rows.shape[1]
-    # A case without rows is met by any output: 0 <= 0.
-    sizes = [max(len(case.bound), 1) for case in cases]
-    rows, bound = np.zeros((sum(sizes), outputs)), np.zeros(sum(sizes))
-    over = np.zeros((sum(sizes), inputs)) if any(case.inputs is not None for case in cases) else None
-    starts = np.cumsum([0, *sizes[:-1]])
-    for start, case in zip(starts, cases, strict=True):
-        part = slice(start, start + len(case.bound))
-        rows[part], bound[part] = case.rows, case.bound
-        if over is not None and case.inputs is not None:
-            over[part] = case.inputs
+    rows, over, bound = stacked_rows(cases)
+    flat = rows.reshape(bound.size, -1).T
+    tied = None if over is None else over.reshape(bound.size, -1).T
 
     def meets(points: Floats, values: Floats) -> NDArray[np.bool_]:
-        left = values @ rows.T if over is None else values @ rows.T + points @ over.T
-        met: NDArray[np.bool_] = np.logical_and.reduceat(left <= bound, starts, axis=1)
+        left = values @ flat if tied is None else values @ flat + points @ tied
+        met: NDArray[np.bool_] = np.all(left.reshape(-1, *bound.shape) <= bound, axis=2)
         return met
 
     return meets
@@ -162,3 +159,53 @@ def violations(
         return found
 
     return violates
+
+
+def search_randomly(
+    question: Property, domain: Domain, runner: Runner, clock: Clock, seconds: float, rng: np.random.Generator
+) -> Answer:
+    """A violation found by random points, corners and steps around the best point so far, or unknown."""
+    until = time.monotonic() + min(seconds, clock.left)
+    tried, best = 0, dict[int, tuple[float, NDArray[Any]]]()
+    while tried == 0 or time.monotonic() < until:
+        for at, rows in enumerate(question.unsafe):
+            low, high = domain.within(rows.within)
+            first, last = first_float(low, domain.dtype), last_float(high, domain.dtype)
+            for point in _points(first, last, best.get(at), rng):
+                whole = domain.whole(point[None])[0]
+                output = runner.outputs(whole[None])[0]
+                tried += 1
+                slack = rows.slack(output, whole) if np.isfinite(output).all() else np.inf
+                if slack <= 0 and question.violated_by(output, whole):
+                    return Answer("violated", RANDOM_SEARCH, point, note=f"point {tried:,}")
+                if at not in best or slack < best[at][0]:
+                    best[at] = (slack, point)
+            nearest = min(slack for slack, _ in best.values())
+            clock.tell(RANDOM_SEARCH, len(question.unsafe), nearest)
+            if time.monotonic() >= until:
+                break
+    note = f"{tried:,} points tried, the nearest misses by {nearest:.3g}"
+    return Answer("unknown", RANDOM_SEARCH, note=note)
+
+
+def _points(
+    low: NDArray[Any],
+    high: NDArray[Any],
+    best: tuple[float, NDArray[Any]] | None,
+    rng: np.random.Generator,
+) -> list[NDArray[Any]]:
+    """The middle, both corners, then random points, random corners and steps around the best point."""
+    width = high.astype(np.float64) - low.astype(np.float64)
+    if best is None:
+        return [low, high, np.clip((low + width / 2).astype(low.dtype), low, high)]
+    made = []
+    for kind in range(_BATCH):
+        point: NDArray[np.floating] = low + width * rng.random(len(low))
+        if kind % 4 == 1:
+            point = np.where(rng.random(len(low)) < 0.5, low, high)
+        elif kind % 4 > 1:
+            moved = rng.random(len(low)) < max(rng.random(), 1 / len(low))
+            step = width * rng.normal(size=len(low)) * 10.0 ** rng.uniform(-4, 0)
+            point = best[1] + np.where(moved, step, 0.0)
+        made.append(np.clip(point.astype(low.dtype), low, high))
+    return made

@@ -14,10 +14,10 @@ import numpy as np
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Budget, Property, Verdict, settle
 from holdfast.graph.inspect import read_proto
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
+from holdfast.graph.ir import Activation, Net
 from holdfast.graph.nodes import check_deterministic
-from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, silent
-from holdfast.verify.replay import Runner, runner_of
+from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, relus_only, silent
+from holdfast.verify.replay import Runner, runner_of, search_randomly
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
 SMALL = 1000  # relus up to which forms of all of them are exact quickly
@@ -96,8 +96,6 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
     try:
         problem = problem_of(question, domain, runner)
     except ModelError as reason:
-        from holdfast.verify.random_search import search_randomly
-
         found = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
         return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_describe(reason)}")
     real = _first(_engines(problem, clock, rng), clock)
@@ -188,14 +186,8 @@ def _part(clock: Clock, share: float) -> Clock:
 
 def _small(net: Net) -> bool:
     """Whether a net is linear steps and relus, few enough for exact forms of all of them."""
-    curves = [step for step in net.steps if isinstance(step, Activation)]
-    linear = all(
-        isinstance(step, Start | Take | Dense | Conv | Scale | Total)
-        for step in net.steps
-        if not isinstance(step, Activation)
-    )
-    relus = all(step.curve in ("relu", "leaky") for step in curves)
-    return linear and relus and sum(prod(step.shape) for step in curves) <= SMALL
+    relus = sum(prod(step.shape) for step in net.steps if isinstance(step, Activation))
+    return relus_only(net) and relus <= SMALL
 
 
 def _swept(problem: Problem, clock: Clock) -> Answer:

@@ -17,21 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Net, Start, Step, Take, curve_of, sources_of, step_values
 from holdfast.verify.problem import (
     Answer,
     Case,
@@ -40,6 +26,7 @@ from holdfast.verify.problem import (
     first_float,
     last_float,
     products,
+    relus_only,
     stacked_rows,
 )
 from holdfast.verify.rounding import CURVE, MERGED, UNIT, magnitude, step_error, terms
@@ -70,28 +57,12 @@ class Chords:
 
 def piecewise(net: Net) -> bool:
     """Whether a net has at most one input and is made of linear steps and relus only."""
-    linear = (Start, Take, Dense, Conv, Scale, Total)
-    return net.inputs <= 1 and all(
-        isinstance(s, linear) or (isinstance(s, Activation) and s.curve in ("relu", "leaky"))
-        for s in net.steps
-    )
+    return net.inputs <= 1 and relus_only(net)
 
 
-def sizes_of(net: Net) -> tuple[Step, ...]:
-    """The steps with the magnitudes of their weights: what carries the offs."""
-    curves = (Start, Activation)
-    return tuple(s if isinstance(s, curves) else magnitude(s, unit_of(net, s)) for s in net.steps)
-
-
-def unit_of(net: Net, step: Step) -> float:
-    """What the sums of a linear step can be off at most, here and in a runtime, as a part of their sizes."""
-    return 2 * (terms(step) + MERGED + 8) * UNIT + step_error(net, step)
-
-
-def chords(net: Net, left: Array, right: Array, sizes: tuple[Step, ...] | None = None) -> Chords:
-    """The net's chords on segments from left (s,) to right (s,); `sizes` are those of the net."""
+def chords(net: Net, left: Array, right: Array) -> Chords:
+    """The net's chords on segments from left (s,) to right (s,)."""
     points, places = np.unique(np.concatenate([left, right]), return_inverse=True)
-    sizes = sizes or sizes_of(net)
     walk = _Walk(net, left, right, places[: len(left)], places[len(left) :])
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     values: dict[int, Array] = {}
@@ -105,7 +76,7 @@ def chords(net: Net, left: Array, right: Array, sizes: tuple[Step, ...] | None =
         else:
             given = [values[source] for source in sources_of(step)]
             values[at] = step_values(step, given, net)
-            walk.carry(at, step, sizes[at], given)
+            walk.carry(at, step, given)
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del values[source], walk.off[source]
@@ -123,15 +94,16 @@ class _Walk:
         self.where, self.cuts = [np.zeros(0, np.int64)], [np.zeros(0)]
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
-    def carry(self, at: int, step: Step, size_of: Step, given: list[Array]) -> None:
+    def carry(self, at: int, step: Step, given: list[Array]) -> None:
         """Set a linear step's offs."""
-        unit = unit_of(self.net, step)
+        # What its sums can be off at most, here and in a runtime, as a part of their sizes.
+        unit = 2 * (terms(step) + MERGED + 8) * UNIT + step_error(self.net, step)
         parts = []
         for source, values in zip(sources_of(step), given, strict=True):
             size = np.abs(values)
             largest = np.maximum(size[self.first], size[self.second])
             parts.append(self.off[source] + (0.0 if isinstance(step, Take) else unit) * largest)
-        grown: Array = step_values(size_of, parts, self.net) * (1 + 2 * unit)
+        grown: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
         self.off[at] = grown
 
     def bend(self, at: int, step: Activation, values: Array) -> None:
@@ -196,13 +168,13 @@ def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) ->
     lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
     rows, over, bound = stacked_rows([case for case, _ in kept])
     return Asked(
-        np.nextafter(lower, -np.inf),
-        np.nextafter(upper, np.inf),
-        first_float(lower, dtype),
-        last_float(upper, dtype),
-        rows,
-        over.sum(axis=2),  # of one input, or of none
-        bound,
+        lower=np.nextafter(lower, -np.inf),
+        upper=np.nextafter(upper, np.inf),
+        first=first_float(lower, dtype),
+        last=last_float(upper, dtype),
+        rows=rows,
+        over=np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
+        bound=bound,
     )
 
 
@@ -306,7 +278,6 @@ class _Sweep:
     def __init__(self, problem: Problem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
         self.asked = asked_of(problem.cases, problem.dtype)
-        self.sizes = sizes_of(problem.net)
         self.margin, self.doubts, self.seen = np.inf, 0, 0
         self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
 
@@ -342,7 +313,7 @@ class _Sweep:
         segment = np.cumsum(new) - 1
         left, right = work.left[new], work.right[new]
         self.seen += len(left)
-        drawn = chords(self.problem.net, left, right, self.sizes)
+        drawn = chords(self.problem.net, left, right)
         ends = (work.left, work.right)
         outputs = (drawn.left[segment], drawn.right[segment])
         found = judged(self.asked, work.case, ends, outputs, drawn.off[segment], SURE)

@@ -28,7 +28,7 @@ def test_what_is_near_the_threshold_is_run_again():
     assert (bar.unsafe(made.outputs) == bar.unsafe(truth)).all()
     assert made.replayed == len(set(seen)) < 100
     assert 1e-5 < made.difference < 1e-4
-    assert made.believed
+    assert made.how == "batches"
 
 
 def test_a_fast_way_that_is_off_is_not_believed():
@@ -36,7 +36,7 @@ def test_a_fast_way_that_is_off_is_not_believed():
     fast = truth - 0.2  # all wrong, none near the threshold
     replay, seen = asked(truth)
     made = settle(fast, np.zeros(200, bool), Bar(0.5), replay)
-    assert not made.believed
+    assert made.how == "one by one"
     assert sorted(seen) == list(range(200))
     assert (made.outputs == truth).all()
 
@@ -51,7 +51,7 @@ def test_ties_of_classes_are_run_again():
     replay, seen = asked(truth)
     made = settle(fast, doubtful, Bar(0.5), replay)
     assert made.outputs[150] == 0.0
-    assert made.believed
+    assert made.how == "batches"
     assert len(seen) < 300
 
 

@@ -226,8 +226,8 @@ def test_conjunctions_of_different_length_are_asked_together():
     cases.append(Case(lower, upper + 1, rng.normal(0, 1, (1, 2)), np.zeros(1)))
     assert same_box(cases) == [[0, 1, 2], [3]]
     pieces = Pieces(net, torch.float32)
-    region = root.bounds(pieces, lower, upper, ALPHA).region()
-    asked = ask(pieces, region, cases[:3])
+    region = root.bounds(pieces, lower, upper, ALPHA)
+    asked = ask(region, cases[:3])
     assert asked.spec is not None
     np.testing.assert_array_equal(asked.spec.offset[1].numpy(), cases[1].bound[[0, 0, 0]])
     np.testing.assert_array_equal(asked.spec.rows[2].numpy(), cases[2].rows[[0, 1, 0]])
@@ -256,7 +256,7 @@ def test_moved_domains_cover_the_box(kind):
 def test_a_curve_is_cut_inside_what_is_left_of_it():
     """A point outside the interval, as one chosen before a move can be, becomes the middle."""
     given = sample("sigmoid", 0)
-    region = root.bounds(Pieces(given.net, torch.float32), given.lower, given.upper, CROWN).region()
+    region = root.bounds(Pieces(given.net, torch.float32), given.lower, given.upper, CROWN)
     theta = {at: bend.start(1) for at, bend in region.bends.items()}
     made = tree.plant(region, Queries(len(given.net.steps) - 1, torch.ones(1, 2), theta))
     blank, tuned = torch.zeros(sum(made.sizes)), torch.zeros(sum(made.widths))

@@ -93,11 +93,11 @@ def test_nothing_is_proven_of_what_is_not_a_number():
         made.steps += [replace(net.steps[1], weight=net.steps[1].weight * factor), *net.steps[2:]]
         pieces = Pieces(made.net(), torch.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            region = root.bounds(pieces, lower, upper, ALPHA).region()
+            region = root.bounds(pieces, lower, upper, ALPHA)
         theta = {at: bend.start(1) for at, bend in region.bends.items()}
         query = Queries(len(pieces.sizes) - 1, torch.full((1, 1), asked), theta)
-        query = tune(pieces, region, query, 3).queries
-        proven = bound(pieces, region, query, careful=True).lower
+        query = tune(region, query, 3)[1]
+        proven = bound(region, query, careful=True).lower
         exact = values_of(made.net(), np.clip(np.zeros((1, 2)), lower, upper))[-1].min() * asked
         assert not bool(proven > 0) or float(proven) <= exact
 
@@ -152,7 +152,7 @@ def test_an_abort_is_looked_at_between_chunks_of_one_layer():
     lower, upper = -np.ones(3), np.ones(3)
     asked = []
 
-    def finish(pieces, region, queries, goal):
+    def finish(region, queries, goal):
         asked.append(len(queries))
         return torch.full((len(queries),), -torch.inf, dtype=torch.float64)
 

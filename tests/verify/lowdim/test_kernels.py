@@ -19,9 +19,8 @@ from helpers.few_inputs import (
     room,
 )
 from helpers.plain_kernels import plain
-from holdfast.verify.lowdim import walker as walkers
-from holdfast.verify.lowdim.tables import views
-from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.lowdim import search as engine
+from holdfast.verify.lowdim.search import Walker
 
 seeds = some.integers(0, 10**6)
 scales = some.sampled_from([1.0, 10.0, 1e4, 1e12])
@@ -48,7 +47,7 @@ def test_programs_have_the_points_of_every_net_that_rounding_allows(seed, radius
 
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_with_more_open_relus_than_symbols(seed, monkeypatch):
-    monkeypatch.setattr(walkers, "WORK", 0)
+    monkeypatch.setattr(engine, "WORK", 0)
     assert check_programs(plain(), asked(seed, 1.0, 1.0, (20, 6)), seed, False)
 
 
@@ -107,9 +106,7 @@ def test_programs_are_solved_as_an_exact_solver_does(seed):
 
 def walked(question: Question) -> Walker:
     """A walker after one look at the whole box, by the compiled kernels."""
-    made = question.blocks()
-    walker = Walker(made[:5], question.cases, 1e-12, 0)
-    walkers.put_box(walker.blocks, question.cases[0])
+    walker = question.walker(1e-12)
     walker.boxes = 1
     walker.walk(climbs=0)
     return walker
@@ -119,16 +116,15 @@ def walked(question: Question) -> Walker:
 @given(seeds, scales, radii)
 def test_compiled_ranges_have_the_exact_values(seed, scale, radius):
     question = asked(seed, scale, radius)
-    space = views(walked(question).blocks)[1]
+    space = walked(question).space
     check_ranges(space.low, space.high, question)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_compiled_kernels_say_what_the_plain_ones_say(seed):
     question = asked(seed, 10.0, 1.0)
-    compiled = views(walked(question).blocks)[1]
-    blocks = question.blocks()
-    net, space, _, stack = views(blocks)
+    compiled = walked(question).space
+    net, space, _, stack, _ = question.walker().arrays
     plain().forward(net, space, stack.lower[0], stack.upper[0], stack.phase[0])
     for name in ("centre", "error", "spread", "low", "high", "keep", "lift", "radius"):
         np.testing.assert_allclose(getattr(compiled, name), getattr(space, name), rtol=1e-9, atol=1e-11)

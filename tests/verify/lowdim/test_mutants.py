@@ -9,8 +9,7 @@ from helpers.few_inputs import asked, check_certified, check_layers, check_progr
 from helpers.plain_kernels import engine, install, plain
 from helpers.verdicts import check_boxes, check_corner, check_line, check_numbers
 from holdfast.verify import problem
-from holdfast.verify.lowdim import walker
-from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.lowdim.search import Walker
 
 Check = Callable[[], object]
 
@@ -153,7 +152,7 @@ KERNELS = {
     "found_is_enough": (
         verdicts,
         "    if code == FOUND:\n        return FOUND\n",
-        "    if code == FOUND:\n        whole[TOP] -= 1\n        return MORE\n",
+        "    if code == FOUND:\n        state.top -= 1\n        return MORE\n",
     ),
 }
 
@@ -168,19 +167,17 @@ def parked_boxes_forgotten(patch):
 
 
 def box_too_small(patch):
-    def put_box(blocks, case):
-        walker.put_box(blocks, replace(case, upper=case.upper - 1e-3))
-
-    patch.setattr(engine, "put_box", put_box)
+    once = Walker.put_box
+    patch.setattr(Walker, "put_box", lambda self, case: once(self, replace(case, upper=case.upper - 1e-3)))
 
 
 def bounds_of_the_first_case_for_all(patch):
-    once = engine.net_blocks
+    once = engine.table_of
 
-    def net_blocks(layers, cases):
+    def table_of(layers, cases):
         return once(layers, [replace(case, bound=case.bound * 0 + cases[0].bound[0]) for case in cases])
 
-    patch.setattr(engine, "net_blocks", net_blocks)
+    patch.setattr(engine, "table_of", table_of)
 
 
 AROUND = (boxes_forgotten, parked_boxes_forgotten, box_too_small, bounds_of_the_first_case_for_all)
@@ -203,7 +200,7 @@ def test_a_mutant_around_the_kernels_is_caught(mutant, monkeypatch):
 def test_a_mutant_of_the_kernels_is_caught(mutant, monkeypatch):
     checks, right, wrong = KERNELS[mutant]
     if checks is pooled_programs:
-        monkeypatch.setattr(walker, "WORK", 0)
+        monkeypatch.setattr(engine, "WORK", 0)
     kernels = plain((right, wrong))
     install(monkeypatch, kernels)
     monkeypatch.setattr(engine, "CLIMBS", 0)  # no luck: what is not proven is looked at

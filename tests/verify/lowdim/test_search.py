@@ -5,8 +5,7 @@ import pytest
 
 from helpers.bounds import dense_net, least_on_line, points_of, problem, values_of
 from holdfast.core.property import Budget
-from holdfast.verify.lowdim.search import search
-from holdfast.verify.lowdim.walker import kernel
+from holdfast.verify.lowdim.search import kernel, search
 from holdfast.verify.problem import Case, Clock
 
 

@@ -12,10 +12,8 @@ from helpers.models import save_graph
 from helpers.verdicts import answer, check_boxes, check_corner, check_line, check_numbers, corner, moved
 from holdfast.graph.ir import Dense, evaluate
 from holdfast.graph.session import runtime
-from holdfast.verify.lowdim import walker as walkers
 from holdfast.verify.lowdim.layers import layers_of
-from holdfast.verify.lowdim.tables import views
-from holdfast.verify.lowdim.walker import Walker, kernel
+from holdfast.verify.lowdim.search import kernel
 from holdfast.verify.problem import Case
 
 ULP = 2.0**-52
@@ -163,11 +161,10 @@ def test_ranges_have_what_onnx_runtime_says(seed, whole, tmp_path):
     upper = lower + rng.integers(0, 12, 3) / 8.0
     case = Case(lower, upper, np.eye(net.outputs), np.zeros(net.outputs))
     question = Question(net, (case,), [])
-    walker = Walker(question.blocks()[:5], question.cases, 1e-12, 0)
-    walkers.put_box(walker.blocks, case)
+    walker = question.walker(1e-12)
     walker.boxes = 1
     walker.walk(climbs=0)
-    space = views(walker.blocks)[1]
+    space = walker.space
     points = np.round(points_of(rng, lower, upper, 200) * 8) / 8
     seen = in_runtime(question, tmp_path / "net.onnx", points).astype(np.float64)
     slack = 0.0 if whole else 1e-5

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.errors import InputError
 from holdfast.verify.vnncomp.results import (
     COLUMNS,
     STATUSES,
@@ -12,7 +12,6 @@ from holdfast.verify.vnncomp.results import (
     counterexample_text,
     header,
     line_of,
-    protocol_named,
     read_counterexample,
     read_rows,
     result_text,
@@ -181,12 +180,6 @@ def test_spaces_and_order_are_free():
 def test_what_is_no_counterexample_is_refused(text, told):
     with pytest.raises(InputError, match=told):
         read_counterexample(text, "w.txt")
-
-
-def test_protocols_by_name():
-    assert protocol_named("2022") == "2022"
-    with pytest.raises(UnknownName, match="2022"):
-        protocol_named("2020")
 
 
 def test_the_statuses_are_those_of_a_verdict():

@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Input, Model, Task
 from holdfast.core.pipeline import Pipeline
-from holdfast.data.embedded import FarEntry, SignsEntry, is_embedded
+from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
 from holdfast.graph.rewrite.follow.walk import unchanged
@@ -157,7 +157,7 @@ def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]
     """
     origins = {_origin(entry) for entry in tested}
     others = tuple(entry for entry in spare if _origin(entry) not in origins)
-    if all(isinstance(entry, SignsEntry | FarEntry) for entry in (*others, *tested)):
+    if all(isinstance(entry, EmbeddedEntry) for entry in (*others, *tested)):
         return others  # another seed or index is another scene: nothing need be drawn
     sizes, tested_sizes = [_size(entry) for entry in others], [_size(entry) for entry in tested]
     shared = set(sizes) & set(tested_sizes)
@@ -187,8 +187,8 @@ def _origin(entry: Entry) -> Hashable:
     """What an image is read or drawn from: equal for two entries of one image, known without loading it."""
     if isinstance(entry, FileEntry):
         return entry.path
-    if isinstance(entry, SignsEntry | FarEntry):
-        return type(entry), entry.seed, entry.index
+    if isinstance(entry, EmbeddedEntry):
+        return entry.data, entry.seed, entry.index
     return id(entry)
 
 

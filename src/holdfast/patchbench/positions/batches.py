@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from holdfast.core.errors import ModelError
 from holdfast.core.types import Tensor
 from holdfast.graph.nodes import needed, part_of
 from holdfast.graph.session import condense
@@ -30,20 +31,15 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """The part of a graph from a picture (1, …) to its outputs.
-
-    `alone` runs the part on one picture. `many` runs it on a batch up to the tensors of `cut`, which have
-    these shapes for one picture. `tail` continues from there, picture by picture; it gives the outputs that
-    are not in `cut`. Without `many` all pictures run alone, and `why` gives the reason.
-    """
+    """The part of a graph from a picture (1, …) to its outputs."""
 
     source: str
     outputs: tuple[str, ...]
-    alone: Session
-    many: Session | None = None
-    tail: Session | None = None
-    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    why: str = ""
+    alone: Session  # runs the part on one picture
+    many: Session | None = None  # runs a batch up to the tensors of `cut`
+    tail: Session | None = None  # continues from there picture by picture, to the outputs not in `cut`
+    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # names, and shapes for one picture
+    why: str = ""  # pictures run alone
 
     def run(self, pictures: Tensor, told: Values) -> list[Tensor]:
         """Return the outputs of pictures (n, …), each flat, (n, m); `told` is the same for all of them."""
@@ -67,10 +63,6 @@ class Batches:
         return rows
 
 
-class _NotBatched(Exception):
-    """A part does not take batches; the message says why."""
-
-
 def open_batches(
     model: Any, source: str, outputs: Sequence[str], trial: Tensor, told: Values | None = None
 ) -> Batches:
@@ -83,30 +75,29 @@ def open_batches(
     made = Batches(source, tuple(outputs), open_part(model, {**told, source: trial[:1]}, outputs))
     try:
         return _with_batches(model, made, trial, told)
-    except _NotBatched as problem:
-        return replace(made, why=str(problem))
     except Exception as problem:  # noqa: BLE001 - the errors of onnx and onnxruntime have no common class
         return replace(made, why=condense(problem, 200))
 
 
 def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Batches:
-    """Add `many` and `tail`; raise _NotBatched if the trial fails."""
+    """Add `many` and `tail`; raise ModelError if the trial fails."""
     given = {**told, made.source: trial[:1]}
     free = _has_free_batch(model, made.source)
     cut = made.outputs if free else _last_products(model, made)
     if not cut:
-        raise _NotBatched("the network has no filter and no matrix product")
+        raise ModelError("the network has no filter and no matrix product")
     part = part_of(model, given, cut)
-    single, many = _open(part), _open(_free_batch(part, made.source))
+    single = open_bytes(part.SerializeToString())
+    many = open_bytes(_free_batch(part, made.source).SerializeToString())
     rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
     found = many({**told, made.source: trial})
     for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
         alone = np.stack(values)
         if not free and not _all_vary(alone):
-            raise _NotBatched(f"{name!r} has values that do not depend on the picture")
+            raise ModelError(f"{name!r} has values that do not depend on the picture")
         same = batch.size == alone.size and np.allclose(batch.reshape(alone.shape), alone, SAME, SAME)
         if not same:
-            raise _NotBatched(f"a batch gives other values of {name!r} than single pictures")
+            raise ModelError(f"a batch gives other values of {name!r} than single pictures")
     first = dict(zip(cut, rows[0], strict=True))
     late = [name for name in made.outputs if name not in first]
     tail = open_part(model, {**given, **first}, late) if late else None
@@ -114,21 +105,18 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
 
 
 def _all_vary(values: Tensor) -> bool:
-    """Whether every value differs between pictures (n, …).
-
-    A value that is the same for all would not show that pictures are mixed up.
-    """
+    """Whether every value differs between pictures (n, …); another would not show that they are mixed up."""
     return bool((np.ptp(values, axis=0) > 10 * SAME * (1 + np.abs(values).max(axis=0))).all())
 
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
     """Open the part of a model from the given tensors (examples of them) to the outputs."""
-    return _open(part_of(model, given, outputs))
+    return open_bytes(part_of(model, given, outputs).SerializeToString())
 
 
-def _open(model: Any) -> Session:
+def open_bytes(model: bytes) -> Session:
     """Open an ONNX model in ONNX Runtime, with one thread."""
-    session = session_of(model.SerializeToString())
+    session = session_of(model)
     names = [port.name for port in session.get_inputs()]
 
     def run(values: Values) -> list[Tensor]:

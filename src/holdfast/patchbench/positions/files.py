@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.model import Network as File
 from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
-from holdfast.graph.inspect import inputs_of, read_proto
+from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
 from holdfast.patchbench.positions.batches import (
     Batches,
@@ -25,20 +24,9 @@ from holdfast.patchbench.positions.batches import (
     open_batches,
     open_part,
 )
-from holdfast.patchbench.positions.sweep import Bar, PositionMap, how_run, pasted, settle, sweep, ties
+from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
+from holdfast.verify import finite
 from holdfast.verify.enumerate import digest
-from holdfast.verify.finite import (
-    Cells,
-    NotFinite,
-    Split,
-    TooMany,
-    Trace,
-    cells_of,
-    check_range,
-    split,
-    stairs_of,
-    traced,
-)
 from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
@@ -55,20 +43,15 @@ class Network:
     batches: Batches | None = None
 
 
-def read_network(file: File) -> Network:
-    """Read the file of a benchmark's network; raise ModelError if it is no ONNX model."""
-    return Network(read_proto(file.path))
-
-
 @dataclass(frozen=True, eq=False)
 class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
 
     network: Network
     domain: Domain
-    trace: Trace
-    parts: Split
-    cells: tuple[Cells, Cells]
+    trace: finite.Trace
+    parts: finite.Split
+    cells: tuple[finite.Cells, finite.Cells]
     bar: Bar
     runner: Runner
 
@@ -78,11 +61,6 @@ class Instance:
         return self.parts.joint[0]
 
     @property
-    def name(self) -> str:
-        """The network's one input."""
-        return self.runner.name
-
-    @property
     def pixels(self) -> int:
         """How many values of the flat input, from the first on, are the picture."""
         return int(self.domain.free.min())
@@ -90,7 +68,7 @@ class Instance:
     @property
     def told(self) -> dict[str, Tensor]:
         """What the network reads besides the picture: the flat input, for its target."""
-        return {self.name: self.domain.template.reshape(self.domain.box.lower.shape)}
+        return {self.runner.name: self.domain.template.reshape(self.domain.box.lower.shape)}
 
     def point(self, place: Sequence[int]) -> Point:
         """A position in this cell of each position input."""
@@ -120,11 +98,11 @@ class Instance:
         """Tensors of the file at a position, by name."""
         whole, heads = self.whole(point, flat), self.network.heads
         if names not in heads:
-            heads[names] = open_part(self.network.model, {self.name: whole}, names)
-        return heads[names]({self.name: whole})
+            heads[names] = open_part(self.network.model, {self.runner.name: whole}, names)
+        return heads[names]({self.runner.name: whole})
 
 
-def open_instance(question: Property, network: Network) -> Instance:
+def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
     where, model = question.model.path, network.model
     domain = domain_of(question)
@@ -136,51 +114,33 @@ def open_instance(question: Property, network: Network) -> Instance:
     if domain.dtype != np.float32:
         raise InputError(f"{where}: expected an input of float32, got {domain.dtype.name}")
     check_deterministic(model, str(where))
-    shape = domain.box.lower.shape
+    whole, (lower, upper) = domain.template.reshape(domain.box.lower.shape), domain.within(None)
+    low, high = first_float(lower), last_float(upper)
     try:
-        trace = traced(model, inputs_of(model)[0].name, domain.free, domain.template.reshape(shape))
-        low, high = (first_float(domain.within(None)[0]), last_float(domain.within(None)[1]))
-        check_range(trace, [low, high])
-        first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
-    except (NotFinite, TooMany) as problem:
+        trace = finite.traced(model, inputs_of(model)[0].name, domain.free, whole)
+        finite.check_range(trace, [low, high])
+        first, second = (
+            finite.cells_of(finite.stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2)
+        )
+    except (finite.NotFinite, finite.TooMany) as problem:
         raise InputError(f"{where}: positions cannot be counted one by one: {problem}") from None
-    parts = split(model, trace)
+    parts = finite.split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
-    return Instance(
-        network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
-    )
-
-
-def _bar(question: Property) -> Bar:
-    """The threshold of a specification that says Y_0 <= t, or < t."""
-    if len(question.unsafe) == 1:
-        rows = question.unsafe[0]
-        if rows.matrix.shape == (1, 1) and rows.matrix[0, 0] == 1 and rows.inputs is None:
-            bound = float(rows.bound[0])
-            above = float(np.nextafter(bound, np.inf))  # a strict bound is read as the number just below it
-            strict = float(np.float32(above)) == above and float(np.float32(bound)) != bound
-            return Bar(above if strict else bound, strict)
-    raise InputError(f"{question.model.path}: expected a specification that says only Y_0 <= threshold")
+    return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
 
 
 def open_network(instance: Instance) -> Batches:
-    """Open the network behind the patch, once for all instances of a file.
-
-    Its outputs are the file's own, and after them what every ArgMax reads.
-    """
+    """Open the network behind the patch, once per file: its own outputs, then what every ArgMax reads."""
     network = instance.network
     if network.batches is None:
         outputs = [port.name for port in network.model.graph.output]
         nodes = dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
-        corner = instance.point((0, 0))
-        trial = [
-            instance.picture_at(corner, instance.with_picture(picture)) for picture in noise(instance.pixels)
-        ]
-        network.batches = open_batches(
-            network.model, instance.picture, [*outputs, *scores], np.concatenate(trial), instance.told
-        )
+        inputs = map(instance.with_picture, noise(instance.pixels))
+        trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
+        names = [*outputs, *scores]
+        network.batches = open_batches(network.model, instance.picture, names, trial, instance.told)
     return network.batches
 
 
@@ -203,12 +163,11 @@ def kinds(instance: Instance, free: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What the position input does to the picture: `order` is how it is read, None if it places no square.
+    """What the position input does to the picture, in words.
 
     `clean` is the picture without a patch, `content` what the first position puts there, if a rectangle.
     """
 
-    order: str | None  # "column, row" or "row, column"
     words: str
     clean: Tensor | None
     content: Tensor | None
@@ -216,27 +175,23 @@ class Effect:
 
 def effect(instance: Instance) -> Effect:
     """What the position input does, seen from the file itself: which values it puts no picture in."""
-    ends = [(0, 0), tuple(len(cells) - 1 for cells in instance.cells)]
-    probe = tuple(len(cells) // 3 + i for i, cells in enumerate(instance.cells))
-    masks = {place: _overwritten(instance, instance.point(place)) for place in (*ends, probe)}
-    first, last = masks[ends[0]], masks[ends[1]]
+    counts = [len(cells) for cells in instance.cells]
+    places = ((0, 0), [count - 1 for count in counts], [count // 3 + i for i, count in enumerate(counts)])
+    begin, end, probe = (instance.point(place) for place in places)
+    first, last = _overwritten(instance, begin), _overwritten(instance, end)
     clean = _outside(instance)
     if clean is None and not (first & last).any():
-        pictures = [instance.picture_at(instance.point(place)) for place in ends]
-        clean = np.where(first, pictures[1], pictures[0])
-    squares = {place: _square(mask) for place, mask in masks.items()}
-    order = _order(squares, instance)
-    at = ", ".join(f"{value:g}" for value in instance.point(probe))
-    words = f"at the first position {_change(first)}; at ({at}) {_change(masks[probe])}"
-    square = squares[ends[0]]
-    if square is None or clean is None:
-        return Effect(None, words, clean, None)
-    row, column, height, width = square[:4]
-    there = np.s_[:, row : row + height, column : column + width]
-    content: Tensor = instance.picture_at(instance.point(ends[0]))[0][there]
+        clean = np.where(first, instance.picture_at(end), instance.picture_at(begin))
+    at = ", ".join(f"{value:g}" for value in probe)
+    change = _change(_overwritten(instance, probe))
+    words = f"at the first position {_change(first)}; at ({at}) {change}"
+    there = _rectangle(first)
+    if there is None or clean is None:
+        return Effect(words, clean, None)
+    content: Tensor = instance.picture_at(begin)[0][there]
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
-    return Effect(order, words, clean, content)
+    return Effect(words, clean, content)
 
 
 def _outside(instance: Instance) -> Tensor | None:
@@ -252,31 +207,17 @@ def _outside(instance: Instance) -> Tensor | None:
 
 def _overwritten(instance: Instance, point: Point) -> Bools:
     """Where the picture at a position does not depend on the picture that was given."""
-    dark, light = (
-        instance.picture_at(point, instance.with_picture(np.float32(grey))) for grey in (0.25, 0.75)
-    )
+    greys = (instance.with_picture(np.float32(grey)) for grey in (0.25, 0.75))
+    dark, light = (instance.picture_at(point, flat) for flat in greys)
     return np.asarray(dark == light)
 
 
-def _square(mask: Bools) -> tuple[int, int, int, int, bytes] | None:
-    """Row, column, height and width of what a mask (1, c, h, w) is in all channels, and its form there."""
+def _rectangle(mask: Bools) -> tuple[slice, slice, slice] | None:
+    """The part of (c, h, w) that a mask (1, c, h, w) covers, or parts of it; None if channels differ."""
     if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
         return None
     rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
-    height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
-    form = mask[0, 0][rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return int(rows[0]), int(columns[0]), height, width, form.tobytes()
-
-
-def _order(squares: Mapping[tuple[int, ...], Any], instance: Instance) -> str | None:
-    """Which input is the row and which the column, if the squares lie where the position says."""
-    if None in squares.values() or len({square[2:] for square in squares.values()}) != 1:
-        return None
-    points = [instance.point(place).astype(np.int64).tolist() for place in squares]
-    corners = [[*square[:2]] for square in squares.values()]
-    if corners == [point[::-1] for point in points]:
-        return "column, row"
-    return "row, column" if corners == points else None
+    return slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
 
 def _change(mask: Bools) -> str:
@@ -286,9 +227,8 @@ def _change(mask: Bools) -> str:
     if mask.ndim != 4:
         return f"{int(mask.sum())} values"
     spans = []
-    for axis, what in ((1, "channels"), (2, "rows"), (3, "columns")):
-        others = tuple(i for i in range(4) if i != axis)
-        hit = np.flatnonzero(mask.any(axis=others))
+    for axis, what in enumerate(("channels", "rows", "columns"), 1):
+        hit = np.unique(np.nonzero(mask)[axis])
         whole = len(hit) == mask.shape[axis]
         spans.append(f"all {what}" if whole else f"{what} {hit[0]}–{hit[-1]}")
     return ", ".join(spans)
@@ -313,61 +253,59 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
         return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
 
     same, square, *values = in_batches(run, places, jobs)
-    settled = settle(*_read(values), instance.bar, lambda i: instance.exact(instance.point(places[i])))
+
+    def run_again(number: int) -> float:
+        return instance.exact(instance.point(places[number]))
+
+    settled = settle(*_read(values), instance.bar, run_again, batches.many is not None)
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]
 
     outputs, unchanged = over_cells(settled.outputs), int(over_cells(same).sum())
     rows, columns = (cells.middle.astype(np.float64) for cells in instance.cells)
-    is_square = len(places) == outputs.size and bool(square.all())
-    if is_square and done.order == "column, row":
+    column_row, row_column = (len(places) == outputs.size and bool(one.all()) for one in square.T)
+    if column_row:
         outputs, rows, columns = outputs.T, columns, rows
     clean = float("nan")  # unless the file shows the picture without a patch
     if done.clean is not None:
         clean = on_file(instance, done.clean, neutral_of(instance, done.clean))
-    found = PositionMap(
-        outputs=outputs,
-        rows=rows,
-        columns=columns,
-        bar=instance.bar,
-        clean=clean,
-        unchanged=unchanged,
-        replayed=settled.replayed,
-        difference=settled.difference,
-        how=how_run(batches, settled),
-    )
-    return found, is_square
+    facts = vars(settled) | {"outputs": outputs, "unchanged": unchanged}
+    found = PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts)
+    return found, column_row or row_column
 
 
-def _is_described(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
-    """Whether a picture is the clean one with the patch where the position says, and all of it inside."""
-    if done.order is None or done.clean is None or done.content is None:
-        return False
-    spot = instance.point(place).astype(np.int64)
-    spot = spot[::-1] if done.order == "column, row" else spot
-    if (spot < 0).any() or (spot + done.content.shape[1:] > picture.shape[2:]).any():
-        return False
-    return np.array_equal(pasted(done.clean, done.content, spot[np.newaxis]), picture)
+def _is_described(
+    instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor
+) -> tuple[bool, bool]:
+    """Whether a picture is the clean one with all of the patch at (column, row), or at (row, column)."""
+    position, clean, content = instance.point(place).astype(np.int64), done.clean, done.content
+    if clean is None or content is None:
+        return False, False
+
+    def is_at(spot: Ints) -> bool:
+        inside = (spot >= 0).all() and (spot + content.shape[1:] <= picture.shape[2:]).all()
+        return bool(inside) and np.array_equal(pasted(clean, content, spot[np.newaxis]), picture)
+
+    return is_at(position[::-1]), is_at(position)
 
 
-def described_map(instance: Instance, done: Effect, content: Tensor, jobs: int = 1) -> PositionMap:
-    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network.
+def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int = 1) -> PositionMap:
+    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network."""
+    neutral = neutral_of(instance, clean)
 
-    Replays are run on the original file: with the picture that has the patch, at a position where the file
-    itself changes nothing, if there is one; else in the part of it behind the patch.
-    """
-    if done.clean is None:
-        raise ValueError("the file shows no picture without a patch")
-    neutral = neutral_of(instance, done.clean)
-    return sweep(
-        open_network(instance), done.clean, content, _read,
-        lambda picture: on_file(instance, picture, neutral), bar=instance.bar, told=instance.told, jobs=jobs,
-    )  # fmt: skip
+    def replay(picture: Tensor) -> float:
+        return on_file(instance, picture, neutral)
+
+    batches, bar = open_network(instance), instance.bar
+    return sweep(batches, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
-    """The output for a picture (1, …) as it is; by the original file, if at `neutral` it changes none."""
+    """The output for a picture (1, …) as it is, by the original file if at `neutral` it changes nothing.
+
+    Else by the part of the file behind the patch.
+    """
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
     batches = open_network(instance)
@@ -376,10 +314,9 @@ def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
     """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
-    count = instance.pixels
-    if clean.size != count or not np.array_equal(clean.ravel(), instance.domain.template[:count]):
+    if not np.array_equal(clean.ravel(), instance.domain.template[: instance.pixels]):
         return None  # the network reads another form of the picture
-    ramp = np.linspace(0.2, 0.8, count, dtype=np.float32)
+    ramp = np.linspace(0.2, 0.8, instance.pixels, dtype=np.float32)
     flat = instance.with_picture(ramp)
     for place in itertools.product(*({0, len(cells) // 2, len(cells) - 1} for cells in instance.cells)):
         if np.array_equal(instance.picture_at(instance.point(place), flat).ravel(), ramp):
@@ -392,13 +329,6 @@ def _read(values: Sequence[Tensor]) -> tuple[Floats, Bools]:
 
     Without an ArgMax nothing is known of ties, and all outputs are doubtful.
     """
-    if not values:
-        return np.zeros(0), np.zeros(0, np.bool_)
     outputs, *scores = (np.asarray(value, np.float64) for value in values)
     doubtful = np.any([ties(one) for one in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
     return outputs[:, 0], doubtful
-
-
-def black(patch: tuple[int, int], clean: Tensor) -> Tensor:
-    """A black patch (c, k, k) for a picture whose values are 0 … 1."""
-    return np.zeros((clean.shape[1], *patch), clean.dtype)

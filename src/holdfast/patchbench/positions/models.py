@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import CardError, InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
-from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
-from holdfast.graph.candidates import options_of
-from holdfast.graph.heads.whole_image import LandmarkOptions, landmark
-from holdfast.patchbench.graph import image_input
-from holdfast.patchbench.layout import Target, output_of
+from holdfast.core.types import Bools, Detections, Floats, Image, Tensor
+from holdfast.patchbench.graph import DetectorPorts, detector_of, image_input
+from holdfast.patchbench.layout import Target, output_of, target_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
 from holdfast.stages.infer import onnxruntime
@@ -24,23 +23,10 @@ from holdfast.stages.normalise import card as normalise
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A single-object model opened: its file as it is (`exact`), and for many pictures (`batches`)."""
+    """A single-object model with its file as it is (`exact`)."""
 
     model: Model
     exact: Run
-    head: Callable[[Mapping[str, Tensor], object], Detections]
-    batches: Batches
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Rows and columns of the network's input."""
-        width, height = self.model.card.input.size
-        return height, width
-
-    @property
-    def last(self) -> bool:
-        """Whether the channels are the last axis of the network's input."""
-        return self.model.card.input.layout == "nhwc"
 
     def tensor(self, pixels: Image) -> Tensor:
         """The pixels (h, w, 3) as they go into the network, without the batch."""
@@ -48,15 +34,28 @@ class Detector:
 
     def says(self, tensor: Tensor) -> Target:
         """What the user's file says of one tensor (1, …)."""
-        found = self.head(checked(self.exact(tensor)), self.model.card)
+        head = lookup("head", self.model.card.head.name)
+        found: Detections = head(checked(self.exact(tensor)), self.model.card)
         if not len(found):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
         best = int(np.argmax(found.scores))
-        x1, y1, x2, y2 = (found.boxes[best] / np.array([*self.model.card.input.size] * 2)).tolist()
-        return Target(int(found.classes[best]), (x1, y1, x2, y2))
+        return target_of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
+
+    def output(self, tensor: Tensor, target: Target) -> float:
+        """IoU · equal(class) of what the user's file says of one tensor (1, …)."""
+        said = self.says(tensor)
+        return float(output_of([said.box], [said.label], target)[0])
 
 
-def open_detector(model: Model) -> Detector:
+@dataclass(frozen=True, eq=False)
+class BatchDetector(Detector):
+    """A detector that also runs many pictures at once; `ports` is None if only its head can read them."""
+
+    batches: Batches
+    ports: DetectorPorts | None
+
+
+def open_detector(model: Model) -> BatchDetector:
     """Open a model for maps; raise ModelError if it is no single-object detector."""
     import onnx
 
@@ -73,19 +72,23 @@ def open_detector(model: Model) -> Detector:
         [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
     )
     batches = open_batches(proto, name, [port.name for port in proto.graph.output], trial)
-    return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), batches)
+    try:
+        ports = detector_of(model, proto)
+    except (CardError, ModelError):
+        ports = None
+    return BatchDetector(model, onnxruntime(model, 1), batches, ports)
 
 
 def map_positions(
-    detector: Detector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
+    detector: BatchDetector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
     jobs: int = 1, mask: Bools | None = None,
 ) -> PositionMap:  # fmt: skip
     """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
-    Where a mask (k, k) is False the picture shows through the patch. The default target is what the model
-    says of the clean picture.
+    Where the mask (k, k) is False the picture shows through. Default target: what the model says without it.
     """
-    size = detector.size
+    width, height = detector.model.card.input.size
+    size = height, width
     if image.shape != (*size, 3) or image.dtype != np.uint8:
         raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")
     fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size
@@ -93,56 +96,28 @@ def map_positions(
         raise InputError(
             f"expected a patch (k, k, 3) uint8, at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
         )
+    last = detector.model.card.input.layout == "nhwc"
     clean, content = detector.tensor(image)[np.newaxis], detector.tensor(patch)
     if mask is not None and not mask.all():
-        hidden = ~mask[:, :, np.newaxis] if detector.last else ~mask
+        hidden = ~mask[:, :, np.newaxis] if last else ~mask
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
     goal = target or detector.says(clean)
 
-    def replay(picture: Tensor) -> float:
-        said = detector.says(picture)
-        return float(output_of([said.box], [said.label], goal)[0])
-
-    return sweep(
-        detector.batches, clean, content, lambda values: read(detector, values, goal), replay,
-        bar=bar or Bar(), last=detector.last, jobs=jobs,
-    )  # fmt: skip
+    reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
+    bar = bar or Bar()
+    return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 
-def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
+def read(detector: BatchDetector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
     """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly a tie.
 
-    Only the landmark head is read for many pictures at once; with any other head every output is doubtful.
+    Where only the head can read the outputs, all are doubtful.
     """
-    count = len(values[0]) if values else 0
-    found = _landmarks(detector, values) if count else None
-    if found is None:
-        return np.full(count, np.nan), np.ones(count, np.bool_)
-    boxes, classes, doubtful = found
+    if detector.ports is None:
+        return np.full(len(values[0]), np.nan), np.ones(len(values[0]), np.bool_)
+    arrays = [np.asarray(value, np.float64) for value in values]
+    found = dict(zip(detector.batches.outputs, arrays, strict=True))
+    boxes, scores = found[detector.ports.box] * detector.ports.scale, found[detector.ports.scores]
     good = np.asarray(np.isfinite(boxes).all(axis=1))
-    boxes = np.where(good[:, None], boxes, 0.0)
-    return output_of(boxes, classes, target), doubtful | ~good
-
-
-def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:
-    """Boxes in 0 … 1, classes and ties, from the two outputs of the landmark head."""
-    card = detector.model.card
-    if detector.head is not landmark or len(values) != 2:
-        return None
-    chosen = options_of(LandmarkOptions, card)
-    flat = {
-        name: np.asarray(value, np.float64)
-        for name, value in zip(detector.batches.outputs, values, strict=True)
-    }
-    order: Sequence[str] = chosen.outputs or _by_width(flat, len(card.classes))
-    box, scores = (flat.get(name) for name in order)
-    if box is None or scores is None or box.shape[1] != 4 or scores.shape[1] != len(card.classes):
-        return None
-    unit = 1.0 if chosen.normalised else np.array([*card.input.size] * 2, np.float64)
-    return box / unit, np.argmax(scores, axis=1), ties(scores)
-
-
-def _by_width(flat: Mapping[str, Floats], classes: int) -> Sequence[str]:
-    first, second = flat
-    swap = flat[first].shape[1] == classes != 4 or first == "scores" or second == "box"
-    return (second, first) if swap else (first, second)
+    outputs = output_of(np.where(good[:, None], boxes, 0.0), np.argmax(scores, axis=1), target)
+    return outputs, ties(scores) | ~good

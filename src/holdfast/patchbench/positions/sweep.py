@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.patchbench.positions.batches import Batches, Values, in_batches
 
@@ -52,11 +51,6 @@ class PositionMap:
     difference: float
     how: str
 
-    def __post_init__(self) -> None:
-        if self.outputs.shape != (len(self.rows), len(self.columns)):
-            wanted = len(self.rows), len(self.columns)
-            raise InputError(f"PositionMap.outputs: expected {wanted}, got {self.outputs.shape}")
-
     @property
     def unsafe(self) -> Bools:
         """Where (rows, columns) the output is unsafe."""
@@ -72,6 +66,12 @@ class PositionMap:
         """Row and column, as places in the map, of the smallest output; the first of equal ones."""
         flat = int(np.argmin(np.where(np.isnan(self.outputs), -np.inf, self.outputs)))
         return divmod(flat, len(self.columns))
+
+    @property
+    def worst(self) -> tuple[float, float]:
+        """The row and the column of the smallest output."""
+        row, column = self.where
+        return float(self.rows[row]), float(self.columns[column])
 
     @property
     def minimum(self) -> float:
@@ -91,31 +91,33 @@ class Settled:
     outputs: Floats
     replayed: int
     difference: float
-    believed: bool
+    how: str  # "batches", or "one by one" if those are not believed
 
 
-def settle(outputs: Floats, doubtful: Bools, bar: Bar, replay: Callable[[int], float]) -> Settled:
+def settle(
+    outputs: Floats, doubtful: Bools, bar: Bar, replay: Callable[[int], float], batched: bool = True
+) -> Settled:
     """Check the outputs (n,) of batches; `replay` gives one of them by running the user's file.
 
     Run again are those near the threshold, those that are `doubtful` (a class nearly tied), the smallest, and
     a sample. If one that is not doubtful is off, all are run again.
     """
+    how = "batches" if batched else "one by one"
     if not len(outputs):
-        return Settled(outputs, 0, 0.0, believed=True)
+        return Settled(outputs, 0, 0.0, how)
     again = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
     again[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
     again[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True
     final = outputs.copy()
     places = np.flatnonzero(again)
     final[places] = [replay(int(i)) for i in places]
-    gap = np.abs(final - outputs)
-    believed = bool((gap[again & ~doubtful & np.isfinite(outputs)] <= WRONG).all())
-    if not believed:
+    known = again & ~doubtful & np.isfinite(outputs)
+    if not (np.abs(final - outputs)[known] <= WRONG).all():
         rest = np.flatnonzero(~again)
         final[rest] = [replay(int(i)) for i in rest]
-        again[:] = True
-    gap = np.abs(final - outputs)
-    return Settled(final, int(again.sum()), float(np.nanmax(gap[again], initial=0.0)), believed)
+        again[:], how = True, "one by one"
+    difference = float(np.nanmax(np.abs(final - outputs)[again], initial=0.0))
+    return Settled(final, int(again.sum()), difference, how)
 
 
 def ties(scores: Floats) -> Bools:
@@ -130,8 +132,7 @@ def ties(scores: Floats) -> Bools:
 def pasted(clean: Tensor, content: Tensor, spots: Ints, last: bool = False) -> Tensor:
     """Lay a patch over a picture (1, …), once for each position (n, 2) of its top left corner; (n, …).
 
-    The patch is (c, k, k), or (k, k, c) if the channels are the last axis. Where it is a masked array and
-    masked, the picture shows through.
+    The patch is (c, k, k), or (k, k, c) if channels are `last`. Where it is masked the picture shows through.
     """
     made = np.repeat(clean, len(spots), axis=0)
     height, width = content.shape[:2] if last else content.shape[1:]
@@ -159,9 +160,8 @@ def sweep(
 ) -> PositionMap:  # fmt: skip
     """Map a patch at every position of a picture (1, …).
 
-    The patch is laid over the tensor as it is, so both must be normalised. Positions at which it changes
-    nothing have the output of the clean picture. `replay` gives the output of one picture (1, …) by the
-    user's file.
+    Both must be normalised. Positions at which the patch changes nothing have the output of the clean
+    picture. `replay` gives the output of one picture (1, …) by the user's file.
     """
     changed = changing(clean, content, last)
     spots = np.argwhere(changed)
@@ -169,25 +169,16 @@ def sweep(
     def run(number: Sequence[int]) -> list[Tensor]:
         return batches.run(pasted(clean, content, spots[number], last), told or {})
 
-    outputs, doubtful = read(in_batches(run, range(len(spots)), jobs))
+    def run_again(number: int) -> float:
+        return replay(pasted(clean, content, spots[[number]], last))
+
+    outputs, doubtful = np.zeros(0), np.zeros(0, np.bool_)
+    if len(spots):
+        outputs, doubtful = read(in_batches(run, range(len(spots)), jobs))
     before = replay(clean)
-    settled = settle(outputs, doubtful, bar, lambda i: replay(pasted(clean, content, spots[[i]], last)))
+    settled = settle(outputs, doubtful, bar, run_again, batches.many is not None)
     whole: Floats = np.full(changed.shape, before)
     whole[changed] = settled.outputs
     rows, columns = (np.arange(float(size)) for size in whole.shape)
-    return PositionMap(
-        outputs=whole,
-        rows=rows,
-        columns=columns,
-        bar=bar,
-        clean=before,
-        unchanged=int((~changed).sum()),
-        replayed=settled.replayed,
-        difference=settled.difference,
-        how=how_run(batches, settled),
-    )
-
-
-def how_run(batches: Batches, settled: Settled) -> str:
-    """How the outputs of a map were computed, in words."""
-    return "batches" if batches.many is not None and settled.believed else "one by one"
+    facts = vars(settled) | {"outputs": whole, "unchanged": int((~changed).sum())}
+    return PositionMap(rows=rows, columns=columns, bar=bar, clean=before, **facts)

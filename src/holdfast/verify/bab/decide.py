@@ -6,6 +6,7 @@ size) and then branches for about as long as the bounds took. What branching rea
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,32 +16,10 @@ from typing import Any
 import torch
 
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.search import (
-    ENGINE,
-    GOAL,
-    Ground,
-    Plan,
-    Search,
-    ask,
-    closed,
-    ground,
-    replay,
-    settle_leaf,
-)
-from holdfast.verify.bab.tree import (
-    Domain,
-    Move,
-    Pool,
-    Root,
-    at_once,
-    children,
-    choose,
-    plant,
-    promising,
-    queries,
-)
-from holdfast.verify.linear.passes import Region, attained, forward
-from holdfast.verify.linear.pieces import Pieces, full_precision
+from holdfast.verify.bab.search import ENGINE, GOAL, Plan, Search, ask, closed, replay, settle_leaf
+from holdfast.verify.bab.tree import Domain, Move, Pool, Root, children, choose, plant, promising, queries
+from holdfast.verify.linear.passes import Region, Traced, attained, forward
+from holdfast.verify.linear.pieces import full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, same_box
@@ -71,32 +50,28 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
     """None when all cases of one box are closed or parked."""
     state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.found is None and not search.late():
-        state = _root(search, state.cases, state.land, _effort(search, 1))
-    if state.found is not None or not state.cases:
-        return state.found
-    if not state.root.layers:
-        return _smooth(search, state)
+        state = _root(search, state.cases, state.root.region, _effort(search, 1))
     # As many domains as memory may hold before the best are worked on first.
     pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
-    found = settle(search, state, pool, seed(state.root, state.lower))
-    level, more = 2, True
-    while found is None and len(pool) and not search.late():
-        seconds = max(2.0, state.seconds) if more else math.inf
-        found = grow(search, state, pool, _until(search, seconds))
-        if found is not None or not len(pool) or search.late():
-            break
-        before = state
-        state = _root(search, before.cases, before.land, _effort(search, level))
+    before, more = None, True
+    for level in itertools.count(2):
         if state.found is not None or not state.cases:
             return state.found
         if not state.root.layers:
             return _smooth(search, state)
-        found = _carry(search, before, state, pool)
-        more = _gained(before, state)
-        level += 1
-    if found is None and len(pool):
-        return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
-    return found
+        if before is None:
+            found = settle(search, state, pool, seed(state.root, state.lower))
+        else:
+            found, more = _carry(search, before, state, pool), _gained(before, state)
+        if found is None and len(pool) and not search.late():
+            seconds = max(2.0, state.seconds) if more else math.inf
+            found = grow(search, state, pool, _until(search, seconds))
+        if found is not None or not len(pool):
+            return found
+        if search.late():
+            return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
+        before, state = state, _root(search, state.cases, state.root.region, _effort(search, level))
+    return None
 
 
 def _smooth(search: Search, state: State) -> Answer | None:
@@ -106,7 +81,7 @@ def _smooth(search: Search, state: State) -> Answer | None:
             break
         stop = _until(search, 0.5 * search.clock.left)
         effort = Effort(iterations, decay=0.96, stop=stop, abort=search.late)
-        state = _root(search, state.cases, state.land, effort)
+        state = _root(search, state.cases, state.root.region, effort)
         if state.found is not None or not state.cases:
             return state.found
     for lower in state.lower.tolist():
@@ -118,8 +93,8 @@ def _smooth(search: Search, state: State) -> Answer | None:
 class State:
     """Where a box stands: its bounds, the cases still open, their bounds, and what all that took."""
 
-    land: Ground
     root: Root
+    exact: Region  # the root's in float64
     cases: Sequence[Case]
     kept: Sequence[int]  # the open cases' numbers among those that were given
     lower: Tensor
@@ -127,29 +102,29 @@ class State:
     found: Answer | None
 
 
-def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: Effort) -> State:
+def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: Effort) -> State:
     """The box's bounds made tighter, and the cases that are still open after tuning on them."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
-    sweep = bounds(search.pieces, first.lower, first.upper, effort, known.sweep if known else None)
-    land = ground(search, sweep, first)
-    asked = ask(search.pieces, land.region, cases)
+    region = bounds(search.pieces, first.lower, first.upper, effort, known)
+    exact = search.in_float64(region, first)
+    asked = ask(region, cases)
     turns = search.plan.root_iterations
-    tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
-    point = attained(land.region, bound(search.pieces, land.region, tuned.queries))
+    lower, tuned = tune(region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    point = attained(region, bound(region, tuned))
     found = replay(search, point, cases)
-    kept = (~closed(search, land, tuned.queries)).nonzero().reshape(-1)
-    left, lower = [cases[i] for i in kept.tolist()], tuned.lower[kept]
+    kept = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
+    left, lower = [cases[i] for i in kept.tolist()], lower[kept]
     if left:
-        search.clock.tell(f"{unstable(sweep)} undecided neurons", len(left), float(lower.min()))
-    root = plant(land.region, tuned.queries.pick(kept))
-    return State(land, root, left, kept.tolist(), lower, time.monotonic() - begun, found)
+        search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
+    root = plant(region, tuned.pick(kept))
+    return State(root, exact, left, kept.tolist(), lower, time.monotonic() - begun, found)
 
 
 def _gained(before: State, now: State) -> bool:
     """Whether tighter bounds have paid: undecided neurons or the cases' bounds are markedly better."""
-    fewer = unstable(now.land.sweep) < 0.9 * unstable(before.land.sweep)
+    fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
     old = before.lower[torch.tensor(now.kept)]
     return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
 
@@ -167,8 +142,8 @@ def _effort(search: Search, level: int) -> Effort:
     curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
     turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
 
-    def finish(pieces: Pieces, region: Region, asked: Queries, goal: float) -> Tensor:
-        return refine(pieces, region, asked, depth, stop, goal)
+    def finish(region: Region, asked: Queries, goal: float) -> Tensor:
+        return refine(region, asked, depth, stop, goal)
 
     return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
@@ -218,12 +193,12 @@ def seed(root: Root, lower: Tensor) -> list[Domain]:
 
 def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) -> Answer | None:
     """Work on the pool until it is empty, a violation is found or `until` says stop."""
-    batch, most = 8, at_once(state.root, search.plan.largest_batch)
+    batch, most = 8, state.root.at_once(search.plan.largest_batch)
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
         taken = pool.take(min(batch, most))
-        splits = choose(search.pieces, state.root, taken, search.plan.candidates)
+        splits = choose(state.root, taken, search.plan.candidates)
         found = settle(search, state, pool, children(state.root, taken, splits))
         if found is not None:
             return found
@@ -237,43 +212,51 @@ def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) ->
 
 def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> Answer | None:
     """Bound the domains, close what can be closed and put the rest into the pool."""
-    land, root, cases = state.land, state.root, state.cases
+    root, exact, cases = state.root, state.exact, state.cases
     asked = queries(root, domains)
     turns = search.plan.iterations
-    tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    lower, tuned = tune(root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
-    sure = (tuned.lower > 0).nonzero().reshape(-1)
+    sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
-        done[sure] = closed(search, land, tuned.queries.pick(sure))
+        done[sure] = closed(search, root.region, exact, tuned.pick(sure))
     index = (~done).nonzero().reshape(-1)
     if not len(index):
         return None
-    asked = tuned.queries.pick(index)
-    traced = bound(search.pieces, root.region, asked)
-    point = attained(root.region, traced)
-    found = replay(search, point, cases)
+    asked = tuned.pick(index)
+    traced = bound(root.region, asked)
+    found = replay(search, attained(root.region, traced), cases)
     if found is not None:
         return found
-    relaxed = forward(search.pieces, root.region, asked.top, traced, point)
     left = [domains[i] for i in index.tolist()]
-    best, points = promising(root, left, traced, relaxed, search.plan.candidates)
+    updated = _update(root, left, asked, traced, search.plan.candidates)
+    for domain, moved, least in zip(left, updated, traced.lower.tolist(), strict=True):
+        if bool((moved.best >= 0).any()):
+            pool.add(replace(moved, lower=least))
+            continue
+        shut = False
+        if not root.curved and not search.late():
+            shut, found = settle_leaf(search, exact, root, cases[domain.case], domain)
+        if found is not None:
+            return found
+        if not shut:
+            search.park(least)
+    return None
+
+
+def _update(
+    root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
+) -> list[Domain]:
+    """The domains with the parameters of these queries and the neurons worth splitting next."""
+    relaxed = forward(root.region, asked.top, traced, attained(root.region, traced))
+    best, points = promising(root, domains, traced, relaxed, candidates)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     beta = root.flat(dict(asked.beta or {}))
-    lower = traced.lower.tolist()
-    for i, domain in enumerate(left):
-        if not bool((best[i] >= 0).any()):
-            shut, found = False, None
-            if not root.curved and not search.late():
-                shut, found = settle_leaf(search, land, root, cases, domain)
-            if found is not None:
-                return found
-            if not shut:
-                search.park(lower[i])
-            continue
-        mix = None if asked.mix is None else asked.mix[i]
-        moved = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
-        pool.add(replace(moved, best=best[i], points=points[i]))
-    return None
+    mix = [None] * len(domains) if asked.mix is None else asked.mix
+    return [
+        replace(d, alpha=alpha[i], beta=beta[i], mix=mix[i], best=best[i], points=points[i])
+        for i, d in enumerate(domains)
+    ]
 
 
 @dataclass(frozen=True)
@@ -289,12 +272,7 @@ class Depth:
 
 
 def refine(
-    pieces: Pieces,
-    region: Region,
-    asked: Queries,
-    depth: Depth,
-    stop: Callable[[], bool] = lambda: False,
-    goal: float = 0.0,
+    region: Region, asked: Queries, depth: Depth, stop: Callable[[], bool] = lambda: False, goal: float = 0.0
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
@@ -303,21 +281,21 @@ def refine(
     A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
     root = plant(region, asked)
-    careful = bound(pieces, region, asked, careful=True).lower
+    careful = bound(region, asked, careful=True).lower
     if not root.layers:
         return careful
     leaves = [[domain] for domain in seed(root, careful)]
     start = [group[0] for group in leaves if group[0].lower <= goal]
-    batch = 4 * at_once(root, depth.batch)
+    batch = 4 * root.at_once(depth.batch)
     for first in range(0, len(start), batch):
-        for domain in _scored(pieces, root, start[first : first + batch], depth, goal):
+        for domain in _scored(root, start[first : first + batch], depth, goal):
             leaves[domain.case] = [domain]
     active = {domain.case for domain in start}
     for _ in range(depth.rounds):
         if not active or stop():
             break
         before = {q: _least(leaves[q]) for q in active}
-        _deepen(pieces, root, leaves, sorted(active), depth, goal, stop)
+        _deepen(root, leaves, sorted(active), depth, goal, stop)
         for q in sorted(active):
             now = _least(leaves[q])
             gained = now - before[q] > depth.gain * abs(before[q])
@@ -332,7 +310,6 @@ def _least(group: list[Domain]) -> float:
 
 
 def _deepen(
-    pieces: Pieces,
     root: Root,
     leaves: list[list[Domain]],
     active: list[int],
@@ -345,13 +322,13 @@ def _deepen(
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
         taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
-    batch = at_once(root, depth.batch)
+    batch = root.at_once(depth.batch)
     for start in range(0, len(taken), batch):
         if stop():
             return
         part = taken[start : start + batch]
-        splits = choose(pieces, root, part, depth.candidates)
-        halves = _scored(pieces, root, children(root, part, splits), depth, goal)
+        splits = choose(root, part, depth.candidates)
+        halves = _scored(root, children(root, part, splits), depth, goal)
         gone = {id(d) for d in part}
         for q in {d.case for d in part}:
             leaves[q] = [d for d in leaves[q] if id(d) not in gone]
@@ -359,19 +336,12 @@ def _deepen(
             leaves[domain.case].append(domain)
 
 
-def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
+def _scored(root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []
     asked = queries(root, domains)
-    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal).queries
-    traced = bound(pieces, root.region, tuned)
-    relaxed = forward(pieces, root.region, tuned.top, traced, attained(root.region, traced))
-    lower = bound(pieces, root.region, tuned, careful=True).lower.tolist()
-    best, points = promising(root, domains, traced, relaxed, depth.candidates)
-    alpha = root.flat({at: tuned.theta[at] for at in root.layers})
-    beta = root.flat(dict(tuned.beta or {}))
-    return [
-        replace(d, lower=max(d.lower, lower[i]), alpha=alpha[i], beta=beta[i], best=best[i], points=points[i])
-        for i, d in enumerate(domains)
-    ]
+    tuned = tune(root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
+    found = _update(root, domains, tuned, bound(root.region, tuned), depth.candidates)
+    lower = bound(root.region, tuned, careful=True).lower.tolist()
+    return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(found, lower, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,9 +14,9 @@ from holdfast.verify.bab.tree import Domain, Root, queries
 from holdfast.verify.linear.curves import Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.root import Sweep, ball
+from holdfast.verify.linear.root import ball
 from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float
+from holdfast.verify.problem import Answer, Case, Clock, Problem, stacked_rows
 
 Tensor = Any
 ENGINE = "branch and bound"
@@ -45,41 +45,29 @@ class Search:
         self.parked = 0
         self.worst = math.inf
 
-    def late(self, reserve: float = 0.3) -> bool:
+    def late(self) -> bool:
         """Whether the time is up."""
-        return self.clock.left < reserve
+        return self.clock.left < 0.3
 
     def park(self, lower: float) -> None:
         """Give up a domain that cannot be split any more: the answer will be unknown."""
         self.parked += 1
         self.worst = min(self.worst, lower)
 
-
-@dataclass(frozen=True, eq=False)
-class Ground:
-    """The bounds over one box, in both precisions."""
-
-    sweep: Sweep
-    region: Region
-    exact: Region
+    def in_float64(self, region: Region, case: Case) -> Region:
+        """The same region in float64: the bounds carry over, the lines are drawn anew."""
+        centre, radius = ball(self.exact, case.lower, case.upper)
+        bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
+        lower, upper = ({at: v.double() for at, v in ends.items()} for ends in (region.lower, region.upper))
+        return Region(self.exact, centre, radius, lower=lower, upper=upper, bends=bends)
 
 
-def ground(search: Search, sweep: Sweep, case: Case) -> Ground:
-    """The region of a sweep and the same in float64: the bounds carry over, the lines are drawn anew."""
-    centre, radius = ball(search.exact, case.lower, case.upper)
-    bends = {at: doubled(drawn) for at, drawn in sweep.bends.items()}
-    region = sweep.region()
-    largest = {at: value.double() for at, value in region.largest.items()}
-    return Ground(sweep, region, Region(centre, radius, bends, largest))
-
-
-def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
+def closed(search: Search, region: Region, exact: Region, asked: Queries) -> Tensor:
     """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
-    proven = bound(search.pieces, land.region, asked, careful=True).lower
+    proven = bound(region, asked, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
     if len(again):
-        picked = _double(asked.pick(again), land.exact)
-        lower = bound(search.exact, land.exact, picked, careful=True).lower
+        lower = bound(exact, _double(asked.pick(again), exact), careful=True).lower
         proven[again] = torch.maximum(proven[again], lower)
     done = proven > 0
     if bool(done.any()):
@@ -111,9 +99,8 @@ def _double(asked: Queries, exact: Region) -> Queries:
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
     """A violation among points (q, n) of the cases' box, replayed on the original file."""
-    dtype, case = search.problem.dtype, cases[0]
-    ends = first_float(case.lower, dtype), last_float(case.upper, dtype)
-    inside = np.clip(points.double().numpy().astype(dtype), *ends)
+    dtype = search.problem.dtype
+    inside = np.clip(points.double().numpy().astype(dtype), *cases[0].ends(dtype))
     outputs = evaluate(search.pieces, search.pieces.tensor(inside)).double().numpy()
     near = np.zeros(len(inside), bool)
     for case in cases:
@@ -127,15 +114,11 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
     return None
 
 
-def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
+def ask(region: Region, cases: Sequence[Case]) -> Queries:
     """One query a case: its row, or an even mix of the rows of its conjunction."""
-    most = max(len(case.bound) for case in cases)
-    rows = np.stack([_filled(case.rows, most) for case in cases])
-    offset = np.stack([_filled(case.bound, most) for case in cases])
-    inputs = None
-    if any(case.inputs is not None for case in cases):
-        none = np.zeros((1, len(cases[0].lower)))
-        inputs = np.stack([_filled(none if c.inputs is None else c.inputs, most) for c in cases])
+    pieces = region.pieces
+    rows, inputs, offset = stacked_rows(cases)
+    most = offset.shape[1]
     spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
     parts = Parts(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
     top = len(pieces.net.steps) - 1
@@ -147,22 +130,11 @@ def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
     return Queries(top, parts.rows[:, 0], theta, parts=parts, spec=spec).mixed(mix)
 
 
-def _filled(values: Any, count: int) -> Any:
-    """Rows repeated to a common number: a conjunction does not change when a row is said twice."""
-    values = np.asarray(values, np.float64)
-    return np.concatenate([values, np.repeat(values[:1], count - len(values), axis=0)])
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """matrix (r, n) @ x + offset (r,)."""
-
-    matrix: Any
-    offset: Any
+Affine: TypeAlias = tuple[Any, Any]  # matrix (r, n) and offset (r,): matrix @ x + offset
 
 
 def settle_leaf(
-    search: Search, land: Ground, root: Root, cases: Sequence[Case], domain: Domain
+    search: Search, exact: Region, root: Root, case: Case, domain: Domain
 ) -> tuple[bool, Answer | None]:
     """Whether a domain with no undecided neuron is closed, and a counterexample if one was found.
 
@@ -171,11 +143,12 @@ def settle_leaf(
     the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
     counterexample.
     """
-    case, lines = cases[domain.case], _leaf_lines(land, root, domain)
-    top, exact = len(search.exact.net.steps) - 1, search.exact.tensor(case.rows)
-    outputs = _affine(search, land, lines, top, exact)
-    matrix = outputs.matrix if case.inputs is None else outputs.matrix + case.inputs
-    rows, signs = Affine(matrix, outputs.offset - case.bound), _signs(search, land, root, domain, lines)
+    asked = queries(root, [domain])
+    theta = {at: exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
+    lines = lines_of(exact, replace(asked, theta=theta))
+    matrix, offset = _affine(exact, lines, asked.top, exact.pieces.tensor(case.rows))
+    rows = matrix if case.inputs is None else matrix + case.inputs, offset - case.bound
+    signs = _signs(exact, root, domain, lines)
     solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
     if solved is None:
         return False, None
@@ -193,57 +166,49 @@ def settle_leaf(
         full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
         full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)
         asked = queries(root, [replace(domain, beta=full, mix=weights)])
-        if bool(closed(search, land, asked)[0]):
+        if bool(closed(search, root.region, exact, asked)[0]):
             return True, None
         if feasible:
             break
     return False, None
 
 
-def _affine(search: Search, land: Ground, lines: Any, top: int, rows: Tensor) -> Affine:
+def _affine(exact: Region, lines: Any, top: int, rows: Tensor) -> Affine:
     """Rows (r, n) of step `top` as functions of the inputs; exact but for rounding, since all lines are."""
-    traced = backward(search.exact, land.exact, top, rows, lines)
+    traced = backward(exact, top, rows, lines)
     at_input = traced.rows_in
-    centre, radius = land.exact.centre[0], land.exact.radius[0]
-    offset = traced.lower - at_input @ centre + at_input.abs() @ radius
-    return Affine(at_input.numpy(), offset.numpy())
+    offset = traced.lower - at_input @ exact.centre[0] + at_input.abs() @ exact.radius[0]
+    return at_input.numpy(), offset.numpy()
 
 
-def _leaf_lines(land: Ground, root: Root, domain: Domain) -> Any:
-    asked = queries(root, [domain])
-    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
-    return lines_of(land.exact, replace(asked, theta=theta))
-
-
-def _signs(search: Search, land: Ground, root: Root, domain: Domain, lines: Any) -> Affine:
+def _signs(exact: Region, root: Root, domain: Domain, lines: Any) -> Affine:
     """s_i·z_i(x) of every split neuron, in the order of the flat split."""
-    matrices, offsets = [], []
+    parts = []
     for at, split in root.parts(domain.split[None]).items():
-        bend, source = land.exact.bends[at], search.exact.net.steps[at].source  # type: ignore[union-attr]
+        bend, source = exact.bends[at], exact.pieces.net.steps[at].source  # type: ignore[union-attr]
         chosen = split[0] != 0
-        rows = torch.zeros(int(chosen.sum()), search.exact.sizes[source], dtype=torch.float64)
+        rows = torch.zeros(int(chosen.sum()), exact.pieces.sizes[source], dtype=torch.float64)
         rows[torch.arange(len(rows)), bend.index[chosen]] = split[0][chosen].double()
-        made = _affine(search, land, lines, source, rows)
-        matrices.append(made.matrix)
-        offsets.append(made.offset)
-    return Affine(np.concatenate(matrices), np.concatenate(offsets))
+        parts.append(_affine(exact, lines, source, rows))
+    matrix, offset = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return matrix, offset
 
 
 def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[Any, Any, Any, bool] | None:
     """The optimum's point, weights of rows and betas, and whether there is one; None if the solver failed."""
     import highspy
 
-    inputs, count = rows.matrix.shape[1], len(rows.offset)
-    matrix = np.zeros((count + len(signs.offset), inputs + 1))
-    matrix[:count, :-1], matrix[:count, -1] = rows.matrix, -1.0
-    matrix[count:, :-1] = signs.matrix
+    inputs, count, zero = rows[0].shape[1], len(rows[1]), signs[1]
+    matrix = np.zeros((count + len(zero), inputs + 1))
+    matrix[:count, :-1], matrix[:count, -1] = rows[0], -1.0
+    matrix[count:, :-1] = signs[0]
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = inputs + 1, len(matrix)
     lp.col_cost_ = np.append(np.zeros(inputs), 1.0)
     lp.col_lower_ = np.append(case.lower, -highspy.kHighsInf)
     lp.col_upper_ = np.append(case.upper, highspy.kHighsInf)
-    lp.row_lower_ = np.append(np.full(count, -highspy.kHighsInf), -signs.offset)
-    lp.row_upper_ = np.append(-rows.offset, np.full(len(signs.offset), highspy.kHighsInf))
+    lp.row_lower_ = np.append(np.full(count, -highspy.kHighsInf), -zero)
+    lp.row_upper_ = np.append(-rows[1], np.full(len(zero), highspy.kHighsInf))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.arange(len(matrix) + 1) * (inputs + 1)
     lp.a_matrix_.index_ = np.tile(np.arange(inputs + 1), len(matrix))

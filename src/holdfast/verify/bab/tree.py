@@ -12,7 +12,6 @@ import torch
 
 from holdfast.verify.linear.curves import Cut, Hinge
 from holdfast.verify.linear.passes import Region, Relaxed, Traced
-from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
@@ -75,16 +74,10 @@ class Root:
         none = [torch.zeros(0)]
         return torch.cat(lower or none), torch.cat(upper or none)
 
-    def is_curve(self) -> Tensor:
-        """Which neurons (u,) are those of curves."""
-        marks = [torch.full((n,), at in self.curved) for at, n in zip(self.layers, self.sizes, strict=True)]
-        return torch.cat(marks)
-
-
-def at_once(root: Root, wanted: int) -> int:
-    """How many domains are split at once at most: of curves each query has lines of its own."""
-    neurons = sum(n for at, n in zip(root.layers, root.sizes, strict=True) if at in root.curved)
-    return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
+    def at_once(self, wanted: int) -> int:
+        """How many domains are split at once at most: of curves each query has lines of its own."""
+        neurons = sum(n for at, n in zip(self.layers, self.sizes, strict=True) if at in self.curved)
+        return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
 
 
 def plant(region: Region, asked: Queries) -> Root:
@@ -134,7 +127,7 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     """Each domain's two halves, one after the other: the upper one first."""
     halves = []
     lower, upper = root.ends()
-    curve = root.is_curve().tolist()
+    curve = [at in root.curved for at, size in zip(root.layers, root.sizes, strict=True) for _ in range(size)]
     for domain, (neuron, point) in zip(domains, splits, strict=True):
         if curve[neuron]:
             low, high = domain.cuts.get(neuron, (float(lower[neuron]), float(upper[neuron])))
@@ -149,10 +142,10 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     return halves
 
 
-def scores(
-    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and split points.
+def promising(
+    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
+) -> tuple[Tensor, Tensor]:
+    """The `count` best neurons (q, 2 count) by two measures in turn, -1 for none, and split points.
 
     The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
     relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
@@ -177,25 +170,16 @@ def scores(
             gap = (rows * (curve(bend.step, place) - traced.lines[at].at(rows, place))).abs()
             found.append(torch.where(wide, gap, -1.0))
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
-    free = torch.stack([d.split for d in domains]) == 0
-    first, second = (torch.where(free, torch.cat(v, 1), -1.0) for v in (lost, offset))
-    return first, second, torch.cat(points, 1)
-
-
-def promising(
-    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
-) -> tuple[Tensor, Tensor]:
-    """The `count` best neurons (q, 2 count) by both measures in turn, -1 for none, and the points."""
-    lost, offset, points = scores(root, domains, traced, relaxed)
-    each = min(count, lost.shape[1])
-    by_lost, by_offset = lost.topk(each, 1), offset.topk(each, 1)
+    free = torch.stack([d.split for d in domains]) == 0  # the others are decided
+    each = min(count, free.shape[1])
+    by_lost, by_offset = (torch.where(free, torch.cat(v, 1), -1.0).topk(each, 1) for v in (lost, offset))
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
     best = torch.stack([first, second], 2).reshape(len(domains), -1)
-    return best, points.gather(1, best.clamp(min=0))
+    return best, torch.cat(points, 1).gather(1, best.clamp(min=0))
 
 
-def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[Split]:
+def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:
     """What each domain is split at: of its most promising neurons that whose worse half is best."""
     tried = []
     for d in domains:
@@ -205,7 +189,7 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
         return [t[0] for t in tried]
     owners = [d for d, some in zip(domains, tried, strict=True) for _ in some]
     halves = children(root, owners, [n for some in tried for n in some])
-    lower = bound(pieces, root.region, queries(root, halves)).lower.reshape(-1, 2)
+    lower = bound(root.region, queries(root, halves)).lower.reshape(-1, 2)
     # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
     value = lower.clamp(max=0.0)
     merit = (value.min(1).values + 0.2 * value.max(1).values).tolist()
@@ -222,9 +206,7 @@ class Pool:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._worst: list[tuple[float, int]] = []
-        self._best: list[tuple[float, int]] = []
-        self._domains: dict[int, Domain] = {}
+        self._domains: dict[int, Domain] = {}  # by number, in the order in which they came
         self._number = itertools.count()
 
     def __len__(self) -> int:
@@ -232,32 +214,22 @@ class Pool:
 
     def add(self, domain: Domain) -> None:
         """Put a domain in."""
-        number = next(self._number)
-        self._domains[number] = domain
-        heapq.heappush(self._worst, (domain.lower, number))
-        heapq.heappush(self._best, (-domain.lower, number))
+        self._domains[next(self._number)] = domain
 
     def lowest(self) -> float:
         """The lowest bound of all that are open."""
-        while self._worst and self._worst[0][1] not in self._domains:
-            heapq.heappop(self._worst)
-        return self._worst[0][0] if self._worst else float("inf")
+        return min((domain.lower for domain in self._domains.values()), default=float("inf"))
 
     def drain(self) -> list[Domain]:
         """All domains; the pool is empty afterwards."""
-        domains = list(self._domains.values())
-        self._domains, self._worst, self._best = {}, [], []
+        domains, self._domains = list(self._domains.values()), {}
         return domains
 
     def take(self, count: int) -> list[Domain]:
         """The next domains to work on."""
-        heap = self._worst if len(self) < self.room else self._best
-        taken: list[Domain] = []
-        while heap and len(taken) < count:
-            domain = self._domains.pop(heapq.heappop(heap)[1], None)
-            if domain is not None:
-                taken.append(domain)
-        return taken
+        sign = 1 if len(self) < self.room else -1
+        next_ = heapq.nsmallest(count, self._domains, lambda number: sign * self._domains[number].lower)
+        return [self._domains.pop(number) for number in next_]
 
 
 @dataclass(frozen=True, eq=False)

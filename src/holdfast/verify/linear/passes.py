@@ -27,12 +27,21 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The box as centre and radius (1, n), outward; and what is known of each step over it."""
+    """A net in one precision, a box as centre and radius (1, n), outward, and what is known of each step.
 
+    That is bounds (1, n), and the relaxations of activations and products.
+    """
+
+    pieces: Pieces
     centre: Tensor
     radius: Tensor
-    bends: Mapping[int, Bend] = field(default_factory=dict)
-    largest: Mapping[int, Tensor] = field(default_factory=dict)  # magnitude of each step's output (1, n)
+    lower: dict[int, Tensor] = field(default_factory=dict)
+    upper: dict[int, Tensor] = field(default_factory=dict)
+    bends: dict[int, Bend] = field(default_factory=dict)
+
+    def largest(self, at: int) -> Tensor:
+        """The largest magnitude (1, n) of a step."""
+        return torch.maximum(self.lower[at].abs(), self.upper[at].abs())
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +55,6 @@ class Traced:
 
 
 def backward(
-    pieces: Pieces,
     region: Region,
     top: int,
     rows: Tensor,
@@ -62,20 +70,21 @@ def backward(
     `rows_in` (q, inputs) are coefficients of the inputs themselves (rows of a specification over x).
     A `careful` pass subtracts what rounding can have added (see `_Slack`); only such a bound proves.
     """
+    pieces = region.pieces
     pending: dict[int, Tensor] = {top: rows}
     seen: dict[int, Tensor] = {}
-    slack = _Slack(pieces, region, len(rows)) if careful else None
+    slack = _Slack(region, len(rows), fixed) if careful else None
     const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
     const = const if fixed is None else const + fixed[:, 0].to(const.dtype)
-    if slack is not None and fixed is not None:
-        slack.constant(fixed[:, 1])
     for at in range(top, 0, -1):
         if at not in pending:
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
             more = None if extra is None else extra.get(at)
-            const, seen[at], now = _bent(region, at, step, lines[at], now, more, const, slack)
+            if slack is not None:
+                slack.activation(at, step, now, lines[at], more)
+            const, seen[at], now = _bent(region.bends[at], lines[at], now, more, const)
             _add(pending, step.source, now)
             continue
         if isinstance(step, Product):
@@ -101,20 +110,10 @@ def backward(
 
 
 def _bent(
-    region: Region,
-    at: int,
-    step: Activation,
-    lines: Any,
-    rows: Tensor,
-    more: Tensor | None,
-    const: Tensor,
-    slack: _Slack | None,
+    bend: Bend, lines: Any, rows: Tensor, more: Tensor | None, const: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One activation passed: the constant, the rows (q, m) at it and the rows (q, n) before it."""
-    bend = region.bends[at]
     seen = rows[:, bend.index]
-    if slack is not None:
-        slack.activation(at, step, rows, lines, more)
     positive = seen.clamp(min=0)
     negative = seen - positive
     if lines.lo is not None:
@@ -149,15 +148,16 @@ class _Slack:
     n counts the products of a sum, the weight's own rounding, and the sums where several steps read one.
     """
 
-    def __init__(self, pieces: Pieces, region: Region, queries: int) -> None:
-        self.pieces, self.region = pieces, region
+    def __init__(self, region: Region, queries: int, fixed: Tensor | None) -> None:
+        self.pieces, self.region, self.steps = region.pieces, region, len(region.pieces.net.steps)
         self.sum = torch.zeros(queries, dtype=torch.float64)
-        self.steps = len(pieces.net.steps)
+        if fixed is not None:  # a sum with one term a neuron or two
+            self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
 
     def linear(self, at: int, rows: Tensor) -> None:
         """Count a linear step whose output has these rows."""
-        pieces, largest = self.pieces, self.region.largest
-        mass = pieces.mass(at, [largest[s] for s in sources_of(pieces.net.steps[at])])
+        pieces = self.pieces
+        mass = pieces.mass(at, [self.region.largest(s) for s in sources_of(pieces.net.steps[at])])
         counted = gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
         counted += step_error(pieces.net, pieces.net.steps[at])
         self.sum += counted * (rows.abs() @ mass[0]).double()
@@ -168,7 +168,7 @@ class _Slack:
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
-        z, bend = self.region.largest[step.source][0], self.region.bends[at]
+        z, bend = self.region.largest(step.source)[0], self.region.bends[at]
         part = rows[:, bend.index].abs()
         size = part * torch.maximum(lines.ls.abs(), lines.us.abs())
         moved = (size if more is None else size + more.abs()) @ z[bend.index]
@@ -181,12 +181,12 @@ class _Slack:
         counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += counted * moved + self._constant(at) * fixed
         if self.pieces.net.roundoff:
-            error = curve_error(self.pieces.net, step, self.region.largest[at][0])
+            error = curve_error(self.pieces.net, step, self.region.largest(at)[0])
             self.sum += (rows.abs() @ error).double()
 
     def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
         """Count a product of two steps whose output has these rows."""
-        a, b = (self.region.largest[s] for s in (step.left, step.right))
+        a, b = (self.region.largest(s) for s in (step.left, step.right))
         size = rows.abs()
         of_a, of_b, rest = (
             torch.maximum(low.abs(), high.abs())
@@ -196,10 +196,6 @@ class _Slack:
         self.sum += counted * (size * (of_a * a + of_b * b)).sum(1).double()
         self.sum += step_error(self.pieces.net, step) * (size * a * b).sum(1).double()
         self.sum += self._constant(at) * (size * rest).sum(1).double()
-
-    def constant(self, mass: Tensor) -> None:
-        """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
-        self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * mass
 
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""
@@ -228,8 +224,9 @@ class Relaxed:
     top: Tensor | None
 
 
-def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
+def forward(region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
     """What the lines of a backward pass make of points (q, n)."""
+    pieces = region.pieces
     values: dict[int, Tensor] = {0: point}
     before: dict[int, Tensor] = {}
     after: dict[int, Tensor] = {}
@@ -237,17 +234,15 @@ def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Ten
         step = pieces.net.steps[at]
         if any(source not in values for source in sources_of(step)):
             continue
+        if isinstance(step, Activation | Product) and at not in traced.rows:
+            continue
         given = [values[source] for source in sources_of(step)]
         if isinstance(step, Activation):
-            if at not in traced.rows:
-                continue
             bend = region.bends[at]
             before[at] = given[0][:, bend.index]
             values[at] = given[0] * bend.base
             values[at][:, bend.index] = after[at] = traced.lines[at].at(traced.rows[at], before[at])
         elif isinstance(step, Product):
-            if at not in traced.rows:
-                continue
             before[at] = torch.stack(given, 1)
             values[at] = after[at] = traced.lines[at].at(traced.rows[at], *given)
         else:

@@ -38,32 +38,40 @@ class Pieces:
         count = Counter(source for step in net.steps for source in sources_of(step))
         self.joins = [max((count[s] - 1 for s in sources_of(step)), default=0) for step in net.steps]
         self._constants = [self._constant(step) for step in net.steps]
+        self._phases = {at: self._phase_kernel(s) for at, s in enumerate(net.steps) if isinstance(s, Conv)}
 
     def tensor(self, array: Any) -> Tensor:
         """A numpy array in this precision."""
         return torch.as_tensor(np.ascontiguousarray(array), dtype=self.dtype)
 
     def _constant(self, step: Step) -> tuple[Tensor, ...]:
-        if isinstance(step, Dense):
+        if isinstance(step, Dense | Conv):
             return self.tensor(step.weight), self.tensor(step.bias)
-        if isinstance(step, Conv):
-            return self.tensor(step.weight), self.tensor(step.bias), self._phases(step)
         if isinstance(step, Scale):
             return self.tensor(step.factor).reshape(-1), self.tensor(step.offset).reshape(-1)
+        if isinstance(step, Total):
+            return step.weights
         if isinstance(step, Take):
-            index = torch.as_tensor(step.index.reshape(-1))
-            fill = (
-                None
-                if step.fill is None
-                else self.tensor(np.where(step.index < 0, step.fill, 0.0)).reshape(-1)
-            )
-            return index, fill
+            fill = None if step.fill is None else np.where(step.index < 0, step.fill, 0.0).reshape(-1)
+            return torch.as_tensor(step.index.reshape(-1)), None if fill is None else self.tensor(fill)
         return ()
 
     def forward(self, at: int, values: list[Tensor], bias: bool = True) -> Tensor:
         """The output (q, n) of linear step `at` on its sources' values."""
         self.alive()
-        step, const = self.net.steps[at], self._constants[at]
+        return self._apply(at, self._constants[at], values, bias)
+
+    def mass(self, at: int, largest: list[Tensor], bias: bool = True) -> Tensor:
+        """The sum |w| |v| + |b| per output (q, n), for sources at most `largest` (q, n) in magnitude."""
+        const = self._constants[at]
+        if isinstance(self.net.steps[at], Take):
+            const = const[0], None if const[1] is None else const[1].abs()
+        else:
+            const = tuple(abs(value) for value in const)
+        return self._apply(at, const, largest, bias)
+
+    def _apply(self, at: int, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
+        step = self.net.steps[at]
         if isinstance(step, Dense):
             out = values[0] @ const[0].T
             return out + const[1] if bias else out
@@ -72,13 +80,7 @@ class Pieces:
         if isinstance(step, Scale):
             return values[0] * const[0] + const[1] if bias else values[0] * const[0]
         if isinstance(step, Total):
-            return sum(
-                (v * w for v, w in zip(values[1:], step.weights[1:], strict=True)),
-                values[0] * step.weights[0],
-            )
-        return self._take(const, values, bias)
-
-    def _take(self, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
+            return sum((v * w for v, w in zip(values[1:], const[1:], strict=True)), values[0] * const[0])
         index, fill = const
         joined = values[0] if len(values) == 1 else torch.cat(values, 1)
         if fill is None:
@@ -91,13 +93,10 @@ class Pieces:
         source = self.net.steps[step.source]
         image = value.reshape(len(value), weight.shape[1] * step.groups, *_plane(source))
         top, left, bottom, right = step.pads
-        if (top, left) == (bottom, right):
-            out = torch.nn.functional.conv2d(
-                image, weight, bias, step.stride, (top, left), step.dilation, step.groups
-            )
-        else:
-            image = torch.nn.functional.pad(image, (left, right, top, bottom))
-            out = torch.nn.functional.conv2d(image, weight, bias, step.stride, 0, step.dilation, step.groups)
+        pads = (top, left)
+        if pads != (bottom, right):
+            image, pads = torch.nn.functional.pad(image, (left, right, top, bottom)), (0, 0)
+        out = torch.nn.functional.conv2d(image, weight, bias, step.stride, pads, step.dilation, step.groups)
         return out.reshape(len(value), self.sizes[at])
 
     def backward(self, at: int, rows: Tensor) -> list[Tensor]:
@@ -107,7 +106,7 @@ class Pieces:
         if isinstance(step, Dense):
             return [rows @ const[0]]
         if isinstance(step, Conv):
-            return [self._deconvolve(step, const, rows)]
+            return [self._deconvolve(step, const[0], self._phases[at], rows)]
         if isinstance(step, Scale):
             return [rows * const[0]]
         if isinstance(step, Total):
@@ -120,7 +119,7 @@ class Pieces:
         out.index_add_(1, index, rows)
         return list(out.split(sizes, 1))
 
-    def _phases(self, step: Conv) -> Tensor | None:
+    def _phase_kernel(self, step: Conv) -> Tensor | None:
         """The kernel of the transposed convolution as one of stride 1 with a channel for each phase.
 
         out[s·m + r - p] = sum over t of rows[m - t] · w[s·t + r]: for each phase r an ordinary convolution,
@@ -137,8 +136,7 @@ class Pieces:
         split = padded.reshape(out, inner, reach[0], stride, reach[1], stride)[:, :, ::-1, :, ::-1]
         return self.tensor(split.transpose(1, 3, 5, 0, 2, 4).reshape(inner * stride * stride, out, *reach))
 
-    def _deconvolve(self, step: Conv, const: tuple[Tensor, ...], rows: Tensor) -> Tensor:
-        weight, _, phases = const
+    def _deconvolve(self, step: Conv, weight: Tensor, phases: Tensor | None, rows: Tensor) -> Tensor:
         height, width = _plane(self.net.steps[step.source])
         top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
@@ -147,8 +145,7 @@ class Pieces:
         out = torch.nn.functional.conv_transpose2d(
             image, weight, None, step.stride, 0, 0, step.groups, step.dilation
         )
-        out = _cut(out, top, left, height, width)
-        return out.reshape(len(rows), -1)
+        return _cut(out, top, left, height, width).reshape(len(rows), -1)
 
     def bias(self, at: int) -> Tensor | None:
         """What step `at` adds whatever its sources are, flat (n,), or None."""
@@ -158,20 +155,6 @@ class Pieces:
         if isinstance(step, Conv):
             return const[1].repeat_interleave(step.shape[1] * step.shape[2])
         return const[1] if isinstance(step, Take) else None
-
-    def mass(self, at: int, largest: list[Tensor]) -> Tensor:
-        """The sum |w| |v| + |b| per output (1, n), for sources at most `largest` (1, n) in magnitude."""
-        step, const = self.net.steps[at], self._constants[at]
-        if isinstance(step, Dense):
-            return largest[0] @ const[0].abs().T + const[1].abs()
-        if isinstance(step, Conv):
-            return self._convolve(step, const[0].abs(), const[1].abs(), largest[0], at)
-        if isinstance(step, Scale):
-            return largest[0] * const[0].abs() + const[1].abs()
-        if isinstance(step, Total):
-            return sum(v * abs(w) for v, w in zip(largest, step.weights, strict=True))
-        index, fill = const
-        return self._take((index, None if fill is None else fill.abs()), largest, True)
 
     def terms(self, at: int) -> int:
         """How many products one element of a forward or backward pass through step `at` sums at most."""

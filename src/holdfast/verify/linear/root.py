@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from holdfast.graph.ir import Activation, Net, Product, Scale, Start, Take, sources_of
 from holdfast.graph.lower.tidy import distinct
-from holdfast.verify.linear.curves import Bend, Hinge, bend
+from holdfast.verify.linear.curves import Hinge, bend
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.shapes import ProductBend, product_range, span
@@ -19,7 +19,7 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.rounding import curve_error, step_error
 
 Tensor = Any
-Finish: TypeAlias = Callable[[Pieces, Region, Queries, float], Tensor]  # the last: a bound that suffices
+Finish: TypeAlias = Callable[[Region, Queries, float], Tensor]  # the last: a bound that suffices
 
 
 @dataclass(frozen=True)
@@ -27,35 +27,11 @@ class Effort:
     """How hard the bounds before activations are worked on."""
 
     iterations: int = 10
-    rate: float = 0.3
     decay: float = 0.85
     chunk_bytes: int = 256 << 20
     stop: Callable[[], bool] = lambda: False  # no more tuning
     abort: Callable[[], bool] = lambda: False  # no more passes at all: intervals, and what was known before
     finish: Finish | None = None  # makes tuned queries' bounds tighter still
-
-
-@dataclass(eq=False)
-class Sweep:
-    """What is known so far while the steps are walked through: bounds (1, n) by step."""
-
-    centre: Tensor
-    radius: Tensor
-    lower: dict[int, Tensor] = field(default_factory=dict)
-    upper: dict[int, Tensor] = field(default_factory=dict)
-    bends: dict[int, Bend] = field(default_factory=dict)
-
-    def hold(self, at: int, found: tuple[Tensor, Tensor], known: Sweep | None) -> None:
-        """Take over the bounds of a step, or what is known of it where that is better."""
-        self.lower[at], self.upper[at] = found
-        if known is not None:
-            self.lower[at] = torch.maximum(self.lower[at], known.lower[at])
-            self.upper[at] = torch.minimum(self.upper[at], known.upper[at])
-
-    def region(self) -> Region:
-        """The region with all that is known."""
-        largest = {at: torch.maximum(self.lower[at].abs(), self.upper[at].abs()) for at in self.lower}
-        return Region(self.centre, self.radius, self.bends, largest)
 
 
 def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
@@ -71,11 +47,11 @@ def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     return centre.reshape(1, -1), wide.reshape(1, -1)
 
 
-def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep | None = None) -> Sweep:
+def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Region | None = None) -> Region:
     """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
     centre, radius = ball(pieces, lower, upper)
-    sweep = Sweep(centre, radius)
-    sweep.lower[0], sweep.upper[0] = _outward(centre - radius, centre + radius)
+    region = Region(pieces, centre, radius)
+    region.lower[0], region.upper[0] = _outward(centre - radius, centre + radius)
     depth, refined = {0: 0}, set[int]()
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, Start):
@@ -86,22 +62,28 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
         )
         depth[at] = max(depth[s] for s in sources_of(step)) + (not alone)
         if not isinstance(step, Activation | Product):
-            sweep.hold(at, interval(pieces, at, sweep), known)
+            _hold(region, at, interval(pieces, at, region), known)
             continue
         for source in dict.fromkeys(sources_of(step)):
             if depth[source] > 1 and not effort.abort() and source not in refined:
-                _refine(pieces, sweep, source, step, effort)
+                _refine(region, source, step, effort)
         refined.update(sources_of(step))
         if isinstance(step, Product):
-            left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
-            sweep.bends[at] = ProductBend(step, left, right)
-            sweep.hold(at, _evaluated(pieces.net, step, product_range(left, right)), known)
-            continue
-        source = step.source
-        sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
-        ends = span(step, sweep.lower[source], sweep.upper[source])
-        sweep.hold(at, _evaluated(pieces.net, step, ends), known)
-    return sweep
+            left, right = ((region.lower[s], region.upper[s]) for s in (step.left, step.right))
+            region.bends[at], ends = ProductBend(step, left, right), product_range(left, right)
+        else:
+            below, above = region.lower[step.source], region.upper[step.source]
+            region.bends[at], ends = bend(step, below, above), span(step, below, above)
+        _hold(region, at, _evaluated(pieces.net, step, ends), known)
+    return region
+
+
+def _hold(region: Region, at: int, found: tuple[Tensor, Tensor], known: Region | None) -> None:
+    """Take over the bounds of a step, or what is known of it where that is better."""
+    region.lower[at], region.upper[at] = found
+    if known is not None:
+        region.lower[at] = torch.maximum(region.lower[at], known.lower[at])
+        region.upper[at] = torch.minimum(region.upper[at], known.upper[at])
 
 
 def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -129,44 +111,40 @@ def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     return low, torch.nextafter(upper, torch.full_like(upper, torch.inf))
 
 
-def interval(pieces: Pieces, at: int, sweep: Sweep) -> tuple[Tensor, Tensor]:
+def interval(pieces: Pieces, at: int, region: Region) -> tuple[Tensor, Tensor]:
     """Bounds (1, n) of a linear step from its sources' bounds, rounded outward."""
     sources = sources_of(pieces.net.steps[at])
-    lower, upper = [sweep.lower[s] for s in sources], [sweep.upper[s] for s in sources]
+    lower, upper = [region.lower[s] for s in sources], [region.upper[s] for s in sources]
     centres = [(low + high) / 2 for low, high in zip(lower, upper, strict=True)]
     radii = [torch.maximum(h - c, c - w) for w, h, c in zip(lower, upper, centres, strict=True)]
     bias = pieces.bias(at)
     middle = pieces.forward(at, centres)
     reach = pieces.mass(at, radii) - (0 if bias is None else bias.abs())
-    largest = [torch.maximum(low.abs(), high.abs()) for low, high in zip(lower, upper, strict=True)]
     unit = (pieces.terms(at) + 8) * 4 * pieces.unit + step_error(pieces.net, pieces.net.steps[at])
-    slack = unit * pieces.mass(at, largest)
+    slack = unit * pieces.mass(at, [region.largest(s) for s in sources])
     return middle - reach - slack, middle + reach + slack
 
 
-def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation | Product, effort: Effort) -> None:
+def _refine(region: Region, source: int, step: Activation | Product, effort: Effort) -> None:
     """Bounds of an activation's source by backward passes, tuned where they do not yet decide its sign."""
-    lower, upper = sweep.lower[source], sweep.upper[source]
+    lower, upper = region.lower[source].clone(), region.upper[source].clone()
     hinge = isinstance(step, Activation) and step.curve in ("relu", "leaky", "sign")
     wanted = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
-    region = sweep.region()
     index = wanted.nonzero().reshape(-1)
-    for sign in (1.0, -1.0):
-        if len(index):
-            found = _tightest(pieces, region, source, index, sign, hinge, effort)
-            if sign > 0:
-                lower[0, index] = torch.maximum(lower[0, index], found)
-            else:
-                upper[0, index] = torch.minimum(upper[0, index], -found)
-        if hinge and sign > 0:
-            index = index[lower[0, index] < 0]
-    upper.copy_(torch.maximum(upper, lower))
+    if len(index):
+        found = _tightest(region, source, index, 1.0, hinge, effort)
+        lower[0, index] = torch.maximum(lower[0, index], found)
+    if hinge:
+        index = index[lower[0, index] < 0]
+    if len(index):
+        found = _tightest(region, source, index, -1.0, hinge, effort)
+        upper[0, index] = torch.minimum(upper[0, index], -found)
+    region.lower[source], region.upper[source] = lower, torch.maximum(upper, lower)
 
 
-def _tightest(
-    pieces: Pieces, region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort
-) -> Tensor:
+def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort) -> Tensor:
     """Lower bounds of sign · source[index], tuned unless the first pass decides them."""
+    pieces = region.pieces
     below = [at for at in behind(pieces.net, source) if at in region.bends]
     # About six values a neuron are alive at once: rows, lines and Adam's moments.
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
@@ -181,16 +159,15 @@ def _tightest(
         asked = Queries(source, rows, theta)
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
-            rates = effort.iterations, effort.rate, effort.decay
-            asked = tune(pieces, region, asked, *rates, goal=goal, stop=effort.stop).queries
+            asked = tune(region, asked, effort.iterations, 0.3, effort.decay, goal=goal, stop=effort.stop)[1]
         if effort.finish is None:
-            found.append(bound(pieces, region, asked, careful=True).lower)
+            found.append(bound(region, asked, careful=True).lower)
         else:
-            found.append(effort.finish(pieces, region, asked, goal))
+            found.append(effort.finish(region, asked, goal))
     result = torch.cat(found)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
 
 
-def unstable(sweep: Sweep) -> int:
+def unstable(region: Region) -> int:
     """How many neurons have an undecided sign."""
-    return sum(len(b.index) for b in sweep.bends.values() if isinstance(b, Hinge))
+    return sum(len(b.index) for b in region.bends.values() if isinstance(b, Hinge))

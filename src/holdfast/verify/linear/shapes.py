@@ -214,12 +214,12 @@ class ProductBend:
         below, above = theta.unbind(1)
         low, high = 1 - below, 1 - above
         return Planes(
-            low * lb + below * ub,
-            low * la + below * ua,
-            -(low * la * lb + below * ua * ub) - self.pad,
-            high * lb + above * ub,
-            high * ua + above * la,
-            -(high * ua * lb + above * la * ub) + self.pad,
+            la=low * lb + below * ub,
+            lb=low * la + below * ua,
+            lo=-(low * la * lb + below * ua * ub) - self.pad,
+            ua=high * lb + above * ub,
+            ub=high * ua + above * la,
+            uo=-(high * ua * lb + above * la * ub) + self.pad,
         )
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from holdfast.verify.linear.curves import Convex
 from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
-from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.rounding import UNIT
 
 Tensor = Any
@@ -24,10 +24,6 @@ class Parts:
     rows: Tensor
     offset: Tensor
     rows_in: Tensor | None = None
-
-    def pick(self, index: Tensor) -> Parts:
-        """Those of some of the queries."""
-        return Parts(self.rows[index], self.offset[index], _picked(self.rows_in, index))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +54,8 @@ class Queries:
 
     def pick(self, index: Tensor) -> Queries:
         """Some of the queries."""
-        values = (getattr(self, field.name) for field in fields(self)[1:])
-        return Queries(self.top, *(_picked(value, index) for value in values))
+        found: Queries = _picked(self, index)
+        return found
 
     def mixed(self, mix: Tensor) -> Queries:
         """The queries with their rows made anew from the parts."""
@@ -77,11 +73,11 @@ class Queries:
 
 
 def _picked(value: Any, index: Tensor) -> Any:
-    """Some of the queries' values: of a tensor, of tensors by step, or of parts."""
-    if value is None:
-        return None
-    if isinstance(value, Parts):
-        return value.pick(index)
+    """Some of the queries' values: of a tensor, of tensors by step, or of all fields."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, Parts | Queries):
+        return replace(value, **{f.name: _picked(getattr(value, f.name), index) for f in fields(value)})
     return {at: v[index] for at, v in value.items()} if isinstance(value, Mapping) else value[index]
 
 
@@ -91,13 +87,10 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
     return {at: region.bends[at].lines(theta, split.get(at)) for at, theta in queries.theta.items()}
 
 
-def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = False) -> Traced:
+def bound(region: Region, queries: Queries, careful: bool = False) -> Traced:
     """One backward pass for these queries, the offset taken off."""
-    lines = lines_of(region, queries)
-    extra, fixed = _extra(queries), _fixed(queries)
-    traced = backward(
-        pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed
-    )
+    lines, extra, fixed = lines_of(region, queries), _extra(queries), _fixed(queries)
+    traced = backward(region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed)
     if careful and queries.spec is not None:
         return replace(traced, lower=_specified(region, queries, queries.spec, traced.lower))
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
@@ -116,7 +109,7 @@ def _specified(region: Region, queries: Queries, spec: Parts, lower: Tensor) -> 
     difference are counted by their magnitude.
     """
     mix, exact = exactly(queries, spec)
-    output = region.largest[queries.top].double()
+    output = region.largest(queries.top).double()
     doubt = ((exact.rows - queries.rows).abs() * output).sum(1)
     mass = (mix[:, :, None] * spec.rows.abs() * output).sum((1, 2)) + (mix * spec.offset.abs()).sum(1)
     if spec.rows_in is not None and queries.rows_in is not None:
@@ -148,21 +141,15 @@ def _fixed(queries: Queries) -> Tensor | None:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Tuned:
-    """The best bounds (q,) found and the queries with the parameters that gave them."""
-
-    lower: Tensor
-    queries: Queries
-
-
 class _Adam:
     """Adam's moments for one parameter; steps are of the size of the rate whatever the gradient's is."""
 
-    def __init__(self, like: Tensor) -> None:
-        self.first, self.second, self.count = torch.zeros_like(like), torch.zeros_like(like), 0
+    def __init__(self) -> None:
+        self.first, self.second, self.count = torch.zeros(0), torch.zeros(0), 0
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
+        if not self.count:
+            self.first, self.second = torch.zeros_like(gradient), torch.zeros_like(gradient)
         self.count += 1
         self.first.lerp_(gradient, 0.1)
         self.second.lerp_(gradient * gradient, 0.01)
@@ -174,8 +161,10 @@ class _Adam:
         self.first, self.second = self.first[index], self.second[index]
 
 
+Moves: TypeAlias = defaultdict[tuple[str, int], _Adam]  # by kind of parameter and activation step
+
+
 def tune(
-    pieces: Pieces,
     region: Region,
     queries: Queries,
     iterations: int,
@@ -184,21 +173,21 @@ def tune(
     beta_rate: float = 0.1,
     goal: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
-) -> Tuned:
-    """The queries with tuned parameters; a query whose bound passes `goal` is not worked on any more."""
-    best = torch.full((len(queries),), -torch.inf, dtype=pieces.dtype)
+) -> tuple[Tensor, Queries]:
+    """The best bounds (q,) found and the queries with the parameters that gave them.
+
+    A query whose bound passes `goal` is not worked on any more.
+    """
+    best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
     kept = replace(
         queries,
         theta={k: v.clone() for k, v in queries.theta.items()},
         beta=None if queries.beta is None else {k: v.clone() for k, v in queries.beta.items()},
         mix=None if queries.mix is None else queries.mix.clone(),
     )
-    open_ = torch.arange(len(queries))
-    now = queries
-    theta_moves = {k: _Adam(v) for k, v in now.theta.items()}
-    beta_moves = {k: _Adam(v) for k, v in (now.beta or {}).items()}
+    open_, now, moves = torch.arange(len(queries)), queries, Moves(_Adam)
     for turn in range(iterations + 1):
-        traced = bound(pieces, region, now)
+        traced = bound(region, now)
         better = traced.lower > best[open_]
         _keep(kept, now, open_, better)
         best[open_[better]] = traced.lower[better]
@@ -208,55 +197,42 @@ def tune(
         if int(going.sum()) < 0.7 * len(going):
             index = going.nonzero().reshape(-1)
             open_, now = open_[index], now.pick(index)
-            traced = _narrow(traced, index)
-            for move in (*theta_moves.values(), *beta_moves.values()):
+            lines = {k: v.pick(index) for k, v in traced.lines.items()}
+            rows = {k: v[index] for k, v in traced.rows.items()}
+            traced = Traced(traced.lower[index], traced.rows_in[index], rows, lines)
+            for move in moves.values():
                 move.pick(index)
-        now = _climb(pieces, region, now, traced, theta_moves, beta_moves, rate, beta_rate)
+        now = _climb(region, now, traced, moves, rate, beta_rate)
         rate, beta_rate = rate * decay, beta_rate * decay
-    return Tuned(best, kept if kept.mix is None else kept.mixed(kept.mix))
+    return best, kept if kept.mix is None else kept.mixed(kept.mix)
 
 
 def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
     index = open_[better]
-    for at, theta in now.theta.items():
-        kept.theta[at][index] = theta[better]
-    if kept.beta is not None and now.beta is not None:
-        for at, beta in now.beta.items():
-            kept.beta[at][index] = beta[better]
+    for best, values in ((kept.theta, now.theta), (kept.beta or {}, now.beta or {})):
+        for at, value in values.items():
+            best[at][index] = value[better]
     if kept.mix is not None and now.mix is not None:
         kept.mix[index] = now.mix[better]
 
 
-def _narrow(traced: Traced, index: Tensor) -> Traced:
-    lines = {k: v.pick(index) for k, v in traced.lines.items()}
-    rows = {k: v[index] for k, v in traced.rows.items()}
-    return Traced(traced.lower[index], traced.rows_in[index], rows, lines)
-
-
 def _climb(
-    pieces: Pieces,
-    region: Region,
-    now: Queries,
-    traced: Traced,
-    theta_moves: dict[int, _Adam],
-    beta_moves: dict[int, _Adam],
-    rate: float,
-    beta_rate: float,
+    region: Region, now: Queries, traced: Traced, moves: Moves, rate: float, beta_rate: float
 ) -> Queries:
     point = attained(region, traced)
-    relaxed = forward(pieces, region, now.top, traced, point)
+    relaxed = forward(region, now.top, traced, point)
     theta = dict(now.theta)
     beta = None if now.beta is None else dict(now.beta)
     for at, rows in traced.rows.items():
         bend, z = region.bends[at], relaxed.before[at]
         if theta[at].numel():
             split = None if now.split is None else now.split.get(at)
-            move = theta_moves[at].step(bend.slope(theta[at], rows, z, split), rate)
+            move = moves["theta", at].step(bend.slope(theta[at], rows, z, split), rate)
             # Where an interval may be of any size, steps are shares of it.
             move = move * bend.pace if isinstance(bend, Convex) else move
             theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
-            moved = beta[at] + beta_moves[at].step(_outside(now.split[at], z), beta_rate)
+            moved = beta[at] + moves["beta", at].step(_outside(now.split[at], z), beta_rate)
             beta[at] = moved.clamp_(min=0) * ((now.split[at] != 0) if moved.dim() == 2 else 1)
     now = replace(now, theta=theta, beta=beta)
     if now.parts is None or now.mix is None or relaxed.top is None:

@@ -11,19 +11,7 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Step, Take, Total, step_values
 
 NEURONS = 4096  # in all
 INPUTS = 64
@@ -50,12 +38,12 @@ class Layer:
     def then(self, matrix: Array, shift: Array) -> Layer:
         """Matrix (k, m) @ this + shift, without an activation."""
         return Layer(
-            matrix @ self.weight,
-            matrix @ self.bias + shift,
-            np.abs(matrix) @ self.size,
-            np.abs(matrix) @ self.bias_size + np.abs(shift),
-            np.ones(len(matrix)),
-            self.terms + (0 if self.exact else matrix.shape[1] + 2),
+            weight=matrix @ self.weight,
+            bias=matrix @ self.bias + shift,
+            size=np.abs(matrix) @ self.size,
+            bias_size=np.abs(matrix) @ self.bias_size + np.abs(shift),
+            slope=np.ones(len(matrix)),
+            terms=self.terms + (0 if self.exact else matrix.shape[1] + 2),
         )
 
 
@@ -68,13 +56,13 @@ def picked(first: int, count: int) -> Layer:
 def joined(layers: Sequence[Layer], width: int) -> Layer:
     """The rows of all, over `width` values."""
     return Layer(
-        np.concatenate([_wide(part.weight, width) for part in layers]),
-        np.concatenate([part.bias for part in layers]),
-        np.concatenate([_wide(part.size, width) for part in layers]),
-        np.concatenate([part.bias_size for part in layers]),
-        np.concatenate([part.slope for part in layers]),
-        max(part.terms for part in layers),
-        all(part.exact for part in layers),
+        weight=np.concatenate([_wide(part.weight, width) for part in layers]),
+        bias=np.concatenate([part.bias for part in layers]),
+        size=np.concatenate([_wide(part.size, width) for part in layers]),
+        bias_size=np.concatenate([part.bias_size for part in layers]),
+        slope=np.concatenate([part.slope for part in layers]),
+        terms=max(part.terms for part in layers),
+        exact=all(part.exact for part in layers),
     )
 
 
@@ -88,13 +76,13 @@ def taken(step: Take, parts: Sequence[Layer], width: int) -> Layer:
     found = index >= 0
     fill = np.zeros(len(index)) if step.fill is None else step.fill.ravel()
     return Layer(
-        whole.weight[index] * found[:, None],
-        np.where(found, whole.bias[index], fill),
-        whole.size[index] * found[:, None],
-        np.where(found, whole.bias_size[index], np.abs(fill)),
-        np.ones(len(index)),
-        whole.terms,
-        whole.exact and bool(found.all()),
+        weight=whole.weight[index] * found[:, None],
+        bias=np.where(found, whole.bias[index], fill),
+        size=whole.size[index] * found[:, None],
+        bias_size=np.where(found, whole.bias_size[index], np.abs(fill)),
+        slope=np.ones(len(index)),
+        terms=whole.terms,
+        exact=whole.exact and bool(found.all()),
     )
 
 
@@ -116,12 +104,12 @@ def scaled(step: Scale, layer: Layer) -> Layer:
     """The step over the values its source is a layer of."""
     factor, offset = step.factor.ravel(), step.offset.ravel()
     return Layer(
-        factor[:, None] * layer.weight,
-        factor * layer.bias + offset,
-        np.abs(factor)[:, None] * layer.size,
-        np.abs(factor) * layer.bias_size + np.abs(offset),
-        np.ones(len(factor)),
-        layer.terms + (0 if layer.exact else 2),
+        weight=factor[:, None] * layer.weight,
+        bias=factor * layer.bias + offset,
+        size=np.abs(factor)[:, None] * layer.size,
+        bias_size=np.abs(factor) * layer.bias_size + np.abs(offset),
+        slope=np.ones(len(factor)),
+        terms=layer.terms + (0 if layer.exact else 2),
     )
 
 
@@ -144,8 +132,8 @@ class Layers:
         return both.then(np.hstack([rows, inputs]), -bound)
 
 
-def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | None:
-    """The net as dense layers; None if it is not such a net or has more than `most` neurons.
+def layers_of(net: Net, inputs: bool = False) -> Layers | None:
+    """The net as dense layers; None if it is not such a net or has too many neurons.
 
     With `inputs` they are carried along, for rows that tie inputs and outputs.
     """
@@ -153,15 +141,17 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
     activations = sum(
         size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation)
     )
-    if net.inputs > INPUTS or activations > most or max(sizes) ** 2 > 64 * WEIGHTS:
+    if net.inputs > INPUTS or activations > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
-    build = _Build(net)
-    for at, step in enumerate(net.steps):
-        if not build.add(at, step):
+    build = _Build(net, known=[(picked(0, net.inputs), 0)])
+    for step in net.steps[1:]:
+        made = build.layer_of(step)
+        if made is None or made[0].weight.size > WEIGHTS:
             return None
+        build.known.append(made)
     top = len(build.groups)
     output, start = build.raised(len(net.steps) - 1, top), build.raised(0, top) if inputs else None
-    if sum(build.width(level) for level in range(1, top + 1)) > most:
+    if sum(build.width(level) for level in range(1, top + 1)) > NEURONS:
         return None
     hidden = tuple(joined(group, build.width(level)) for level, group in enumerate(build.groups))
     width = build.width(top)
@@ -174,8 +164,8 @@ class _Build:
     """Levels under way: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
 
     net: Net
+    known: list[tuple[Layer, int]]  # each step as a layer over a level, and that level
     groups: list[list[Layer]] = field(default_factory=list)
-    known: list[tuple[Layer, int]] = field(default_factory=list)
     carried: dict[tuple[int, int], Layer] = field(default_factory=dict)
 
     def width(self, level: int) -> int:
@@ -199,26 +189,17 @@ class _Build:
             layer = self.carried[step, above]
         return layer
 
-    def add(self, at: int, step: Step) -> bool:
-        """Whether the next step is linear or a relu; it is then known."""
-        made = self.made(step)
-        if made is not None and made[0].weight.size <= WEIGHTS:
-            self.known.append(made)
-        return len(self.known) == at + 1
-
-    def made(self, step: Step) -> tuple[Layer, int] | None:
-        """The step as a layer over the level it stands on, and that level."""
-        if isinstance(step, Start):
-            return picked(0, self.net.inputs), 0
+    def layer_of(self, step: Step) -> tuple[Layer, int] | None:
+        """The step as a layer over the level it stands on, and that level; None if it cannot be one."""
         if isinstance(step, Take | Total):
             if not step.sources:
                 return None
             level = max(self.known[source][1] for source in step.sources)
             parts = [self.raised(source, level) for source in step.sources]
             width = self.width(level)
-            return (
-                taken(step, parts, width) if isinstance(step, Take) else summed(step, parts, width)
-            ), level
+            if isinstance(step, Take):
+                return taken(step, parts, width), level
+            return summed(step, parts, width), level
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
             layer, level = self.known[step.source]

@@ -6,18 +6,7 @@ import numpy as np
 
 from holdfast.verify.lowdim.compiled import kernel, part
 from holdfast.verify.lowdim.program import begin, find_vertex, gradient, improve
-from holdfast.verify.lowdim.tables import (
-    BEST_VALUE,
-    RANDOM,
-    TOP,
-    WANTED,
-    Program,
-    Reals,
-    Space,
-    Stack,
-    Table,
-    Whole,
-)
+from holdfast.verify.lowdim.tables import Program, Reals, Space, Stack, State, Table
 from holdfast.verify.lowdim.zonotope import add_rows
 
 STEPS = 30  # of one climb
@@ -118,35 +107,33 @@ def climb(net: Table, space: Space, lp: Program, stack: Stack, wanted: float) ->
 
 
 @kernel
-def chance(whole: Whole) -> float:
+def chance(state: State) -> float:
     """The next random number of [0, 1), by the minimal standard generator."""
-    whole[RANDOM] = whole[RANDOM] * 48271 % 2147483647
-    return float(whole[RANDOM] / 2147483647.0)
+    state.random = state.random * 48271 % 2147483647
+    return float(state.random / 2147483647.0)
 
 
 @part
-def burst(
-    net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole, climbs: int
-) -> bool:
+def burst(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> bool:
     """Whether one of some climbs ended unsafe, at `point`; they start anywhere, or in boxes still open."""
-    for c in range(climbs):
-        box = int(chance(whole) * (whole[TOP] + 1))
+    for c in range(state.climbs):
+        box = int(chance(state) * (state.top + 1))
         for j in range(stack.point.size):
             low, high = stack.lower32[j], stack.upper32[j]
-            if c % 2 == 1 and whole[TOP] >= 0:
+            if c % 2 == 1 and state.top >= 0:
                 low, high = stack.lower[box, j], stack.upper[box, j]
-            x = low + (high - low) * chance(whole)
+            x = low + (high - low) * chance(state)
             space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
-        if seen_best(stack, space.trial, climb(net, space, lp, stack, real[WANTED]), real):
+        if seen_best(stack, space.trial, climb(net, space, lp, stack, state.wanted), state):
             return True
     return False
 
 
 @kernel
-def seen_best(stack: Stack, point: Reals, value: float, real: Reals) -> bool:
+def seen_best(stack: Stack, point: Reals, value: float, state: State) -> bool:
     """Whether the value is one that is wanted; the best point is kept."""
-    if value < real[BEST_VALUE]:
-        real[BEST_VALUE] = value
+    if value < state.best:
+        state.best = value
         for j in range(point.size):
             stack.point[j] = point[j]
-    return bool(value <= real[WANTED])
+    return bool(value <= state.wanted)

@@ -37,9 +37,7 @@ def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, flo
     last = net.sizes.size - 1
     q, n = net.first[last - 1] + row, net.sizes[last - 1]
     constant, error = net.bias[q], net.unit[last - 1] * space.sum[q]
-    slop = (
-        4.0 * U * (net.bias.size + net.sizes[0] + 16)
-    )  # of the sum that `constant` is, and of that with the inputs
+    slop = 4.0 * U * (net.bias.size + net.sizes[0] + 16)  # of the sum `constant`, and of that with the inputs
     error += slop * net.bias_size[q]
     for i in range(n):
         space.here[i] = net.weight[net.at[last - 1] + row * n + i]

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from holdfast.verify.lowdim.layers import Layers, layers_of
-from holdfast.verify.lowdim.tables import FOUND, LEAF
-from holdfast.verify.lowdim.walker import SURE, Walker, net_blocks, put_box, ready
-from holdfast.verify.problem import Answer, Case, Clock, Problem, same_box
+from holdfast.core.errors import MissingExtra
+from holdfast.graph.ir import Array
+from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
+from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
+from holdfast.verify.problem import Answer, Case, Clock, Problem, narrowest, same_box
+from holdfast.verify.rounding import EXTRA, MERGED, UNIT, gamma
 
 ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
-TELL_SECONDS = 0.5
 COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
+SURE = 2e-4  # a bound above this is not improved any more: float32 runtimes differ by less
+WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
+PHASES = 1024  # rows of fixed phases in a program, at most
+CUTS = 32  # room for cuts
+DEPTH = 64  # boxes on a new stack
+FIRST, USUAL = 32, 512  # boxes at a time, in the beginning and later
+# So many symbols for each climb, in the beginning and later: a box with 40 takes about as long as a climb.
+EARLY, SYMBOLS_A_CLIMB = 1 << 19, (80, 400)
+PATIENCE = 0.15  # seconds a call of the kernel may take, about
+_OPEN = ("lower", "upper", "phase", "alive")  # arrays with a row for each box on the stack
 
 
 def search(problem: Problem, clock: Clock) -> Answer:
@@ -34,18 +47,16 @@ def search(problem: Problem, clock: Clock) -> Answer:
     if clock.left < COMPILING and not ready():
         note = "its kernels are not compiled yet and there is no time to; run `holdfast vnncomp warm` once"
         return Answer("unknown", ENGINE, note=note)
-    with ExitStack() as stack:
-        return _Search(problem, clock, layers, stack).run(cases)
+    with ThreadPoolExecutor(max(1, clock.budget.jobs)) as pool:
+        return _Search(problem, clock, layers, pool).run(cases)
 
 
 class _Search:
     """A search under way: what was proven and what was left open."""
 
-    def __init__(self, problem: Problem, clock: Clock, layers: Layers, stack: ExitStack) -> None:
-        self.problem, self.clock, self.layers, self.stack = problem, clock, layers, stack
+    def __init__(self, problem: Problem, clock: Clock, layers: Layers, pool: ThreadPoolExecutor) -> None:
+        self.problem, self.clock, self.layers, self.pool = problem, clock, layers, pool
         self.margin, self.seen, self.parked = np.inf, 0, 0
-        self.told = time.monotonic()
-        self.map: Callable[..., Iterable[int]] = map
 
     def run(self, cases: Sequence[Case]) -> Answer:
         """The answer for all cases."""
@@ -75,27 +86,28 @@ class _Search:
         """The answer if the cases, all of one box, decide it."""
         if not cases:
             return None
-        net, target = net_blocks(self.layers, cases), _target(self.layers, cases)
+        net, target = table_of(self.layers, cases), _target(self.layers, cases)
         jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
         kind = self.problem.dtype
         walkers = [Walker(net, cases, target, seed, kind)]
-        put_box(walkers[0].blocks, cases[0])
+        walkers[0].put_box(cases[0])
         climbs = CLIMBS
         while any(walker.open for walker in walkers):
             if self.clock.left <= 0:
                 return Answer("timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes")
             busy = [walker for walker in walkers if walker.open]
-            for walker, code in zip(busy, self.map(partial(Walker.walk, climbs=climbs), busy), strict=True):
+            codes = self.pool.map(partial(Walker.walk, climbs=climbs), busy)
+            for walker, code in zip(busy, codes, strict=True):
                 answer = self.judged(walker, code)
                 if answer is not None:
                     return answer
             climbs = walkers[0].fair_climbs()
             if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
                 walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers), kind))
-                self.pooled(jobs)
             _level(walkers)
-            self.tell(walkers)
-        self.margin = min(self.margin, *(walker.margin for walker in walkers))
+            worst = min(float(walker.state.worst) for walker in walkers)
+            self.clock.tell("splitting boxes", sum(walker.open for walker in walkers), worst)
+        self.margin = min(self.margin, *(float(walker.state.margin) for walker in walkers))
         self.seen += sum(walker.seen for walker in walkers)
         return None
 
@@ -103,30 +115,19 @@ class _Search:
         """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
         if code not in (FOUND, LEAF):
             return None
-        point = walker.point()
+        point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
             return Answer("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
         if code == FOUND:
-            walker.refuse()
+            # Do not pause again at a point as bad as this one.
+            state = walker.state
+            state.wanted = min(state.wanted, 2.0 * state.best - 1e-9)
             return None
         self.parked += 1
         if self.parked < PARKED:
             return None
         note = f"{self.parked} boxes at the limit of float64"
         return Answer("unknown", ENGINE, note=note, at_limit=True)
-
-    def pooled(self, jobs: int) -> None:
-        """From now on run walkers side by side."""
-        if self.map is map:
-            self.map = self.stack.enter_context(ThreadPoolExecutor(jobs)).map
-
-    def tell(self, walkers: Sequence[Walker]) -> None:
-        """Report progress twice a second."""
-        now = time.monotonic()
-        if now - self.told >= TELL_SECONDS:
-            self.told = now
-            open_boxes = sum(walker.open for walker in walkers)
-            self.clock.tell("splitting boxes", open_boxes, min(walker.worst for walker in walkers))
 
 
 def _target(layers: Layers, cases: Sequence[Case]) -> float:
@@ -149,3 +150,169 @@ def _level(walkers: Sequence[Walker]) -> None:
             richest = max(walkers, key=lambda w: w.open)
             if richest.open > 1:
                 richest.share(walker)
+
+
+@cache
+def kernel() -> Any:
+    """The compiled walk: why it paused, of a walker's arrays. Compiling takes half a minute."""
+    walk = _walk()
+    walk.compile(_signature())
+    return walk
+
+
+def ready() -> bool:
+    """Whether compiled kernels are in memory or in the cache."""
+    walk = _walk()
+    return bool(walk.overloads) or walk._cache.load_overload(_signature(), walk.targetctx) is not None
+
+
+@cache
+def _walk() -> Any:
+    try:
+        from holdfast.verify.lowdim.walk import cached_walk
+    except ImportError as missing:
+        raise MissingExtra("a proof", "numba", "verify") from missing
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return cached_walk(digest.hexdigest())
+
+
+@cache
+def _signature() -> tuple[Any, ...]:
+    """The argument types of the walk: those of the arrays of any net."""
+    from numba import typeof
+
+    case = Case(np.zeros(1), np.zeros(1), np.ones((1, 1)), np.zeros(1))
+    smallest = Walker(table_of(Layers((), picked(0, 1), None), [case]), [case])
+    return tuple(typeof(array) for array in smallest.arrays)
+
+
+def table_of(layers: Layers, cases: Sequence[Case]) -> Table:
+    """The net, its last layer giving the rows of the cases."""
+    rows = np.concatenate([case.rows for case in cases])
+    bound = np.concatenate([case.bound for case in cases])
+    ties = [np.zeros((len(c.bound), len(c.lower))) if c.inputs is None else c.inputs for c in cases]
+    tied = any(case.inputs is not None for case in cases)
+    parts: list[Layer] = [*layers.hidden, layers.rows(rows, np.concatenate(ties) if tied else None, bound)]
+    sizes = [parts[0].weight.shape[1], *(len(part.bias) for part in parts)]
+    unit = [
+        2.0 * UNIT * (max(part.weight.shape) + part.terms + MERGED + 8)
+        + gamma(part.weight.shape[1] + part.terms + EXTRA, layers.roundoff)
+        for part in parts
+    ]
+    return Table(
+        sizes=np.array(sizes),
+        first=np.cumsum([0, *sizes[1:]]),
+        at=np.cumsum([0, *(part.weight.size for part in parts)]),
+        weight=np.concatenate([part.weight.ravel() for part in parts]),
+        column=np.concatenate([part.weight.T.ravel() for part in parts]),
+        size=np.concatenate([part.size.T.ravel() for part in parts]),
+        bias=np.concatenate([part.bias for part in parts]),
+        bias_size=np.concatenate([part.bias_size for part in parts]),
+        slope=np.concatenate([part.slope for part in parts]),
+        unit=np.array(unit),
+        start=np.cumsum([0, *(len(case.bound) for case in cases)]),
+    )
+
+
+class Walker:
+    """A stack of open boxes and what was met on the way; `walk` works on it."""
+
+    def __init__(
+        self,
+        net: Table,
+        cases: Sequence[Case],
+        target: float = SURE,
+        seed: int = 0,
+        dtype: np.dtype[Any] | type = np.float32,
+    ) -> None:
+        """An empty stack for cases of one box; witnesses are of the input's type."""
+        inputs, hidden, neurons = int(net.sizes[0]), int(net.first[-2]), len(net.bias)
+        symbols = inputs + max(1, min(hidden, max(16, WORK // max(len(net.weight), 1))))
+        sizes = {
+            "neurons": neurons,
+            "levels": len(net.sizes),
+            "cases": len(net.start) - 1,
+            "inputs": inputs,
+            "widest": int(net.sizes.max()),
+            "symbols": symbols,
+            "columns": symbols + 1,
+            "forms": symbols * neurons,
+            "rows": 2 * int(np.diff(net.start).max()) + min(hidden, PHASES) + CUTS,
+            "depth": DEPTH,
+        }
+        self.net, self.space, self.lp = net, allocate(Space, sizes), allocate(Program, sizes)
+        self.stack, self.state = allocate(Stack, sizes), np.zeros(1, STATE).view(np.recarray)[0]
+        self.boxes = FIRST
+        state, stack, case = self.state, self.stack, cases[0]
+        low, high = case.ends(dtype)
+        possible = bool((low <= high).all())
+        stack.lower32[:] = low if possible else case.lower
+        stack.upper32[:] = high if possible else case.upper
+        stack.floor[:] = narrowest(case.lower, case.upper)
+        state.margin = state.worst = state.best = np.inf
+        state.wanted, state.target = 0.0 if possible else -np.inf, target
+        state.top, state.random = -1, 1 + seed % 2147483645
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What the kernel is given."""
+        return self.net, self.space, self.lp, self.stack, self.state
+
+    def put_box(self, case: Case) -> None:
+        """Put the whole box of the cases on the stack, one unit in the last place wider."""
+        self.state.top += 1
+        top, stack = self.state.top, self.stack
+        stack.lower[top] = np.nextafter(case.lower, -np.inf)
+        stack.upper[top] = np.nextafter(case.upper, np.inf)
+        stack.phase[top] = 0
+        stack.alive[top] = 1
+
+    def deepen(self) -> None:
+        """Make room for twice as many boxes on the stack."""
+        open_ = {name: getattr(self.stack, name) for name in _OPEN}
+        grown = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in open_.items()}
+        self.stack = self.stack._replace(**grown)
+
+    def walk(self, climbs: int) -> int:
+        """Why the kernel paused, after some climbs and boxes."""
+        state = self.state
+        state.most, state.climbs = self.boxes, climbs
+        state.worst = state.best = np.inf
+        began, before = time.monotonic(), self.seen
+        while (code := kernel()(*self.arrays)) == FULL:
+            self.deepen()
+            state.climbs = 0
+        took = time.monotonic() - began
+        if took > PATIENCE:
+            self.boxes = max(1, self.boxes // 2)
+        elif self.seen - before == self.boxes < USUAL and took < PATIENCE / 4:
+            self.boxes *= 2
+        return int(code)
+
+    def fair_climbs(self) -> int:
+        """How many climbs to make with the next boxes: a third of the time at first, less later."""
+        symbols, seen = int(self.state.symbols), max(self.seen, 1)
+        return 1 + self.boxes * symbols // seen // SYMBOLS_A_CLIMB[symbols > EARLY]
+
+    @property
+    def open(self) -> int:
+        """How many boxes are on the stack."""
+        return int(self.state.top) + 1
+
+    @property
+    def seen(self) -> int:
+        """How many boxes were looked at."""
+        return int(self.state.seen)
+
+    def share(self, other: Walker) -> None:
+        """Move the lower half of the stack, mostly the larger boxes, to a walker that has none."""
+        while len(other.stack.lower) < self.open + 2:
+            other.deepen()
+        held, count = self.open, self.open // 2
+        for name in _OPEN:
+            block = getattr(self.stack, name)
+            getattr(other.stack, name)[:count] = block[:count]
+            block[: held - count] = block[count:held].copy()
+        self.state.top, other.state.top = held - count - 1, count - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -23,32 +22,20 @@ from holdfast.verify.lowdim.program import (
     phase_rows,
 )
 from holdfast.verify.lowdim.tables import (
-    CLIMBS,
     DONE,
     FOUND,
     FULL,
     LEAF,
-    MARGIN,
     MORE,
-    MOST,
-    SEEN,
-    SOLVED,
-    SYMBOLS,
-    TARGET,
-    TOP,
-    WORST,
-    Blocks,
     Program,
     Reals,
     Space,
     Stack,
+    State,
     Table,
-    Whole,
-    views,
 )
 from holdfast.verify.lowdim.zonotope import EMPTY, WILD, forward
 
-LEAN = 1.0  # how much more a neuron must weigh than an input to be split instead
 ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
 ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
@@ -181,7 +168,7 @@ def split(net: Table, space: Space, lp: Program, stack: Stack, top: int) -> bool
     share_symbols(net, space)
     d, most = best_input(space, lp, total, stack.floor)
     neuron, weight = best_neuron(space, lp, n, total)
-    if neuron >= 0 and (d < 0 or weight * LEAN >= most):
+    if neuron >= 0 and (d < 0 or weight >= most):
         copy_up(stack, top)
         stack.phase[top, neuron], stack.phase[top + 1, neuron] = 1, -1
         return True
@@ -227,24 +214,23 @@ def solve_case(
 
 @part
 def settle(
-    net: Table, space: Space, lp: Program, stack: Stack, case: int, real: Reals, whole: Whole
+    net: Table, space: Space, lp: Program, stack: Stack, case: int, state: State
 ) -> tuple[int, int, float]:
     """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
     bound = goal_rows(net, space, lp, case)
-    if bound > real[TARGET]:
-        real[MARGIN] = min(real[MARGIN], bound)
+    if bound > state.target:
+        state.margin = min(state.margin, bound)
         return NONE, 0, bound
     back_rows(net, space, lp, case)
     goals = 2 * (net.start[case + 1] - net.start[case])
-    rows = phase_rows(net, space, lp, stack.phase[whole[TOP]], goals)
-    how, rows, bound = solve_case(net, space, lp, case, rows, real[TARGET])
-    whole[SOLVED] += 1
+    rows = phase_rows(net, space, lp, stack.phase[state.top], goals)
+    how, rows, bound = solve_case(net, space, lp, case, rows, state.target)
     if bound > 0.0:
         share = 0.0
         for i in range(goals):
             share += lp.weight[i]
         if how != NONE or share > 0.0:  # otherwise the phases alone contradict one another
-            real[MARGIN] = min(real[MARGIN], bound / max(share, 0.5) * (1.0 - 1e-12))
+            state.margin = min(state.margin, bound / max(share, 0.5) * (1.0 - 1e-12))
         return NONE, rows, bound
     return how, rows, bound
 
@@ -273,38 +259,38 @@ def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> Non
 
 
 @kernel
-def try_vertex(net: Table, space: Space, lp: Program, stack: Stack, real: Reals) -> bool:
+def try_vertex(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> bool:
     """Whether the program's vertex looks unsafe in the net itself."""
     for j in range(net.sizes[0]):
         x = space.middle[j] + space.half[j] * lp.point[j]
         space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
     _, value = evaluate(net, space, space.trial)
-    return seen_best(stack, space.trial, value, real)
+    return seen_best(stack, space.trial, value, state)
 
 
 @part
-def look(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> tuple[int, int]:
+def look(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> tuple[int, int]:
     """DONE when no case can be met in the top box, FOUND, or MORE; and how the worst case's program ended."""
-    total, top = space.count[net.sizes.size - 1], whole[TOP]
+    total, top = space.count[net.sizes.size - 1], state.top
     for j in range(net.sizes[0]):
         space.low_clip[j], space.high_clip[j] = 1.0, -1.0
     worst, ended, left = np.inf, NONE, False
     for case in range(stack.alive.shape[1]):
         if stack.alive[top, case] == 0:
             continue
-        how, rows, bound = settle(net, space, lp, stack, case, real, whole)
+        how, rows, bound = settle(net, space, lp, stack, case, state)
         if how == NONE:
             stack.alive[top, case] = 0
             continue
         find_vertex(lp, rows, total)
-        if try_vertex(net, space, lp, stack, real):
+        if try_vertex(net, space, lp, stack, state):
             return FOUND, how
-        clip(space, lp, rows, total, real[TARGET])
+        clip(space, lp, rows, total, state.target)
         left = True
         if not bound >= worst:  # also when it is no number
             worst, ended = bound, how
             remember(net, space, lp, case, rows)
-    real[WORST] = min(real[WORST], worst)
+    state.worst = min(state.worst, worst)
     return MORE if left else DONE, ended
 
 
@@ -318,70 +304,66 @@ def any_open(net: Table, space: Space) -> bool:
 
 
 @part
-def step(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> int:
+def step(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
     """MORE, FOUND or LEAF, after the box on top was looked at, and dropped or split.
 
     A LEAF was dropped undecided, with a point that nearly is a counterexample.
     """
-    top = whole[TOP]
-    state = forward(net, space, stack.lower[top], stack.upper[top], stack.phase[top])
-    if state == EMPTY:
-        whole[TOP] -= 1
+    top = state.top
+    kind = forward(net, space, stack.lower[top], stack.upper[top], stack.phase[top])
+    if kind == EMPTY:
+        state.top -= 1
         return MORE
-    if state == WILD:
-        whole[TOP] += 1 if split_widest(stack, top) else -1
-        return MORE if whole[TOP] > top else LEAF
-    whole[SYMBOLS] += space.count[net.sizes.size - 1]
-    code, how = look(net, space, lp, stack, real, whole)
+    if kind == WILD:
+        state.top += 1 if split_widest(stack, top) else -1
+        return MORE if state.top > top else LEAF
+    state.symbols += space.count[net.sizes.size - 1]
+    code, how = look(net, space, lp, stack, state)
     if code == FOUND:
         return FOUND
     if code == DONE:
-        whole[TOP] -= 1
+        state.top -= 1
         return MORE
     exact = how == BEST and not any_open(net, space)
     if not exact:
         if cut_box(space, stack.lower[top], stack.upper[top]):
-            real[MARGIN] = min(real[MARGIN], real[TARGET])
+            state.margin = min(state.margin, state.target)
         if split(net, space, lp, stack, top):
-            whole[TOP] += 1
+            state.top += 1
             return MORE
-    whole[TOP] -= 1
+    state.top -= 1
     for j in range(net.sizes[0]):
         stack.point[j] = space.trial[j]
     return LEAF
 
 
 @kernel
-def walk(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> int:
+def walk(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
     """Why it paused: DONE when nothing is open, MORE after as many boxes as asked, FULL, FOUND, LEAF."""
-    if burst(net, space, lp, stack, real, whole, whole[CLIMBS]):
+    if burst(net, space, lp, stack, state):
         return FOUND
-    for _ in range(whole[MOST]):
-        if whole[TOP] < 0:
+    for _ in range(state.most):
+        if state.top < 0:
             return DONE
-        if whole[TOP] + 2 >= stack.lower.shape[0]:
+        if state.top + 2 >= stack.lower.shape[0]:
             return FULL
-        whole[SEEN] += 1
-        code = step(net, space, lp, stack, real, whole)
+        state.seen += 1
+        code = step(net, space, lp, stack, state)
         if code != MORE:
             return code
     return MORE
 
 
-_views = kernel(views)
-
-
-def cached_walk(sources: str) -> Callable[[Blocks], int]:
+def cached_walk(sources: str) -> Callable[..., int]:
     """The compiled walk. `sources` is a hash of the sources of all kernels.
 
     numba's cache notices changes of this file alone. Variables of a closure are part of the cache's key,
     and so a change of any kernel is noticed too.
     """
 
-    def run(blocks: Any) -> int:
+    def run(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
         _ = sources
-        net, space, lp, stack = _views(blocks)
-        return walk(net, space, lp, stack, blocks.real, blocks.whole)
+        return walk(net, space, lp, stack, state)
 
-    compiled: Callable[[Blocks], int] = njit(cache=True, nogil=True, _nrt=False)(run)
+    compiled: Callable[..., int] = njit(cache=True, nogil=True, _nrt=False)(run)
     return compiled

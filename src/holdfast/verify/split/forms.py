@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Net, Product, Start, Take, Total, sources_of
+from holdfast.graph.ir import Activation, Net, Product, Start, Total, sources_of
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.shapes import CONCAVE, CONVEX, SHAPED, curve, derivative, span
-from holdfast.verify.rounding import MERGED, UNIT, curve_error, magnitude, step_error
+from holdfast.verify.rounding import MERGED, UNIT, curve_error, step_error
 
 Tensor = Any
 EPS = 2.0**-52
@@ -189,18 +189,17 @@ class Passed:
 
 
 class Machine:
-    """A net's linear steps in one precision, with their own weights and with the magnitudes of those."""
+    """A net's linear steps in float64, and what their sums can be off."""
 
     def __init__(self, net: Net, alive: Callable[[], None] = lambda: None) -> None:
         self.net = net
         # Pieces knows linear steps and curves; a product is a place holder there and is never asked of it.
-        plain = replace(net, steps=tuple(_plain(step) for step in net.steps))
-        self.pieces = Pieces(plain, torch.float64, alive)
-        sizes = replace(net, steps=tuple(_size(step) for step in plain.steps))
-        self.sizes = Pieces(sizes, torch.float64, alive)
+        plain = (
+            Total((s.left, s.right), (1.0, 1.0), s.shape) if isinstance(s, Product) else s for s in net.steps
+        )
+        self.pieces = Pieces(replace(net, steps=tuple(plain)), torch.float64, alive)
         # Curves that end somewhere need bounds that do not reach beyond.
         self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
-        self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
 
     def unit(self, at: int) -> float:
         """What the sums of a step can be off at most, forward, back and over all steps, as a part."""
@@ -211,19 +210,6 @@ class Machine:
     def step_error(self, at: int) -> float:
         """What a runtime's sums of a step can be off at most, as a part."""
         return step_error(self.net, self.net.steps[at])
-
-
-def _size(step: Any) -> Any:
-    """The step with the magnitudes of all its weights and constants."""
-    if isinstance(step, Start | Activation):
-        return step
-    if isinstance(step, Take):
-        return replace(step, fill=None if step.fill is None else abs(step.fill))
-    return magnitude(step, 1.0)
-
-
-def _plain(step: Any) -> Any:
-    return Total((step.left, step.right), (1.0, 1.0), step.shape) if isinstance(step, Product) else step
 
 
 def start(lower: Tensor, upper: Tensor) -> Form:
@@ -264,19 +250,19 @@ def forward(machine: Machine, given: Form) -> Passed:
         else:
             held[at], mass[at] = _mapped(machine, at, [held[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
-            if machine.last_use[source] == at:
+            if machine.pieces.readers[source] == at:
                 del held[source]
     return Passed(held[len(machine.net.steps) - 1], bands, times, sources, mass)
 
 
 def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]:
-    pieces, sizes = machine.pieces, machine.sizes
+    pieces = machine.pieces
     boxes, inputs = given[0].slopes.shape[:2]
     middle = pieces.forward(at, [form.middle for form in given])
     flat = [form.slopes.reshape(boxes * inputs, -1) for form in given]
     slopes = pieces.forward(at, flat, bias=False).reshape(boxes, inputs, -1)
-    mass = sizes.forward(at, [form.size for form in given])
-    carried = sizes.forward(at, [form.off for form in given], bias=False)
+    mass = pieces.mass(at, [form.size for form in given])
+    carried = pieces.mass(at, [form.off for form in given], bias=False)
     unit = machine.unit(at)
     off = carried * (1 + unit) + (unit + machine.step_error(at)) * mass
     spread = _spread(slopes)
@@ -292,9 +278,9 @@ def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[T
     middles = [(form.lower + form.upper) / 2 for form in given]
     radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(given, middles, strict=True)]
     middle = machine.pieces.forward(at, middles)
-    reach = machine.sizes.forward(at, radii, bias=False)
+    reach = machine.pieces.mass(at, radii, bias=False)
     sizes = [m.abs() + r for m, r in zip(middles, radii, strict=True)]
-    pad = 2 * unit * machine.sizes.forward(at, sizes)
+    pad = 2 * unit * machine.pieces.mass(at, sizes)
     return middle - reach - pad, middle + reach + pad
 
 

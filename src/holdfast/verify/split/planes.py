@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from holdfast.graph.ir import Activation, Product, sources_of
@@ -31,11 +32,6 @@ class Plane:
     base: Tensor
     slopes: Tensor
     loss: Tensor
-
-    @property
-    def lower(self) -> Tensor:
-        """The least value (q,)."""
-        return self.base - self.slopes.abs().sum(1)
 
 
 def along(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
@@ -151,16 +147,28 @@ class Goals:
     over: Tensor
     bound: Tensor
 
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> Goals:
+        """The cases side by side; one without rows is met by any output."""
+        rows, over, bound = stacked_rows(cases)
+        over = np.zeros((*bound.shape, len(cases[0].lower))) if over is None else over
+        return cls(*(torch.as_tensor(value) for value in (rows, over, bound)))
 
-def goals_of(cases: Sequence[Case]) -> Goals:
-    """The cases side by side; one without rows is met by any output."""
-    return Goals(*(torch.as_tensor(value) for value in stacked_rows(cases)))
+    def excess(self, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
+        """The largest row of each case (p,) beyond its bound at a point (p, d): at most 0 where it is met."""
+        left = (self.rows[case] * outputs[:, None]).sum(2) + (self.over[case] * points[:, None]).sum(2)
+        return (left - self.bound[case]).amax(1)
 
+    def blend(self, case: Tensor, weight: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and what that can be off.
 
-def excess(goals: Goals, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
-    """The largest row of each case (p,) beyond its bound at a point (p, d): at most 0 where it is met."""
-    left = (goals.rows[case] * outputs[:, None]).sum(2) + (goals.over[case] * points[:, None]).sum(2)
-    return (left - goals.bound[case]).amax(1)
+        `size` (p, k + d) are the magnitudes of outputs and inputs. Weights below zero do not occur.
+        """
+        every = self.bound[case]
+        both = torch.cat([self.rows[case], self.over[case]], 2)
+        rows, over = ((weight[:, :, None] * part[case]).sum(1) for part in (self.rows, self.over))
+        mass = (weight[:, :, None] * both.abs() * size[:, None]).sum((1, 2)) + (weight * every.abs()).sum(1)
+        return rows, over, (weight * every).sum(1), 4 * (weight.shape[1] + both.shape[2] + 4) * UNIT * mass
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,21 +207,6 @@ def mixed(base: Tensor, slopes: Tensor) -> Mix:
         value = value / value.abs().amax(1, keepdim=True).clamp(min=1e-30)
         tried = torch.softmax(tried.clamp(min=1e-9).log() + value * 3.0 / (1 + 0.3 * turn), 1)
     return Mix(best, weight, (weight[:, :, None] * slopes).sum(1))
-
-
-def blended(
-    goals: Goals, case: Tensor, weight: Tensor, size: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and what that can be off (p,).
-
-    `size` (p, k + d) are the magnitudes of outputs and inputs. Weights below zero do not occur.
-    """
-    rows = (weight[:, :, None] * goals.rows[case]).sum(1)
-    over = (weight[:, :, None] * goals.over[case]).sum(1)
-    bound = (weight * goals.bound[case]).sum(1)
-    both = torch.cat([goals.rows[case], goals.over[case]], 2).abs()
-    mass = (weight[:, :, None] * both * size[:, None]).sum((1, 2)) + (weight * goals.bound[case].abs()).sum(1)
-    return rows, over, bound, 4 * (weight.shape[1] + both.shape[2] + 4) * UNIT * mass
 
 
 def stacked(planes: Sequence[Plane], bound: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,31 +16,10 @@ from numpy.typing import NDArray
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import full_precision
-from holdfast.verify.problem import (
-    Answer,
-    Case,
-    Clock,
-    OutOfTime,
-    Problem,
-    first_float,
-    last_float,
-    products,
-    same_box,
-)
+from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, narrowest, products, same_box
 from holdfast.verify.rounding import UNIT
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
-from holdfast.verify.split.planes import (
-    Mix,
-    Plane,
-    along,
-    backward,
-    between,
-    blended,
-    excess,
-    goals_of,
-    mixed,
-    stacked,
-)
+from holdfast.verify.split.planes import Goals, Mix, Plane, along, backward, between, mixed, stacked
 
 Tensor = Any
 ENGINE = "input splitting"
@@ -174,7 +153,10 @@ def search(problem: Problem, clock: Clock) -> Answer:
         return Answer("holds", ENGINE, note="no case has a point")
     if not problem.net.inputs:
         return Answer("unknown", ENGINE, note="there is no input to split")
-    if _too_large(problem.net, max(len(case.bound) for case in cases), clock.budget.memory_bytes):
+    # One box alone would take seconds, or the weights in float64 most of the memory.
+    weights = sum(step.weight.size for step in problem.net.steps if isinstance(step, Dense | Conv))
+    work = _work(problem.net, max(len(case.bound) for case in cases))
+    if work > MOST_ALONE or 4 * 8 * weights > clock.budget.memory_bytes // 2:
         return Answer("unknown", ENGINE, note="the net is too large for boxes by the thousand")
     torch.set_num_threads(max(1, clock.budget.jobs))
     with torch.no_grad(), full_precision():
@@ -188,10 +170,9 @@ def search(problem: Problem, clock: Clock) -> Answer:
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """Pairs of box and case still open: their bounds, planes, and what each input of a box may gain."""
+    """Pairs still open, by number: their bounds, planes, and what each input of a box may gain."""
 
-    box: Tensor
-    case: Tensor
+    pair: Tensor
     mix: Mix
     base: Tensor
     slopes: Tensor
@@ -205,17 +186,13 @@ class _Search:
         self.problem, self.cases, self.clock = problem, cases, clock
         self.machine = Machine(problem.net, clock.check)
         self.net = TorchNet(problem.net, torch.float64)
-        self.goals = goals_of(cases)
-        self.first, self.last = (
-            torch.as_tensor(np.stack(ends).astype(np.float64))
-            for ends in (
-                [first_float(c.lower, problem.dtype) for c in cases],
-                [last_float(c.upper, problem.dtype) for c in cases],
-            )
-        )
+        self.goals = Goals.of(cases)
+        ends = zip(*(case.ends(problem.dtype) for case in cases), strict=True)
+        self.first, self.last = (torch.as_tensor(np.stack(end).astype(np.float64)) for end in ends)
         self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
         self.size = _batch(problem.net, self.goals.rows.shape[1], clock.budget.memory_bytes)
-        self.floor = torch.as_tensor(_floor(cases))
+        lowest, highest = np.min([c.lower for c in cases], 0), np.max([c.upper for c in cases], 0)
+        self.floor = torch.as_tensor(narrowest(lowest, highest))
         bound = self.goals.bound.abs()
         self.near = NEAR * (1 + float(bound[bound.isfinite()].max()))
 
@@ -258,62 +235,60 @@ class _Search:
         self.seen += len(batch)
         given = start(batch.lower, batch.upper)
         passed = forward(self.machine, given)
-        box, case = batch.box, batch.case
-        middle = excess(self.goals, case, given.middle[box], self.net(given.middle)[box])
-        sure = torch.minimum(torch.full_like(middle, SURE), 1e-3 * middle.abs())
-        sure = torch.where(sure.isnan(), torch.full_like(sure, SURE), sure)
-        found, left = self.bounded(given, passed, batch, sure)
-        fixed = ~((batch.upper - batch.lower) > self.floor).any(1)
-        done = (found.mix.lower > 0) & fixed[found.box]
-        if bool(done.any()):
-            self.margin = min(self.margin, float(found.mix.lower[done].min()))
-        self.parked += int((fixed[found.box] & ~done).sum())
-        if not len(found.box):
+        middle = self.goals.excess(batch.case, given.middle[batch.box], self.net(given.middle)[batch.box])
+        sure = (1e-3 * middle.abs()).clamp(max=SURE).nan_to_num(SURE)
+        found = self.bounded(given, passed, batch, sure)
+        if found is None or not len(found.pair):
             return None, batch.part(slice(0))
-        self.worst = float(found.mix.lower.min())
-        witness = self.met(given, found)
-        going = ~fixed[found.box]
-        pairs = going.nonzero().reshape(-1)
+        box, lower = batch.box[found.pair], found.mix.lower
+        fixed = ~((batch.upper - batch.lower) > self.floor).any(1)[box]
+        done = (lower > 0) & fixed
+        if bool(done.any()):
+            self.margin = min(self.margin, float(lower[done].min()))
+        self.parked += int((fixed & ~done).sum())
+        self.worst = float(lower.min())
+        witness = self.met(given, box, batch.case[found.pair], found.mix)
+        pairs = (~fixed).nonzero().reshape(-1)
         if witness is not None or not len(pairs):
             return witness, batch.part(slice(0))
         # What is clipped away exceeds its case by so much; the margin is not more than that.
-        kept_off = sure[left[pairs]]
+        kept_off = sure[found.pair[pairs]]
         self.margin = min(self.margin, float(kept_off.min()))
-        rest = clipped(batch, left[pairs], found.base[pairs] - kept_off[:, None], found.slopes[pairs])
-        score = found.loss.index_add(0, found.box, found.mix.slopes.abs())
+        base, slopes = found.base[pairs] - kept_off[:, None], found.slopes[pairs]
+        rest = clipped(batch, found.pair[pairs], base, slopes)
+        score = found.loss.index_add(0, box, found.mix.slopes.abs())
         lowest = torch.full((len(batch),), torch.inf, dtype=torch.float64)
-        lowest = lowest.scatter_reduce(0, found.box, found.mix.lower, "amin")
-        kept = torch.unique(found.box[pairs])
+        lowest = lowest.scatter_reduce(0, box, lower, "amin")
+        kept = torch.unique(box[pairs])
         times = max(1, min(3, int(math.log2(max(2.0, self.size / (1 + waiting + len(kept)))))))
         return None, halved(rest, score[kept], lowest[kept], self.floor, times)
 
-    def bounded(self, given: Form, passed: Passed, batch: Boxes, sure: Tensor) -> tuple[Bounded, Tensor]:
-        """The pairs that stay open, with their numbers in the batch: cheap planes first, then a pass back."""
+    def bounded(self, given: Form, passed: Passed, batch: Boxes, sure: Tensor) -> Bounded | None:
+        """The pairs that stay open, if any: cheap planes first, then a pass back."""
         planes = [
             plane(given, passed.output, *self.asked(batch.box, batch.case)) for plane in (along, between)
         ]
         base, slopes = stacked(planes, self.goals.bound[batch.case])
         left = self.opened(mixed(base, slopes).lower, sure)
-        box, case = batch.box[left], batch.case[left]
         if not len(left):
-            return self.none(given), left
+            return None
+        box, case = batch.box[left], batch.case[left]
         back = backward(self.machine, given, passed, *self.asked(box, case))
         more = stacked([back], self.goals.bound[case])
         base, slopes = torch.cat([base[left], more[0]], 1), torch.cat([slopes[left], more[1]], 1)
         mix = mixed(base, slopes)
         still = self.opened(mix.lower, sure[left])
-        found = Bounded(box[still], case[still], mix.pick(still), base[still], slopes[still], back.loss)
+        found = Bounded(left[still], mix.pick(still), base[still], slopes[still], back.loss)
         if self.goals.rows.shape[1] == 1 or not len(still):
-            return found, left[still]
-        again, open_ = self.again(given, passed, found, sure[left[still]])
-        return again, left[still][open_]
+            return found
+        return self.again(given, passed, batch, found, sure[found.pair])
 
-    def again(self, given: Form, passed: Passed, found: Bounded, sure: Tensor) -> tuple[Bounded, Tensor]:
+    def again(self, given: Form, passed: Passed, batch: Boxes, found: Bounded, sure: Tensor) -> Bounded:
         """The same after one more pass back, for the best mix of rows: tighter than a mix of passes."""
-        case, box = found.case, found.box
+        case, box = batch.case[found.pair], batch.box[found.pair]
         weight = found.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
         size = torch.cat([passed.output.size, given.size], 1)[box]
-        rows, over, bound, doubt = blended(self.goals, case, weight, size)
+        rows, over, bound, doubt = self.goals.blend(case, weight, size)
         back = backward(self.machine, given, passed, box, rows, over)
         tight = Plane(back.base - doubt, back.slopes, back.loss)
         base, slopes = stacked([tight], bound[:, None])
@@ -326,7 +301,7 @@ class _Search:
             torch.where(better[:, None], alone.slopes, found.mix.slopes),
         )
         open_ = self.opened(mix.lower, sure)
-        return Bounded(box[open_], case[open_], mix.pick(open_), base[open_], slopes[open_], back.loss), open_
+        return Bounded(found.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
 
     def asked(self, box: Tensor, case: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The box, the rows and the input rows of every row of these pairs."""
@@ -341,22 +316,16 @@ class _Search:
             self.margin = min(self.margin, float(lower[done].min()))
         return (~done).nonzero().reshape(-1)
 
-    def none(self, given: Form) -> Bounded:
-        """No pair at all."""
-        empty, flat = torch.zeros(0, dtype=torch.int64), given.middle[:0]
-        mix = Mix(flat[:, :0].sum(1), flat, flat)
-        return Bounded(empty, empty, mix, flat, flat[:, None], torch.zeros_like(given.middle))
-
-    def met(self, given: Form, found: Bounded) -> NDArray[Any] | None:
+    def met(self, given: Form, box: Tensor, case: Tensor, mix: Mix) -> NDArray[Any] | None:
         """A replayed witness among the middles of boxes and the corners where their bounds are least."""
-        radius = given.slopes.diagonal(dim1=1, dim2=2)[found.box]
-        middle = given.middle[found.box]
-        points = torch.cat([middle - found.mix.slopes.sign() * radius, middle])
-        case = torch.cat([found.case, found.case])
+        radius = given.slopes.diagonal(dim1=1, dim2=2)[box]
+        middle = given.middle[box]
+        points = torch.cat([middle - mix.slopes.sign() * radius, middle])
+        case = torch.cat([case, case])
         low, high = self.first[case], self.last[case]
         rounded = torch.as_tensor(points.numpy().astype(self.problem.dtype).astype(np.float64))
         points = torch.minimum(torch.maximum(rounded, low), high)
-        worst = excess(self.goals, case, points, self.net(points))
+        worst = self.goals.excess(case, points, self.net(points))
         near = ((worst <= self.near) & (low <= high).all(1)).nonzero().reshape(-1)
         near = near[worst[near].argsort()[:REPLAYED]]
         if not len(near):
@@ -370,14 +339,6 @@ class _Search:
         return None
 
 
-def _floor(cases: Sequence[Case]) -> NDArray[np.float64]:
-    """The width below which an input is not split any more."""
-    lower, upper = np.min([c.lower for c in cases], 0), np.max([c.upper for c in cases], 0)
-    size = np.maximum(np.abs(lower), np.abs(upper))
-    floor: NDArray[np.float64] = 1e-9 * (upper - lower) + 1e-14 * size + 1e-300
-    return floor
-
-
 def _batch(net: Net, rows: int, memory: int) -> int:
     """How many boxes are looked at together."""
     values = sum(prod(step.shape) for step in net.steps)
@@ -389,9 +350,3 @@ def _work(net: Net, rows: int) -> int:
     """About how many operations one box takes, in all its passes of the net."""
     values = sum(prod(step.shape) for step in net.steps)
     return (net.inputs + 3 + 2 * rows) * (16 * values + products(net))
-
-
-def _too_large(net: Net, rows: int, memory: int) -> bool:
-    """Whether one box alone would take seconds, or the weights in float64 most of the memory."""
-    weights = sum(step.weight.size for step in net.steps if isinstance(step, Dense | Conv))
-    return _work(net, rows) > MOST_ALONE or 4 * 8 * weights > memory // 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.errors import InputError
 from holdfast.verify.vnncomp.options import (
     InstanceOptions,
     VnncompRunOptions,
@@ -25,7 +25,6 @@ def run(options: VnncompRunOptions) -> int:
 
     Exit code 4 means: done, but some instances ended in an error.
     """
-    from holdfast.core.errors import InputError
     from holdfast.verify.vnncomp.instances import limited, read_instances, sampled
     from holdfast.verify.vnncomp.run import Plan
     from holdfast.verify.vnncomp.run import run as run_plan
@@ -48,45 +47,38 @@ def score(options: VnncompScoreOptions) -> int:
     Exit code 1 means: an answer of the first tool counts as wrong.
     """
     from holdfast.config.output import write_json
-    from holdfast.core.errors import InputError
     from holdfast.report.tables import to_csv, to_markdown, to_text
-    from holdfast.verify.vnncomp.page import as_json, benchmark_table, disagreement_table
-    from holdfast.verify.vnncomp.rules import rules_named
+    from holdfast.verify.vnncomp.page import as_json, benchmark_table, disagreement_table, write
+    from holdfast.verify.vnncomp.rules import RULES
     from holdfast.verify.vnncomp.score import overall
     from holdfast.verify.vnncomp.score import score as score_tables
 
     if options.csv and options.markdown:
         raise InputError("expected --csv or --markdown, not both")
-    made = score_tables(
-        options.results, rules_named(options.rules), options.votes, options.benchmarks, every=options.all
+    result = score_tables(
+        options.results, RULES[options.rules], options.votes, options.benchmarks, every=options.all
     )
     if options.json:
-        write_json(options.json, as_json(made))
-    found = disagreement_table(made)
+        write_json(options.json, as_json(result))
+    found = disagreement_table(result)
     if options.csv:
-        say(to_csv(benchmark_table(made)), end="")
+        say(to_csv(benchmark_table(result)), end="")
     else:
         shown = to_markdown if options.markdown else to_text
-        say(shown(benchmark_table(made)) + (f"\n\n{shown(found)}" if found.rows else ""))
+        say(shown(benchmark_table(result)) + (f"\n\n{shown(found)}" if found.rows else ""))
     if options.report:
-        from holdfast.verify.vnncomp.page import write
-
-        write(made, options.report, command_line(options))
+        write(result, options.report, command_line(options))
         sys.stderr.write(f"report   {options.report.resolve()}\n")
-    return 1 if overall(made, made.tools[0]).wrong else 0
+    return 1 if overall(result, result.tools[0]).wrong else 0
 
 
 def instance(options: InstanceOptions) -> int:
     """Verify one instance and write the competition's result file: what its scripts call."""
     from holdfast.verify.vnncomp.instance import answer, die_with_parent
-    from holdfast.verify.vnncomp.results import protocol_named
 
     die_with_parent()  # a script that is killed must not leave us behind, to write the result long after
-    attempt = answer(
-        options.network, options.spec, options.result, options.timeout, protocol_named(options.protocol)
-    )
-    note = f" ({attempt.note})" if attempt.note else ""
-    say(f"{attempt.status} {attempt.seconds:.3f} s{note}")
+    attempt = answer(options.network, options.spec, options.result, options.timeout, options.protocol)
+    say(f"{attempt.status} {attempt.seconds:.3f} s{f' ({attempt.note})' if attempt.note else ''}")
     return 0
 
 
@@ -104,8 +96,10 @@ def warm(_options: WarmOptions) -> int:
 
 def _tell(step: Step) -> None:
     """Print one line on standard error for a finished instance."""
+    from holdfast.verify.vnncomp.instances import stem_of
+
     row = step.row
-    names = " ".join(Path(name.removesuffix(".gz")).stem for name in (row.network, row.spec))
+    names = f"{stem_of(row.network)} {stem_of(row.spec)}"
     facts = f"{row.result} {row.seconds:.2f} s" + (f", {row.engine}" if row.engine else "")
     before = f", {step.reused} were finished already" if step.reused and step.done == step.reused + 1 else ""
     left = f", about {_duration(step.left)} left" if step.done < step.total else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown
 LATE = 2.0  # seconds after the limit until which an answer counts: the start of the process is not the tool's
 GRACE = 10.0  # seconds after the limit at which a process that does not end is killed
 WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
-_POLL = 0.01  # seconds between looks where the system cannot wake us
+_POLL = 0.005  # seconds between looks at the processes
 _PDEATHSIG = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
 WARM_SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
 # Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
@@ -67,14 +67,8 @@ class Running:
     instance: Instance
     process: subprocess.Popen[bytes]
     folder: tempfile.TemporaryDirectory[str]
-    began: float
+    began: float  # of time.monotonic
     cores: tuple[int, ...]
-    handle: int  # wakes `wait` when the process ends; -1 where there is no such thing
-
-    @property
-    def deadline(self) -> float:
-        """When (monotonic) it is killed."""
-        return self.began + self.instance.limit + GRACE
 
 
 def verify_command() -> list[str]:
@@ -85,45 +79,38 @@ def verify_command() -> list[str]:
 def begin(
     command: Sequence[str], instance: Instance, cores: Sequence[int] = (), within: Path | None = None
 ) -> Running:
-    """The process of that command on that instance, on these cores alone (none given: on all).
-
-    Its files go to a folder of its own `within` that one (none given: where temporary files go).
-    """
+    """Start the command on an instance, on these cores alone (all if none), with a folder of its own."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
-    whole = [
-        *command, str(instance.network_path), str(instance.spec_path), "--timeout", f"{instance.limit:g}",
-        "--json", str(inside / "verdict.json"), "--witness", str(inside / "witness.txt"),
-    ]  # fmt: skip
-    environment = dict(os.environ)
-    if cores:
-        environment |= {name: str(len(cores)) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
+    files = {"--json": inside / "verdict.json", "--witness": inside / "witness.txt"}
+    given = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), str(len(cores))) if cores else {}
     try:
         with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
             began = time.monotonic()
             process = subprocess.Popen(
-                whole, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
-                start_new_session=True, preexec_fn=_tied_to(os.getpid(), cores),
-            )  # fmt: skip
+                [*command, *map(str, given), *(str(word) for pair in files.items() for word in pair)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **threads},
+                start_new_session=True,
+                preexec_fn=_tied_to(os.getpid(), cores),
+            )
     except OSError:
         folder.cleanup()
         raise
-    handle = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
-    return Running(instance, process, folder, began, tuple(cores), handle)
+    return Running(instance, process, folder, began, tuple(cores))
 
 
 def wait(running: Sequence[Running]) -> list[tuple[Running, Attempt]]:
     """At least one of the processes, those that have ended or had to be, each with what came of it."""
     while True:
-        ended = [one for one in running if _has_ended(one) or time.monotonic() > one.deadline]
+        now = time.monotonic()
+        ended = [one for one in running if _has_ended(one) or now > one.began + one.instance.limit + GRACE]
         if ended:
             return [(one, _finish(one)) for one in ended]
-        left = max(0.0, min(one.deadline for one in running) - time.monotonic()) + 0.001
-        handles = [one.handle for one in running]
-        if -1 in handles:
-            time.sleep(min(_POLL, left))
-        else:
-            select.select(handles, [], [], left)
+        time.sleep(_POLL)
 
 
 def abandon(running: Sequence[Running]) -> None:
@@ -142,10 +129,7 @@ def die_with_parent() -> None:
 
 
 def _tied_to(parent: int, cores: Sequence[int]) -> Any:
-    """What the new process does before it becomes the command: it dies with its parent, on its own cores.
-
-    A runner that is killed must leave nobody behind who works on for minutes and disturbs the next one.
-    """
+    """What the new process does first: a killed runner must leave nobody behind to disturb the next one."""
     if sys.platform != "linux":
         return None
     import ctypes  # here and not in the new process, where an import may wait for ever for a lock
@@ -173,8 +157,6 @@ def _end(one: Running) -> tuple[int, Any]:
         os.killpg(one.process.pid, signal.SIGKILL)
     _, status, usage = os.wait4(one.process.pid, 0)
     one.process.returncode = os.waitstatus_to_exitcode(status)
-    if one.handle >= 0:
-        os.close(one.handle)
     return one.process.returncode, usage
 
 
@@ -183,42 +165,41 @@ def _finish(one: Running) -> Attempt:
     seconds = time.monotonic() - one.began
     code, usage = _end(one)
     with one.folder:
-        cpu = usage.ru_utime + usage.ru_stime
+        attempt = partial(Attempt, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
         if late:
-            return Attempt("timeout", seconds, cpu, note=f"killed {GRACE:g} s after the limit")
-        return _read(Path(one.folder.name), code, one.instance.limit, seconds, cpu)
+            return attempt("timeout", note=f"killed {GRACE:g} s after the limit")
+        return _read(Path(one.folder.name), code, seconds - one.instance.limit, attempt)
 
 
-def _read(folder: Path, code: int, limit: float, seconds: float, cpu: float) -> Attempt:
-    """The attempt that the files of a process and its exit code tell of."""
+def _read(folder: Path, code: int, over: float, attempt: partial[Attempt]) -> Attempt:
+    """The attempt of a process that ended `over` s after the limit, by its files and its exit code."""
+    last = _text(folder / "err").strip().rpartition("\n")[2].strip()[:200]
+    problem = f": {last}" if last else ""
     if code < 0:
-        name = signal.Signals(-code).name
-        return Attempt("error", seconds, cpu, note=f"ended by {name}{_last(folder / 'err')}")
-    said = (folder / "out").read_text("utf-8", "replace").split("\n", 1)[0].strip()
+        return attempt("error", note=f"ended by {signal.Signals(-code).name}{problem}")
+    said = _text(folder / "out").partition("\n")[0].strip()
     status = next((s for s in STATUSES if s == said), None)
     if status is None or EXIT_CODES[status] != code:
         shown = f"said {said[:60]!r}" if said else "said nothing"
-        return Attempt("error", seconds, cpu, note=f"exit code {code}, {shown}{_last(folder / 'err')}")
-    verdict = _verdict(folder / "verdict.json")
-    margin = verdict.get("margin", verdict.get("bound"))
-    facts: dict[str, Any] = {
-        "engine": str(verdict.get("engine") or ""),
-        "margin": float(margin) if isinstance(margin, int | float) else None,
-    }
-    note = str(verdict.get("note") or "")
+        return attempt("error", note=f"exit code {code}, {shown}{problem}")
+    verdict = read_mapping(folder / "verdict.json")
+    margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")
+    attempt = partial(
+        attempt,
+        engine=str(verdict.get("engine") or ""),
+        margin=float(margin) if isinstance(margin, int | float) else None,
+    )
     if status == "error":
-        return Attempt("error", seconds, cpu, **facts, note=note or _last(folder / "err")[2:])
-    if status in ("holds", "violated") and seconds > limit + LATE:
-        told = f"{status} came {seconds - limit:.1f} s after the limit"
-        return Attempt("timeout", seconds, cpu, **facts, note=told)
+        return attempt(status, note=note or last)
+    if status in ("holds", "violated") and over > LATE:
+        return attempt("timeout", note=f"{status} came {over:.1f} s after the limit")
     if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
-        return Attempt("unknown", seconds, cpu, **facts, note=note)
-    witness = _text(folder / "witness.txt") if status == "violated" else ""
-    return Attempt(status, seconds, cpu, **facts, witness=witness, note=note)
+        return attempt("unknown", note=note)
+    return attempt(status, witness=_text(folder / "witness.txt") if status == "violated" else "", note=note)
 
 
-def _verdict(path: Path) -> dict[str, Any]:
-    """What the process wrote of its verdict; nothing if it is not there or no JSON."""
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a JSON file; an empty one if there is none."""
     import orjson
 
     try:
@@ -232,53 +213,31 @@ def _text(path: Path) -> str:
     return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
-def _last(path: Path) -> str:
-    """The last line of a text, after a colon; empty if there is none."""
-    lines = _text(path).strip().splitlines()
-    return f": {lines[-1].strip()[:200]}" if lines else ""
-
-
 def answer(
-    network: Path,
-    spec: Path,
-    result: Path,
-    limit: float,
-    protocol: Protocol,
-    command: Sequence[str] | None = None,
+    network: Path, spec: Path, result: Path, limit: float, protocol: Protocol, command: Sequence[str] = ()
 ) -> Attempt:
     """What came of the instance, after the result file was written in that protocol.
 
-    The verifier runs in a process of its own, so that a crash of it is an error and a process that does not
-    end a timeout; a problem on this side is an error too. Only a result file that cannot be written raises.
+    Any problem, also on this side, is an error in the file. Only a file that cannot be written raises.
     """
     began = time.monotonic()
     try:
-        attempt = _attempted(network, spec, limit, command or verify_command())
+        if not limit > 0:
+            raise InputError(f"expected a time limit in seconds, got {limit:g}")
+        for path in (network, spec):
+            if found_file(path) is None:
+                raise InputError(f"{path}: no such file")
+        files = [found_file(path) or path for path in (network, spec)]
+        instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
+        ((_, attempt),) = wait([begin(command or verify_command(), instance)])
     except (HoldfastError, OSError) as problem:
         attempt = Attempt("error", time.monotonic() - began, 0.0, note=str(problem))
     write_atomic(result, result_text(protocol, attempt.status, attempt.seconds, attempt.witness).encode())
     return attempt
 
 
-def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) -> Attempt:
-    if not limit > 0:
-        raise InputError(f"expected a time limit in seconds, got {limit:g}")
-    files = []
-    for path in (network, spec):
-        file = found_file(path)
-        if file is None:
-            raise InputError(f"{path}: no such file")
-        files.append(file)
-    instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
-    ((_, attempt),) = wait([begin(command, instance)])
-    return attempt
-
-
-def warm_up(command: Sequence[str] | None = None) -> Iterator[tuple[str, Attempt]]:
-    """The name of each small problem and what came of it, as they are done.
-
-    They are verified so that kernels are compiled before time is measured.
-    """
+def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, Attempt]]:
+    """The name of each small problem and what came of it: kernels are compiled before time is measured."""
     with tempfile.TemporaryDirectory(prefix="holdfast-warm-") as name:
         for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):
             network, spec = Path(name) / f"{number}.onnx", Path(name) / f"{number}.vnnlib"
@@ -313,17 +272,14 @@ def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float
     layers[-1] = layers[-1][0], layers[-1][1] - outputs(np.zeros((1, sizes[0]), np.float32))[0]
     nodes, weights, last = [], [], "x"
     for i, (weight, bias) in enumerate(layers):
-        if i:
-            nodes.append(helper.make_node("Relu", [last], [f"r{i}"]))
-            last = f"r{i}"
         weights += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
         nodes.append(helper.make_node("Gemm", [last, f"w{i}", f"b{i}"], [f"z{i}"]))
-        last = f"z{i}"
+        nodes.append(helper.make_node("Relu", [f"z{i}"], [last := f"r{i}"]))
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
-        for name, size in (("x", sizes[0]), (last, sizes[-1]))
+        for name, size in (("x", sizes[0]), (f"z{i}", sizes[-1]))
     ]
-    graph = helper.make_graph(nodes, "warm", ends[:1], ends[1:], weights)
+    graph = helper.make_graph(nodes[:-1], "warm", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     network.write_bytes(model.SerializeToString())
     points = generator(1, "vnncomp", "warm", number).uniform(-1, 1, (20_000, sizes[0])).astype(np.float32)

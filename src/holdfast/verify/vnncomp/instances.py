@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import found_file
+
+ROWS = "rows of network,specification,seconds"
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,22 @@ class Instance:
     spec_path: Path
     folder: Path
 
-    def __str__(self) -> str:
-        return f"{self.category} {_stem(self.network)} {_stem(self.spec)}"
+
+def csv_rows(path: Path, expected: str, missing: str) -> list[tuple[int, list[str]]]:
+    """The rows of a csv that are not blank, with their numbers; InputError `missing` if there is no file."""
+    try:
+        lines = list(csv.reader(io.StringIO(path.read_text("utf-8-sig"))))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(missing) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise InputError(f"{path}: expected {expected}, got: {problem}") from None
+    rows = ((number, [cell.strip() for cell in line]) for number, line in enumerate(lines, 1))
+    return [(number, cells) for number, cells in rows if any(cells)]
+
+
+def stem_of(name: str) -> str:
+    """The name of a file, which may be a .gz, without folders and endings."""
+    return Path(name.removesuffix(".gz")).stem
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:
@@ -35,28 +52,16 @@ def read_instances(path: Path) -> tuple[Instance, ...]:
         if len(listings) != 1:
             raise InputError(f"{path}: expected one *instances.csv in this folder, got {len(listings)}")
         path = listings[0]
-    try:
-        lines = list(csv.reader(path.read_text("utf-8-sig").splitlines()))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the instances.csv of a benchmark") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(f"{path}: expected rows of network,specification,seconds, got: {problem}") from None
-    category = category_of(path)
-    found = []
-    for number, row in enumerate(lines, 1):
-        cells = [cell.strip() for cell in row]
-        if not any(cells) or (number == 1 and _is_header(cells)):
-            continue
-        found.append(_instance(category, path, number, cells))
+    rows = csv_rows(path, ROWS, f"{path}: no such file; give the instances.csv of a benchmark")
+    found = [_instance(path, number, cells) for number, cells in rows if number > 1 or not _is_header(cells)]
     if not found:
-        raise InputError(f"{path}: expected rows of network,specification,seconds, got none")
+        raise InputError(f"{path}: expected {ROWS}, got none")
     return tuple(found)
 
 
 def category_of(path: Path) -> str:
     """The benchmark's name: acasxu of acasxu_instances.csv, else the name of the csv's folder."""
-    named = path.stem.removesuffix("instances").rstrip("_-")
-    return named or path.resolve().parent.name
+    return path.stem.removesuffix("instances").rstrip("_-") or path.resolve().parent.name
 
 
 def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | None = None) -> list[Instance]:
@@ -68,11 +73,7 @@ def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | Non
 
 
 def sampled(instances: Sequence[Instance], count: int, seed: int = 0) -> list[Instance]:
-    """So many of the instances, each network's share as large as in the whole, in the order of the csv.
-
-    The largest remainders are rounded up; a network gets at least one instance as long as there are enough
-    to go round. The same seed draws the same instances.
-    """
+    """A number of the instances, each network's share as large as in the whole, in the order of the csv."""
     from holdfast.core.seeds import generator
 
     if count < 1:
@@ -104,23 +105,24 @@ def allotted(sizes: Sequence[int], count: int) -> list[int]:
     return shares
 
 
-def _is_header(cells: Sequence[str]) -> bool:
-    return len(cells) >= 3 and _seconds(cells[2]) is None and not cells[0].endswith((".onnx", ".gz"))
-
-
-def _seconds(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """The finite number in a cell of a csv; None if there is none."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    return value if math.isfinite(value) else None
 
 
-def _instance(category: str, path: Path, number: int, cells: Sequence[str]) -> Instance:
+def _is_header(cells: Sequence[str]) -> bool:
+    return len(cells) >= 3 and number_of(cells[2]) is None and not cells[0].endswith((".onnx", ".gz"))
+
+
+def _instance(path: Path, number: int, cells: Sequence[str]) -> Instance:
     if len(cells) != 3:
         raise InputError(f"{path}:{number}: expected network,specification,seconds, got {len(cells)} fields")
-    limit = _seconds(cells[2])
-    if limit is None:
+    limit = number_of(cells[2])
+    if limit is None or limit <= 0:
         raise InputError(f"{path}:{number}: expected a time limit in seconds, got {cells[2]!r}")
     files = []
     for name in cells[:2]:
@@ -128,8 +130,4 @@ def _instance(category: str, path: Path, number: int, cells: Sequence[str]) -> I
         if file is None:
             raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
         files.append(file)
-    return Instance(category, cells[0], cells[1], limit, files[0], files[1], path.parent.resolve())
-
-
-def _stem(name: str) -> str:
-    return Path(name.removesuffix(".gz")).stem
+    return Instance(category_of(path), cells[0], cells[1], limit, files[0], files[1], path.parent.resolve())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.report.charts.lines import cactus
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
-from holdfast.report.tables import Cell, Column, Table, to_html
-from holdfast.verify.vnncomp.score import UNSCORED, Judged, Line, Score, overall
+from holdfast.report.tables import Cell, Column, Table, many, to_html
+from holdfast.verify.vnncomp.rules import Said
+from holdfast.verify.vnncomp.score import UNSCORED, Judged, Score, overall
 
 _PLOTS = 24  # benchmarks that get a plot of their own
 _READING = (
@@ -19,86 +20,68 @@ _READING = (
 )
 
 
-def disagreements(made: Score) -> list[tuple[Judged, str]]:
+def disagreements(result: Score) -> list[tuple[Judged, str]]:
     """Each instance on which tools, counterexamples or earlier votes disagree, and what is the case."""
-    told = []
-    for one in made.instances:
-        parts = [*_contradiction(one), *_unshown(one), *_against_votes(one)]
-        if parts:
-            told.append((one, "; ".join(parts)))
-    return told
+    described = [(one, "; ".join(_disagreements(one))) for one in result.instances]
+    return [(one, what) for one, what in described if what]
 
 
-def _contradiction(one: Judged) -> list[str]:
-    if not one.ruling.contradicted:
-        return []
-    who = {
-        answer: ", ".join(s.tool for s in one.said.values() if s.status == answer)
-        for answer in ("holds", "violated")
-    }
-    proven = ", ".join(s.tool for s in one.said.values() if s.status == "violated" and s.grade == "valid")
-    truth = (
-        f"violated is right: the counterexample of {proven} replays"
-        if proven
-        else f"{one.ruling.truth or 'neither'} counts: {one.ruling.reason}"
-    )
-    return [f"holds: {who['holds']}; violated: {who['violated']}; {truth}"]
+def _disagreements(one: Judged) -> Iterator[str]:
+    said = one.said.values()
+    holds, violated = ([s for s in said if s.status == answer] for answer in ("holds", "violated"))
+    if one.ruling.contradicted:
+        truth = f"{one.ruling.truth or 'neither'} counts: {one.ruling.reason}"
+        proven = [s for s in violated if s.grade == "valid"]
+        if proven:
+            truth = f"violated is right: the counterexample of {_tools(proven)} replays"
+        yield f"holds: {_tools(holds)}; violated: {_tools(violated)}; {truth}"
+    for s in violated:
+        if s.grade in ("invalid", "missing"):
+            yield f"{s.tool} says violated, but: {s.why or s.grade}"
+    if one.votes is not None and one.votes.majority is not None:
+        counts = f"{one.votes.holds} earlier tools say holds, {one.votes.violated} violated"
+        for s in violated if one.votes.majority == "holds" else holds:
+            shown = " with a counterexample that replays" if s.grade == "valid" else ""
+            yield f"{s.tool} says {s.status}{shown}, but {counts}"
 
 
-def _unshown(one: Judged) -> list[str]:
-    """Violations that cannot be shown."""
-    bad = [s for s in one.said.values() if s.status == "violated" and s.grade in ("invalid", "missing")]
-    return [f"{s.tool} says violated, but: {one.why.get(s.tool, s.grade)}" for s in bad]
+def _tools(said: Iterable[Said]) -> str:
+    return ", ".join(s.tool for s in said)
 
 
-def _against_votes(one: Judged) -> list[str]:
-    majority = one.votes.majority if one.votes else None
-    if one.votes is None or majority is None:
-        return []
-    other = "violated" if majority == "holds" else "holds"
-    against = [s for s in one.said.values() if s.status == other]
-    counts = f"{one.votes.holds} earlier tools say holds, {one.votes.violated} violated"
-    shown = {"valid": " with a counterexample that replays"}
-    return [f"{s.tool} says {other}{shown.get(s.grade, '')}, but {counts}" for s in against]
-
-
-def as_json(made: Score) -> dict[str, Any]:
+def as_json(result: Score) -> dict[str, Any]:
     """The score as plain values, for a script to read."""
     return {
-        "rules": made.rules.name,
-        "rule": made.rules.says,
-        "tools": list(made.tools),
-        "totals": dict(made.totals),
-        "benchmarks": [vars(line) for line in made.lines],
-        "disagreements": [
-            {"category": one.category, "network": one.network, "spec": one.spec, "what": what}
-            for one, what in disagreements(made)
+        "rules": result.rules.name,
+        "rule": result.rules.says,
+        "tools": list(result.tools),
+        "totals": dict(result.totals),
+        "benchmarks": [vars(line) for line in result.lines],
+        "disagreements": [_names(one) | {"what": what} for one, what in disagreements(result)],
+        "instances": [
+            _names(one)
+            | {"truth": one.ruling.truth, "reason": one.ruling.reason}
+            | {"tools": {tool: _plain(one, said) for tool, said in one.said.items()}}
+            for one in result.instances
         ],
-        "instances": [_plain(one) for one in made.instances],
     }
 
 
-def _plain(one: Judged) -> dict[str, Any]:
+def _names(one: Judged) -> dict[str, Any]:
+    return {"category": one.category, "network": one.network, "spec": one.spec}
+
+
+def _plain(one: Judged, said: Said) -> dict[str, Any]:
     return {
-        "category": one.category,
-        "network": one.network,
-        "spec": one.spec,
-        "truth": one.ruling.truth,
-        "reason": one.ruling.reason,
-        "tools": {
-            name: {
-                "result": said.status,
-                "seconds": said.seconds,
-                "witness": said.grade if said.status == "violated" else None,
-                "standing": one.ruling.standing[name],
-                "points": one.ruling.points[name],
-            }
-            for name, said in one.said.items()
-        },
+        "result": said.status,
+        "seconds": said.seconds,
+        "witness": said.grade if said.status == "violated" else None,
+        "standing": one.ruling.standing[said.tool],
+        "points": one.ruling.points[said.tool],
     }
 
 
-def benchmark_table(made: Score) -> Table:
+def benchmark_table(result: Score) -> Table:
     """One row a benchmark and tool, then each tool's sum of percents."""
     columns: list[Column | str] = [  # in the order of the fields of a `Line`
         "benchmark",
@@ -114,62 +97,61 @@ def benchmark_table(made: Score) -> Table:
         Column("points", note="by the rules above"),
         Column("score", 1, "percent of the best tool's points"),
     ]
-    lines = list(made.lines)
-    if len(made.categories) > 1:
-        lines += [overall(made, tool) for tool in made.tools]
-    return Table(columns, [list(vars(line).values()) for line in lines], made.rules.says)
+    lines = list(result.lines)
+    if len(result.categories) > 1:
+        lines += [overall(result, tool) for tool in result.tools]
+    return Table(columns, [list(vars(line).values()) for line in lines], result.rules.says)
 
 
-def disagreement_table(made: Score) -> Table:
+def disagreement_table(result: Score) -> Table:
     """One row for each instance on which tools, counterexamples or earlier votes disagree."""
-    rows = [[one.category, one.name, what] for one, what in disagreements(made)]
+    rows = [[one.category, one.name, what] for one, what in disagreements(result)]
     return Table(["benchmark", "instance", "what is the case"], rows)
 
 
-def instance_table(made: Score) -> Table:
+def instance_table(result: Score) -> Table:
     """One row an instance: the truth, and of each tool its answer, its time and whether that is right."""
     columns: list[Column | str] = ["instance", "benchmark", "truth"]
-    for tool in made.tools:
+    for tool in result.tools:
         columns += [tool, Column(f"{tool} s", 2)]
     rows = []
-    for one in made.instances:
+    for one in result.instances:
         row: list[Cell] = [one.name, one.category, one.ruling.truth or "?"]
-        for tool in made.tools:
-            row += [_answer(one, tool), one.said[tool].seconds if tool in one.said else None]
+        for tool in result.tools:
+            if tool in one.said:
+                standing = one.ruling.standing[tool]
+                mark = f" ({standing})" if standing in ("wrong", "open") else ""
+                row += [f"{one.said[tool].status}{mark}", one.said[tool].seconds]
+            else:
+                row += ["–", None]
         rows.append(row)
     return Table(columns, rows)
 
 
-def _answer(one: Judged, tool: str) -> str:
-    if tool not in one.said:
-        return "–"
-    mark = {"wrong": " (wrong)", "open": " (open)"}.get(one.ruling.standing[tool], "")
-    return f"{one.said[tool].status}{mark}"
-
-
-def write(made: Score, out: Path, command: str = "") -> Path:
+def write(result: Score, out: Path, command: str = "") -> Path:
     """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
-    return write_page(page(made, command), out, "vnncomp.html")
+    return write_page(page(result, command), out, "vnncomp.html")
 
 
-def page(made: Score, command: str = "") -> str:
+def page(result: Score, command: str = "") -> str:
     """The score as one self-contained HTML file."""
-    first = made.tools[0]
-    own = overall(made, first)
-    others = len(made.tools) - 1
-    with_others = f" and {others} other tool{'s' if others > 1 else ''}" if others else ""
-    found = disagreement_table(made)
+    first = result.tools[0]
+    own = overall(result, first)
+    others = len(result.tools) - 1
+    with_others = f" and {many(others, 'other tool')}" if others else ""
+    wrong = f"{own.wrong} of its answers count as wrong" if own.wrong else "none of its answers is wrong"
+    found = disagreement_table(result)
     return document(
         Document(
-            title=f"{first} on {', '.join(made.categories)}",
-            subject=(f"{first}{with_others}", ", ".join(made.categories)),
+            title=f"{first} on {', '.join(result.categories)}",
+            subject=(f"{first}{with_others}", ", ".join(result.categories)),
             facts=(
                 ("instances", str(own.instances)),
-                ("benchmarks", str(len(made.categories))),
-                ("tools", str(len(made.tools))),
-                ("rules", f"VNN-COMP {made.rules.name}"),
+                ("benchmarks", str(len(result.categories))),
+                ("tools", str(len(result.tools))),
+                ("rules", f"VNN-COMP {result.rules.name}"),
             ),
-            verdict=_verdict(own),
+            verdict=f"{first} solves {own.solved} of {own.instances} instances; {wrong}.",
             cards=(
                 Card("solved", own.solved, f"of {own.instances} instances, answered in time and right"),
                 Card("holds", own.holds, "proven: no input of the set violates the property"),
@@ -179,76 +161,63 @@ def page(made: Score, command: str = "") -> str:
                 Card("score", own.percent, "sum over benchmarks of the percent of the best tool", 1),
             ),
             minor=(),
-            rule=made.rules.says,
+            rule=result.rules.says,
             command=command,
-            alerts=_alerts(made, len(found.rows)),
-            sections=tuple(_sections(made, found)),
+            alerts=tuple(_alerts(result, len(found.rows))),
+            sections=tuple(_sections(result, found)),
             kind="VNN-COMP",
         )
     )
 
 
-def _verdict(own: Line) -> str:
-    told = f"{own.wrong} of its answers count as wrong" if own.wrong else "none of its answers is wrong"
-    return f"{own.tool} solves {own.solved} of {own.instances} instances; {told}."
-
-
-def _alerts(made: Score, found: int) -> tuple[Alert, ...]:
-    alerts = []
+def _alerts(result: Score, found: int) -> Iterator[Alert]:
     if found:
-        things = "instance" if found == 1 else "instances"
-        alerts.append(Alert(f"{found} {things} on which not all agree", "disagreements"))
-    said = [s for one in made.instances for s in one.said.values() if s.status == "violated"]
-    unseen = sum(s.grade == "unchecked" for s in said)
+        yield Alert(f"{many(found, 'instance')} on which not all agree", "disagreements")
+    grades = [s.grade for one in result.instances for s in one.said.values() if s.status == "violated"]
+    unseen = grades.count("unchecked")
     if unseen:
-        alerts.append(Alert(f"{unseen} of {len(said)} counterexamples could not be checked", "instances"))
-    if made.left_out:
-        alerts.append(
-            Alert(f"{made.left_out} instances that only other tools ran are left out", "benchmarks")
-        )
-    return tuple(alerts)
+        yield Alert(f"{unseen} of {len(grades)} counterexamples could not be checked", "instances")
+    if result.left_out:
+        yield Alert(f"{result.left_out} instances that only other tools ran are left out", "benchmarks")
 
 
-def _sections(made: Score, found: Table) -> list[Section]:
-    sections = [Section("cactus", "Solved over time", tuple(_plots(made)), _READING), _benchmarks(made)]
+def _sections(result: Score, found: Table) -> Iterator[Section]:
+    yield Section("cactus", "Solved over time", tuple(_plots(result)), _READING)
+    table = benchmark_table(result)
+    unscored = [name for name in result.categories if name in UNSCORED]
+    yield _table_section(
+        "benchmarks",
+        "Benchmark by benchmark",
+        Table(table.columns, table.rows),
+        label="Benchmarks",
+        note=f"{', '.join(unscored)} counts for nothing in the sum." if unscored else "",
+    )
     if found.rows:
-        body = scroll(to_html(found), "Disagreements")
         lead = "Where tools, counterexamples replayed in ONNX Runtime, or earlier votes do not agree."
-        sections.append(Section("disagreements", "Disagreements", (Figure("", body, wide=True),), lead))
-    body = scroll(to_html(instance_table(made)), "Instance by instance")
+        yield _table_section("disagreements", "Disagreements", found, lead=lead)
     note = "Click a heading to sort. Truth: what counts by the rules; ? where nobody knows."
-    sections.append(Section("instances", "Instance by instance", (Figure("", body, note, wide=True),)))
-    return sections
+    yield _table_section("instances", "Instance by instance", instance_table(result), note=note)
 
 
-def _benchmarks(made: Score) -> Section:
-    table = benchmark_table(made)
-    body = scroll(to_html(Table(table.columns, table.rows)), "Benchmarks")
-    left = [name for name in made.categories if name in UNSCORED]
-    note = f"{', '.join(left)} counts for nothing in the sum." if left else ""
-    return Section("benchmarks", "Benchmark by benchmark", (Figure("", body, note, wide=True),))
+def _table_section(
+    identifier: str, title: str, table: Table, *, label: str = "", note: str = "", lead: str = ""
+) -> Section:
+    body = scroll(to_html(table), label or title)
+    return Section(identifier, title, (Figure("", body, note, wide=True),), lead)
 
 
-def _plots(made: Score) -> list[Figure]:
+def _plots(result: Score) -> Iterator[Figure]:
     """The plot of all instances, and one a benchmark if there are several."""
-    figures = []
-    several = len(made.categories) > 1
+    several = len(result.categories) > 1
     if several:
-        plot = cactus(_times(made, made.instances), title="All benchmarks", desc=_READING, wide=True)
-        figures.append(Figure("All benchmarks", plot, wide=True))
-    for category in made.categories[:_PLOTS]:
-        here = [one for one in made.instances if one.category == category]
-        plot = cactus(_times(made, here), title=category, desc=_READING, wide=not several)
-        figures.append(Figure(category, plot, wide=not several))
-    return figures
+        plot = cactus(_times(result, result.instances), title="All benchmarks", desc=_READING, wide=True)
+        yield Figure("All benchmarks", plot, wide=True)
+    for category in result.categories[:_PLOTS]:
+        here = [one for one in result.instances if one.category == category]
+        plot = cactus(_times(result, here), title=category, desc=_READING, wide=not several)
+        yield Figure(category, plot, wide=not several)
 
 
-def _times(made: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
-    return {
-        tool: [
-            one.said[tool].seconds
-            for one in instances
-            if tool in one.said and one.ruling.standing[tool] == "right"
-        ]
-        for tool in made.tools
-    }
+def _times(result: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
+    solved = [[s for s in one.said.values() if one.ruling.standing[s.tool] == "right"] for one in instances]
+    return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in result.tools}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.errors import InputError
+from holdfast.verify.vnncomp.instances import csv_rows, number_of
 
 if TYPE_CHECKING:  # numpy takes longer to load than all the rest of what a script of the competition needs
     import numpy as np
@@ -24,27 +24,18 @@ if TYPE_CHECKING:  # numpy takes longer to load than all the rest of what a scri
     from holdfast.core.property import Status
 
 Protocol: TypeAlias = Literal["document", "2021", "2022"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 STATUSES: tuple[Status, ...] = ("holds", "violated", "unknown", "timeout", "error")
 
 _SAT = {"holds": "unsat", "violated": "sat"}
-# What result files and the official result tables say for no answer, by how the word begins; the official
-# scorer takes `prepare_instance_error_*` and files without a result for unknown.
-_BEGINNINGS: tuple[tuple[str, Status], ...] = (
-    ("unsat", "holds"),
-    ("sat", "violated"),
-    ("holds", "holds"),
-    ("violated", "violated"),
-    ("timeout", "timeout"),
-    ("run_instance_timeout", "timeout"),
-    ("prepare_instance_timeout", "timeout"),
-    ("prepare_instance_error", "unknown"),
-    ("no_result_in_file", "unknown"),
-    ("error_nonmaximal", "unknown"),
-    ("unknown", "unknown"),
-    ("error", "error"),
-    ("run_single_instance_error", "error"),
-)
+# How the words begin that result files and the official result tables say; the official scorer takes
+# `prepare_instance_error_*` and files without a result for unknown.
+_BEGINNINGS: dict[Status, tuple[str, ...]] = {
+    "holds": ("unsat", "holds"),
+    "violated": ("sat", "violated"),
+    "timeout": ("timeout", "run_instance_timeout", "prepare_instance_timeout"),
+    "unknown": ("prepare_instance_error", "no_result_in_file", "error_nonmaximal", "unknown"),
+    "error": ("error", "run_single_instance_error"),
+}
 _PAIR = re.compile(r"\(\s*([XY])_(\d+)\s+([^\s()]+)\s*\)")
 
 
@@ -56,27 +47,16 @@ class Counterexample:
     outputs: NDArray[np.float64]
 
 
-def protocol_named(name: str) -> Protocol:
-    """The protocol of that name, or UnknownName with the nearest one."""
-    for protocol in PROTOCOLS:
-        if name == protocol:
-            return protocol
-    raise UnknownName("protocol", name, PROTOCOLS)
-
-
 def status_of(word: str) -> Status | None:
     """What a word of a result file or of an official result table means; None if nobody says it."""
     said = word.strip().lower()
     if not said:
         return "unknown"
-    return next((status for beginning, status in _BEGINNINGS if said.startswith(beginning)), None)
+    return next((status for status, words in _BEGINNINGS.items() if said.startswith(words)), None)
 
 
 def result_text(protocol: Protocol, status: Status, seconds: float, witness: str = "") -> str:
-    """The content of a result file; `witness` is the text of the counterexample.
-
-    Where one is due, a violation whose counterexample is none is unknown.
-    """
+    """The content of a result file; a violation without the text of a counterexample is unknown in 2022."""
     if protocol == "2021":
         return f"{status}\n"
     word = _SAT.get(status, status)
@@ -93,20 +73,13 @@ def result_text(protocol: Protocol, status: Status, seconds: float, witness: str
 
 def counterexample_text(found: Counterexample) -> str:
     """The counterexample as the result files of 2022 and later hold it, with every digit."""
-    rows = [*_pairs("X", found.inputs), *_pairs("Y", found.outputs)]
-    return "(" + "\n".join(rows) + ")\n"
-
-
-def _pairs(letter: str, values: NDArray[np.floating]) -> list[str]:
-    flat = values.astype("float64").ravel().tolist()
-    return [f"({letter}_{i} {value!r})" for i, value in enumerate(flat)]
+    named = (("X", found.inputs), ("Y", found.outputs))
+    pairs = [f"({x}_{i} {value!r})" for x, values in named for i, value in enumerate(values.ravel().tolist())]
+    return "(" + "\n".join(pairs) + ")\n"
 
 
 def read_counterexample(text: str, where: str = "counterexample") -> Counterexample:
-    """The counterexample of such a text, with or without the word sat before it; InputError if it is none.
-
-    Spaces and line ends are free, X and Y may come in any order, but each index from 0 must be there once.
-    """
+    """The counterexample of such a text, with or without the word sat before it; InputError if it is none."""
     import numpy as np
 
     inputs, outputs = _values(text, where)
@@ -131,22 +104,16 @@ def _values(text: str, where: str) -> tuple[list[float], list[float]]:
     for letter, index, number in _PAIR.findall(body[1:-1]):
         if int(index) in values[letter]:
             raise InputError(f"{where}: {letter}_{int(index)} is given twice")
-        values[letter][int(index)] = _float(number, where)
-    return _ordered("X", values["X"], where), _ordered("Y", values["Y"], where)
-
-
-def _float(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{where}: expected a number, got {text[:40]!r}") from None
-
-
-def _ordered(letter: str, values: dict[int, float], where: str) -> list[float]:
-    for index in range(len(values)):
-        if index not in values:
-            raise InputError(f"{where}: {letter}_{index} is missing")
-    return [values[index] for index in range(len(values))]
+        try:
+            values[letter][int(index)] = float(number)
+        except ValueError:
+            raise InputError(f"{where}: expected a number, got {number[:40]!r}") from None
+    for letter, found in values.items():
+        gap = next((index for index in range(len(found)) if index not in found), None)
+        if gap is not None:
+            raise InputError(f"{where}: {letter}_{gap} is missing")
+    inputs, outputs = ([found[index] for index in sorted(found)] for found in values.values())
+    return inputs, outputs
 
 
 @dataclass(frozen=True)
@@ -182,6 +149,11 @@ _ALIASES = {
 }
 
 
+def table_text(rows: Sequence[Row]) -> str:
+    """The content of our results."""
+    return header() + "".join(map(line_of, rows))
+
+
 def header() -> str:
     """The first line of our results."""
     return _line(COLUMNS)
@@ -189,7 +161,7 @@ def header() -> str:
 
 def line_of(row: Row) -> str:
     """A row as a line of csv, its newline included."""
-    return _line([_text(getattr(row, name)) for name in COLUMNS])
+    return _line([_text(value) for value in vars(row).values()])
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -213,13 +185,8 @@ def read_rows(path: Path) -> list[Row]:
     or the same without prepare time. The rows by which the organisers measured a tool's overhead, test_nano
     and test_tiny under the name of another benchmark, are left out.
     """
-    try:
-        lines = list(csv.reader(io.StringIO(path.read_text("utf-8-sig"))))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such results; give the csv of `holdfast vnncomp run`") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise InputError(f"{path}: expected a csv of results, got: {problem}") from None
-    numbered = [(i, [c.strip() for c in cells]) for i, cells in enumerate(lines, 1) if any(cells)]
+    missing = f"{path}: no such results; give the csv of `holdfast vnncomp run`"
+    numbered = csv_rows(path, "a csv of results", missing)
     if not numbered:
         raise InputError(f"{path}: expected rows of results, got none")
     names = _names(numbered[0][1])
@@ -252,21 +219,11 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
             f"{where}: expected a result such as holds, violated, sat, unsat or timeout, "
             f"got {values.get('result')!r}"
         )
-    seconds = _number(values.get("seconds", ""))
-    if seconds is None and status in ("holds", "violated"):
+    row: dict[str, Any] = {name: values.get(name, "") for name in COLUMNS}
+    row |= {name: number_of(row[name]) for name in ("limit", "seconds", "cpu_seconds", "margin")}
+    if row["seconds"] is None and status in ("holds", "violated"):
         raise InputError(f"{where}: expected the seconds of the run, got {values.get('seconds')!r}")
-    texts, numbers = ("category", "engine", "witness", "note", "key"), ("limit", "cpu_seconds", "margin")
-    rest: dict[str, Any] = {name: values.get(name, "") for name in texts}
-    rest |= {name: _number(values.get(name, "")) for name in numbers}
-    return Row(network=values["network"], spec=values["spec"], result=status, seconds=seconds or 0.0, **rest)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return Row(**{**row, "result": status, "seconds": row["seconds"] or 0.0})
 
 
 def _measures_overhead(row: Row) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.core.errors import UnknownName
 from holdfast.core.property import Status
 
 # When a violation needs a counterexample that stands: never (a vote decides), where another tool says holds,
@@ -25,11 +24,7 @@ Answer: TypeAlias = Literal["holds", "violated"]
 
 @dataclass(frozen=True)
 class Rules:
-    """What an answer is worth, and what a counterexample must fulfil to be accepted.
-
-    `box` and `output` are absolute tolerances on the input box and on the output rows, `declared` the one on
-    the outputs a tool declares against ONNX Runtime's (`relative`: to their largest); None ignores them.
-    """
+    """What an answer is worth, and what a counterexample must fulfil to be accepted."""
 
     name: str
     wrong: int
@@ -37,10 +32,10 @@ class Rules:
     timed: bool = False  # the fastest +2, the second +1, after each tool's overhead was taken off
     right: int = 10
     easy: int = 10  # for a violation that random tests found too
-    box: float = 1e-4
-    output: float = 1e-4
-    declared: float | None = 1e-3
-    relative: bool = True
+    box: float = 1e-4  # absolute tolerance on the input box
+    output: float = 1e-4  # and on the output rows
+    declared: float | None = 1e-3  # of declared outputs against ONNX Runtime's; None ignores them
+    relative: bool = True  # `declared` is relative to the largest output
     says: str = ""
 
 
@@ -81,13 +76,6 @@ RULES = {
 }  # fmt: skip
 
 
-def rules_named(name: str) -> Rules:
-    """The rules of that year, or UnknownName with the nearest one."""
-    if name not in RULES:
-        raise UnknownName("rules", name, RULES)
-    return RULES[name]
-
-
 def scored_seconds(rules: Rules, seconds: float, overhead: float) -> float:
     """The time that is scored and drawn: without overhead and at least 1 s where the rules say so."""
     return max(LEAST_SECONDS, seconds - overhead) if rules.timed else seconds
@@ -120,6 +108,8 @@ class Said:
     status: Status
     seconds: float
     grade: Grade = "unchecked"
+    why: str = ""  # the witness is not valid
+    cpu_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,17 +143,14 @@ def judge(rules: Rules, said: Sequence[Said], votes: Votes | None = None) -> Rul
     standing = {s.tool: _standing(rules, s, truth, said) for s in said}
     times = [s.seconds for s in said if standing[s.tool] == "right"]
     easy = rules.easy != rules.right and any(s.tool == RANDOM_TOOL and s.status == "violated" for s in said)
-    points = {s.tool: _points(rules, standing[s.tool], s, times, easy) for s in said}
-    answers = {s.status for s in said} & {"holds", "violated"}
-    return Ruling(truth, reason, standing, points, len(answers) == 2)
-
-
-def _points(rules: Rules, standing: Standing, said: Said, times: Sequence[float], easy: bool) -> int:
-    if standing == "wrong":
-        return rules.wrong
-    if standing != "right":
-        return 0
-    return rules.easy if easy else rules.right + bonus(rules, said.seconds, times)
+    points = dict.fromkeys(standing, 0)
+    for s in said:
+        if standing[s.tool] == "wrong":
+            points[s.tool] = rules.wrong
+        elif standing[s.tool] == "right":
+            points[s.tool] = rules.easy if easy else rules.right + bonus(rules, s.seconds, times)
+    contradicted = {"holds", "violated"} <= {s.status for s in said}
+    return Ruling(truth, reason, standing, points, contradicted)
 
 
 def _by_vote(said: Sequence[Said], votes: Votes) -> tuple[Answer | None, str]:

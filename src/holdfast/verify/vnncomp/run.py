@@ -1,8 +1,7 @@
 """A benchmark run instance by instance, resumably: every finished one is on disk before the next is told of.
 
-A row is appended in one write and forced to the disk. Its key is a hash of the two files, the limit, the
-command, the version and the source code, so that the same command, begun again after a kill, runs what is
-missing and what has changed, and nothing else.
+A row's key is a hash of the files, the limit, the command, the version and the source code, so that the same
+command, begun again after a kill, runs what is missing and what has changed.
 """
 
 from __future__ import annotations
@@ -12,21 +11,30 @@ import fcntl
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TypeAlias
-
-import orjson
+from typing import Any
 
 from holdfast._version import __version__
 from holdfast.core.errors import InputError, OutputError
 from holdfast.core.fingerprint import of, of_file
 from holdfast.core.sources import code_of
 from holdfast.engine.store import to_json, write_atomic
-from holdfast.verify.vnncomp.instance import WORK, Attempt, Running, abandon, begin, verify_command, wait
-from holdfast.verify.vnncomp.instances import Instance
-from holdfast.verify.vnncomp.results import Row, header, line_of, read_rows
+from holdfast.verify.vnncomp.instance import (
+    WORK,
+    Attempt,
+    Running,
+    abandon,
+    begin,
+    read_mapping,
+    verify_command,
+    wait,
+)
+from holdfast.verify.vnncomp.instances import Instance, stem_of
+from holdfast.verify.vnncomp.results import Row, header, line_of, read_rows, table_text
 
 FOLDERS = "folders.json"  # beside the counterexamples: where their benchmarks lie
 
@@ -38,18 +46,13 @@ def witness_folder(out: Path) -> Path:
 
 def remembered(out: Path) -> dict[str, Path]:
     """Where the benchmarks of our results lay when they were run, by category; nothing of other results."""
-    try:
-        content = orjson.loads((witness_folder(out) / FOLDERS).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return {str(k): Path(str(v)) for k, v in content.items()} if isinstance(content, dict) else {}
+    return {name: Path(str(place)) for name, place in read_mapping(witness_folder(out) / FOLDERS).items()}
 
 
 def remember(out: Path, folders: Mapping[str, Path]) -> None:
     """Write where the benchmarks of these results lie, next to their counterexamples."""
-    known = {**remembered(out), **folders}
-    content = to_json({category: str(folder) for category, folder in known.items()}, indent=True)
-    write_atomic(witness_folder(out) / FOLDERS, content, durable=False)
+    known = {category: str(folder) for category, folder in {**remembered(out), **folders}.items()}
+    write_atomic(witness_folder(out) / FOLDERS, to_json(known, indent=True), durable=False)
 
 
 @contextlib.contextmanager
@@ -61,13 +64,11 @@ def alone(folder: Path) -> Iterator[None]:
     except OSError as problem:
         raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another --out") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise OutputError(
-            f"{folder}: another run is writing these results; wait or choose another --out"
-        ) from None
-    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = "another run is writing these results; wait or choose another --out"
+            raise OutputError(f"{folder}: {said}") from None
         for left in folder.glob(f"{WORK}*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
@@ -89,25 +90,18 @@ def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dic
         write_atomic(out, cut)
     rows = read_rows(out)
     ours = {(i.category, i.network, i.spec) for i in instances}
-    kept = [r for r in rows if r.key in set(keys) or (r.category, r.network, r.spec) not in ours]
+    kept = [row for row in rows if row.key in keys or (row.category, row.network, row.spec) not in ours]
     if len(kept) < len(rows):
-        _write(out, kept)
-    return {row.key: row for row in kept if row.key in set(keys)}
-
-
-def _write(out: Path, rows: Sequence[Row]) -> None:
-    write_atomic(out, (header() + "".join(map(line_of, rows))).encode())
+        write_atomic(out, table_text(kept).encode())
+    return {row.key: row for row in kept if row.key in keys}
 
 
 def append(out: Path, row: Row) -> None:
     """Append the row in one write and force it to the disk."""
     try:
-        handle = os.open(out, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(handle, line_of(row).encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with os.fdopen(os.open(out, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as stream:
+            stream.write(line_of(row).encode())
+            os.fsync(stream.fileno())
     except OSError as problem:
         raise OutputError(
             f"{out}: could not be written: {problem.strerror}; then run the same command again: "
@@ -118,9 +112,9 @@ def append(out: Path, row: Row) -> None:
 def tidy(out: Path, ordered: Sequence[Row]) -> None:
     """Put the rows of this plan in its order, those of other plans before them."""
     ours = {row.key for row in ordered}
-    rows = [row for row in read_rows(out) if row.key not in ours] + list(ordered)
-    if out.read_bytes() != (header() + "".join(map(line_of, rows))).encode():
-        _write(out, rows)
+    content = table_text([*(row for row in read_rows(out) if row.key not in ours), *ordered]).encode()
+    if out.read_bytes() != content:
+        write_atomic(out, content)
 
 
 @dataclass(frozen=True)
@@ -144,10 +138,7 @@ class Step:
     left: float
 
 
-Tell: TypeAlias = Callable[[Step], None]
-
-
-def run(plan: Plan, tell: Tell = lambda step: None) -> list[Row]:
+def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Row]:
     """The row of every instance of the plan, in its order; what was finished before is not run again."""
     if not plan.instances:
         raise InputError("expected at least one instance to run, got none")
@@ -156,10 +147,9 @@ def run(plan: Plan, tell: Tell = lambda step: None) -> list[Row]:
     keys = _keys(plan)
     with alone(witness_folder(plan.out)):
         remember(plan.out, {i.category: i.folder for i in plan.instances})
-        found = resume(plan.out, plan.instances, keys)
-        todo = [place for place, key in enumerate(keys) if key not in found]
-        rows = {place: found[key] for place, key in enumerate(keys) if key in found}
-        reused = len(rows)
+        finished = resume(plan.out, plan.instances, keys)
+        rows = {place: finished[key] for place, key in enumerate(keys) if key in finished}
+        todo, reused = [place for place in range(len(keys)) if place not in rows], len(rows)
         with contextlib.closing(_worked(plan, keys, todo)) as work:
             for place, row in work:
                 append(plan.out, row)
@@ -184,20 +174,16 @@ def shares(jobs: int) -> list[tuple[int, ...]]:
 
 def _keys(plan: Plan) -> list[str]:
     """What identifies the result of each instance; the second of two equal lines of a csv has its own."""
-    hashes: dict[Path, str] = {}
-    for instance in plan.instances:
-        for path in (instance.network_path, instance.spec_path):
-            if path not in hashes:
-                hashes[path] = of_file(path)
+    digest = cache(of_file)
     keys: list[str] = []
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for one in plan.instances:
         names = [one.category, one.network, one.spec]
-        files = [hashes[one.network_path], hashes[one.spec_path]]
+        files = [digest(one.network_path), digest(one.spec_path)]
         how = [one.limit, list(plan.command[1:]), plan.jobs, __version__, code_of("verify")]
         key = of([*names, *files, *how])[:16]
-        again = seen[key] = seen.get(key, 0) + 1
-        keys.append(key if again == 1 else of([key, again])[:16])
+        seen[key] += 1
+        keys.append(key if seen[key] == 1 else of([key, seen[key]])[:16])
     return keys
 
 
@@ -221,17 +207,14 @@ def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[t
 
 
 def _row(instance: Instance, attempt: Attempt, key: str, folder: Path) -> Row:
-    witness = ""
+    names = {"category": instance.category, "network": instance.network, "spec": instance.spec}
+    facts: dict[str, Any] = names | vars(attempt) | {"key": key}
     if attempt.witness:
-        stems = (Path(name.removesuffix(".gz")).stem for name in (instance.network, instance.spec))
-        name = re.sub(r"[^\w.+-]", "_", "_".join(stems))[:150]
+        name = re.sub(r"[^\w.+-]", "_", f"{stem_of(instance.network)}_{stem_of(instance.spec)}")[:150]
         file = folder / f"{name}-{key[:8]}.counterexample"
         write_atomic(file, attempt.witness.encode())
-        witness = f"{folder.name}/{file.name}"
-    return Row(
-        instance.category, instance.network, instance.spec, instance.limit, attempt.status, attempt.seconds,
-        attempt.cpu_seconds, attempt.engine, attempt.margin, witness, attempt.note, key,
-    )  # fmt: skip
+        facts["witness"] = f"{folder.name}/{file.name}"
+    return Row(limit=instance.limit, result=facts.pop("status"), **facts)
 
 
 def _seconds_left(done: Sequence[Row], waiting: Sequence[Instance], jobs: int) -> float:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.verify.vnncomp.results import COLUMNS, Row, read_rows
-from holdfast.verify.vnncomp.rules import Grade, Rules, Ruling, Said, Votes, judge, percent, scored_seconds
+from holdfast.verify.vnncomp.results import Row, header, read_rows
+from holdfast.verify.vnncomp.rules import Rules, Ruling, Said, Votes, judge, percent, scored_seconds
 from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
+Paths: TypeAlias = Sequence[Path]
 UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
 
 
@@ -29,81 +30,59 @@ class Entry:
     ours: bool
 
 
-@dataclass(frozen=True)
-class Tool:
-    """A tool and what it said, row by row."""
-
-    name: str
-    entries: tuple[Entry, ...]
-
-    @property
-    def overhead(self) -> float:
-        """The smallest time of a solved instance, which is what starting it costs; 0 if none is solved."""
-        solved = (e.row.seconds for e in self.entries if e.row.result in ("holds", "violated"))
-        return min(solved, default=0.0)
+Entries: TypeAlias = Mapping[str, Entry]  # by tool
 
 
-def read_tools(sources: Sequence[str]) -> list[Tool]:
+def read_tools(sources: Sequence[str]) -> dict[str, list[Entry]]:
     """The tools of these tables (path, or name=path), in order; tables of one name and other rows are one.
 
     Without a name ours are holdfast, others are called as their file, results.csv as its folder.
     """
-    found: dict[str, list[Entry]] = {}
+    tables: dict[str, list[Entry]] = {}
     for source in sources:
-        given, path = _named(source)
+        given, sign, after = source.partition("=")
+        given, path = (
+            (given.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
+        )
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
-        ours = is_ours(path)
+        ours = path.read_text("utf-8-sig").startswith(header())
         folder = path.resolve().parent.name
         name = given or ("holdfast" if ours else folder if path.stem in ("results", "result") else path.stem)
-        if not given and _overlap(found.get(name, ()), rows):
+        names = {_names(row) for row in rows}
+        if not given and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             name = f"{name} ({path.stem})"
-        if _overlap(found.get(name, ()), rows):
+        if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
-        found.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
-    return [Tool(name, tuple(entries)) for name, entries in found.items()]
+        tables.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
+    return tables
 
 
-def is_ours(path: Path) -> bool:
-    """Whether the table was written by our runner."""
-    with path.open(encoding="utf-8-sig") as stream:
-        return stream.readline().strip() == ",".join(COLUMNS)
+def _names(row: Row) -> tuple[str, str, str]:
+    return row.category, row.network, row.spec
 
 
-def _named(source: str) -> tuple[str, Path]:
-    name, sign, path = source.partition("=")
-    if sign and not Path(source).exists():
-        return name.strip(), Path(path)
-    return "", Path(source)
-
-
-def _overlap(entries: Sequence[Entry], rows: Sequence[Row]) -> bool:
-    seen = {(e.row.category, e.row.network, e.row.spec) for e in entries}
-    return any((row.category, row.network, row.spec) in seen for row in rows)
-
-
-def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
+def aligned(tools: Mapping[str, Sequence[Entry]]) -> dict[Key, dict[str, Entry]]:
     """What each tool said of each instance, instances in the order in which they first appear.
 
     Tables name the same file by different paths, so as few last parts of a path are compared as tell the
     instances of every table apart.
     """
-    depth = next((d for d in range(1, 9) if all(_tells_apart(tool, d) for tool in tools)), 9)
+
+    def tells_apart(depth: int) -> bool:
+        tables = [[e.row for e in entries] for entries in tools.values()]
+        return all(len({_key_names(r, depth) for r in rows}) == len({*map(_names, rows)}) for rows in tables)
+
+    depth = next(filter(tells_apart, range(1, 9)), 9)
     found: dict[Key, dict[str, Entry]] = {}
-    for tool in tools:
+    for tool, entries in tools.items():
         seen: Counter[tuple[str, str, str]] = Counter()
-        for entry in tool.entries:
+        for entry in entries:
             names = _key_names(entry.row, depth)
-            found.setdefault((*names, seen[names]), {})[tool.name] = entry
+            found.setdefault((*names, seen[names]), {})[tool] = entry
             seen[names] += 1
     return found
-
-
-def _tells_apart(tool: Tool, depth: int) -> bool:
-    """Whether so many parts of the paths tell apart all that the whole paths do."""
-    whole = {(e.row.category, e.row.network, e.row.spec) for e in tool.entries}
-    return len({_key_names(e.row, depth) for e in tool.entries}) == len(whole)
 
 
 def _key_names(row: Row, depth: int) -> tuple[str, str, str]:
@@ -124,7 +103,13 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
             raise InputError(f"{path}: expected a csv of votes, got: {problem}") from None
         for number, row in enumerate(rows, 2):
             names = (path.resolve().parent.name, _base(row.get("network")), _base(row.get("spec")))
-            found[names] = Votes(*(_count(row, side, path, number) for side in ("holds", "violated")))
+            try:
+                found[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
+            except (KeyError, TypeError, ValueError):
+                raise InputError(
+                    f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
+                    f"got {dict(row)}"
+                ) from None
     return found
 
 
@@ -140,25 +125,14 @@ def _base(name: str | None) -> str:
     return Path((name or "").removesuffix(".gz")).name
 
 
-def _count(row: Mapping[str, str], side: str, path: Path, number: int) -> int:
-    try:
-        return int(row[f"tools_saying_{side}"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
-            f"got {dict(row)}"
-        ) from None
-
-
 @dataclass(frozen=True)
 class Judged:
-    """One instance: what each tool said of it, how its counterexample was graded, and the ruling."""
+    """One instance: what each tool said of it, and the ruling."""
 
     category: str
     network: str
     spec: str
     said: Mapping[str, Said]
-    why: Mapping[str, str]  # of tools whose counterexample is not valid: the reason
     ruling: Ruling
     votes: Votes | None = None
 
@@ -188,7 +162,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Score:
-    """All benchmarks of the first tool's results, judged; `totals` are the sums of percents by tool."""
+    """All results, judged; `totals` are the sums of percents by tool."""
 
     rules: Rules
     tools: tuple[str, ...]
@@ -204,83 +178,64 @@ class Score:
 
 
 def score(
-    sources: Sequence[str],
-    rules: Rules,
-    votes: Sequence[Path] = (),
-    benchmarks: Sequence[Path] = (),
-    *,
-    every: bool = False,
+    sources: Sequence[str], rules: Rules, votes: Paths = (), benchmarks: Paths = (), *, every: bool = False
 ) -> Score:
     """The score of these tables, the first one's instances (with `every` also those only others have).
 
-    Counterexamples are replayed where the benchmark's files are found: in `benchmarks`, where our own run
-    found them, or near the tables.
+    Counterexamples are replayed where the files are found: in `benchmarks`, as our run found them, or nearby.
     """
     tools = read_tools(sources)
-    library = library_of([e.table for tool in tools for e in tool.entries[:1]], benchmarks)
-    counted = read_votes(votes)
+    library = library_of([entries[0].table for entries in tools.values()], benchmarks)
+    counted, names = read_votes(votes), tuple(tools)
+    overheads = {  # the smallest time of a solved instance is what starting a tool costs
+        name: min((e.row.seconds for e in entries if e.row.result in ("holds", "violated")), default=0.0)
+        for name, entries in tools.items()
+    }
     found = aligned(tools)
-    first = tools[0].name
-    kept = {key: said for key, said in found.items() if every or first in said}
-    instances = tuple(_judged(rules, tools, key, said, counted, library) for key, said in kept.items())
-    lines = tuple(_lines(tools, instances, kept))
+    instances = tuple(
+        _judged(rules, key[0], entries, overheads, votes_on(counted, key), library)
+        for key, entries in found.items()
+        if every or names[0] in entries
+    )
+    lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
-    totals = {tool.name: sum(line.percent for line in scored if line.tool == tool.name) for tool in tools}
-    return Score(rules, tuple(totals), instances, lines, totals, len(found) - len(kept))
+    totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
+    return Score(rules, names, instances, lines, totals, left_out=len(found) - len(instances))
 
 
 def _judged(
     rules: Rules,
-    tools: Sequence[Tool],
-    key: Key,
-    entries: Mapping[str, Entry],
-    counted: Mapping[tuple[str, str, str], Votes],
+    category: str,
+    entries: Entries,
+    overheads: Mapping[str, float],
+    votes: Votes | None,
     library: Library,
 ) -> Judged:
     said: dict[str, Said] = {}
-    why: dict[str, str] = {}
-    for tool in tools:
-        entry = entries.get(tool.name)
-        if entry is None:
-            continue
-        level: Grade = "unchecked"
-        if entry.row.result == "violated":
-            level, reason = graded(rules, entry.row, entry.table, library, ours=entry.ours)
-            why |= {tool.name: reason} if reason else {}
-        seconds = scored_seconds(rules, entry.row.seconds, tool.overhead)
-        said[tool.name] = Said(tool.name, entry.row.result, seconds, level)
-    voted = votes_on(counted, key)
+    for tool, entry in entries.items():
+        row = entry.row
+        grade = graded(rules, row, entry.table, library, ours=entry.ours)
+        seconds = scored_seconds(rules, row.seconds, overheads[tool])
+        said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
     row = next(iter(entries.values())).row
-    ruling = judge(rules, list(said.values()), voted)
-    return Judged(key[0], row.network, row.spec, said, why, ruling, voted)
+    return Judged(category, row.network, row.spec, said, judge(rules, list(said.values()), votes), votes)
 
 
-def _lines(
-    tools: Sequence[Tool], instances: Sequence[Judged], kept: Mapping[Key, Mapping[str, Entry]]
-) -> list[Line]:
-    made = []
-    entries = list(kept.values())
+def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
     for category in dict.fromkeys(one.category for one in instances):
-        places = [i for i, one in enumerate(instances) if one.category == category]
-        here = [instances[i] for i in places]
-        points = {t.name: sum(one.ruling.points.get(t.name, 0) for one in here) for t in tools}
+        here = [one for one in instances if one.category == category]
+        points = {tool: sum(one.ruling.points.get(tool, 0) for one in here) for tool in tools}
         best = max(points.values(), default=0)
         for tool in tools:
-            rows = [entries[i][tool.name].row for i in places if tool.name in entries[i]]
-            if rows:
-                cpu = [row.cpu_seconds for row in rows if row.cpu_seconds is not None]
-                spent = sum(cpu) if cpu else None
-                made.append(_line(tool.name, category, here, points[tool.name], best, spent))
-    return made
+            if any(tool in one.said for one in here):
+                yield _line(tool, category, here, points[tool], best)
 
 
-def _line(
-    tool: str, category: str, here: Sequence[Judged], points: int, best: int, cpu: float | None
-) -> Line:
-    said = [(one, one.said[tool]) for one in here if tool in one.said]
-    right = [s for one, s in said if one.ruling.standing[tool] == "right"]
+def _line(tool: str, category: str, here: Sequence[Judged], points: int, best: int) -> Line:
+    said = [(one.said[tool], one.ruling.standing[tool]) for one in here if tool in one.said]
+    right = [s for s, standing in said if standing == "right"]
     holds = sum(s.status == "holds" for s in right)
-    standings = [one.ruling.standing[tool] for one, _ in said]
+    standings = [standing for _, standing in said]
     return Line(
         category,
         tool,
@@ -291,24 +246,28 @@ def _line(
         wrong=standings.count("wrong"),
         undecided=standings.count("open"),
         seconds=sum(s.seconds for s in right) / len(right) if right else None,
-        cpu_seconds=cpu,
+        cpu_seconds=_sum(s.cpu_seconds for s, _ in said),
         points=points,
         percent=percent(points, best),
     )
 
 
-def overall(made: Score, tool: str) -> Line:
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def overall(result: Score, tool: str) -> Line:
     """A tool on all benchmarks together; `percent` is the sum, so that each benchmark counts the same."""
-    own = [line for line in made.lines if line.tool == tool]
+    own = [line for line in result.lines if line.tool == tool]
     solved = sum(line.solved for line in own)
     spent = sum(line.seconds * line.solved for line in own if line.seconds is not None)
-    cpu = [line.cpu_seconds for line in own if line.cpu_seconds is not None]
     counted = ("instances", "solved", "holds", "violated", "wrong", "undecided", "points")
     return Line(
         category="all",
         tool=tool,
         seconds=spent / solved if solved else None,
-        cpu_seconds=sum(cpu) if cpu else None,
-        percent=made.totals[tool],
+        cpu_seconds=_sum(line.cpu_seconds for line in own),
+        percent=result.totals[tool],
         **{name: sum(getattr(line, name) for line in own) for name in counted},
     )

@@ -1,13 +1,10 @@
-"""Counterexamples on disk, replayed in ONNX Runtime on the benchmark's own files and graded.
-
-One stands if it is inside the box and its outputs replay, in the tolerances of the rules.
-"""
+"""Counterexamples on disk, replayed in ONNX Runtime on the benchmark's own files and graded."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -59,21 +56,17 @@ def declared_error(declared: Numbers, replayed: Numbers, *, relative: bool) -> f
     """The largest difference of the declared outputs from the replayed ones; infinite if shapes differ."""
     if declared.shape != replayed.ravel().shape:
         return float("inf")
-    if not declared.size:
-        return 0.0
-    error = float(np.abs(replayed.ravel() - declared).max())
+    error = float(np.abs(replayed.ravel() - declared).max(initial=0.0))
+    scale = float(np.abs(declared).max(initial=0.0))
     if not relative:
         return error
-    scale = float(np.abs(declared).max())
     return 0.0 if scale < 1e-6 else error / scale  # as the organisers do it
 
 
 def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: float) -> str:
     """Why the point violates no case of the specification; empty if it does."""
     flat, y = point.ravel(), outputs.astype(np.float64).ravel()
-    inside = False
-    best = np.inf
-    outside = np.inf
+    best = outside = np.inf
     for case in spec.cases:
         # The one value of a fixed input may be none the network can be given: then its nearest is meant.
         fixed = (case.lower == case.upper) & (flat == case.lower.astype(flat.dtype))
@@ -82,13 +75,12 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
         outside = min(outside, away)
         if away > box:
             continue
-        inside = True
         left = case.rows @ y - case.bound  # how far each row is from being met: at most 0 where it is
         left = left if case.inputs is None else left + case.inputs @ x
         if ((left < 0) | ((left == 0) & ~case.strict) | (left <= output) & (output > 0)).all():
             return ""
         best = min(best, float(left.max()))
-    if inside:
+    if outside <= box:
         return f"the outputs are safe, by {best:.3g}"
     return f"the inputs are outside the box, by {outside:.3g}"
 
@@ -104,14 +96,9 @@ class Library:
 
     def find(self, category: str, name: str) -> Path | None:
         """The file of that name in a table, by as much of its path as is the same here; None if absent."""
-        parts = Path(name.removesuffix(".gz")).parts
-        places = self._places(category)
-        for first in range(len(parts)):
-            for place in places:
-                file = found_file(place.joinpath(*parts[first:]))
-                if file is not None:
-                    return file
-        return None
+        parts, places = Path(name.removesuffix(".gz")).parts, self._places(category)
+        ends = [parts[first:] for first in range(len(parts))]
+        return _first_file(place.joinpath(*end) for end in ends for place in places)
 
     def _places(self, category: str) -> list[Path]:
         """Folders that belong to the category; any, if none does: names like prop_1 are in many."""
@@ -122,11 +109,13 @@ class Library:
 
 
 def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
-    """The grade of the counterexample of a row that says violated, and why it is not better.
+    """The grade of the counterexample of a row, and why it is not better; unchecked without a violation.
 
-    Our results name its file; for others it is looked for where the organisers put it. A table of another
-    tool without such files is unchecked, one of ours without is missing.
+    Our results name its file, and without it are missing. Others are unchecked without one where the
+    organisers put it.
     """
+    if row.result != "violated":
+        return "unchecked", ""
     file = table.parent / row.witness if row.witness else _published(row, table)
     if file is None or not file.is_file():
         if ours or row.witness:
@@ -160,12 +149,12 @@ def _published(row: Row, table: Path) -> Path | None:
     name = f"{network.stem}_{spec.stem}.counterexample"
     names = [name, f"{network.parent.name}_{name}"]  # where one name lies in several folders
     folders = [table.parent, *sorted(p for p in table.parent.glob(f"*{row.category}") if p.is_dir())]
-    for folder in folders:
-        for one in names:
-            file = found_file(folder / one)
-            if file is not None:
-                return file
-    return None
+    return _first_file(folder / one for folder in folders for one in names)
+
+
+def _first_file(paths: Iterable[Path]) -> Path | None:
+    """The first of the paths that is there, plain or packed."""
+    return next(filter(None, map(found_file, paths)), None)
 
 
 def _content(file: Path) -> str:

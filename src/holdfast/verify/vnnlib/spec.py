@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -45,15 +46,12 @@ class Disjunct:
 
 @dataclass(frozen=True)
 class Spec:
-    """What VNN-LIB asks: whether an input of one of the cases has an output that meets all rows of the case.
-
-    `notes` tell what was dropped on the way, such as a case whose box is empty.
-    """
+    """What VNN-LIB asks: whether an input of one of the cases has an output that meets all its rows."""
 
     inputs: int
     outputs: int
     cases: tuple[Disjunct, ...]
-    notes: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)  # such as that a case was dropped
 
 
 def print_vnnlib(spec: Spec) -> str:
@@ -65,7 +63,7 @@ def print_vnnlib(spec: Spec) -> str:
     if len(spec.cases) == 1:
         lines += [f"(assert {row})" for row in _rows_text(spec.cases[0])]
     else:
-        lines += ["(assert (or", *(f"  (and {_own(case, common)})" for case in spec.cases), "))"]
+        lines += ["(assert (or", *(f"  (and {_own(case, *common)})" for case in spec.cases), "))"]
     return "\n".join(lines) + "\n"
 
 
@@ -75,17 +73,14 @@ def _common(spec: Spec) -> tuple[Floats, Floats]:
         return np.zeros(spec.inputs), np.zeros(spec.inputs)  # any box: no case is in it
     sides = []
     for bounds in ([case.lower for case in spec.cases], [case.upper for case in spec.cases]):
-        shared = np.ones(spec.inputs, np.bool_)
-        for other in {id(bound): bound for bound in bounds}.values():
-            shared &= bounds[0] == other
-        sides.append(np.where(shared, bounds[0], np.nan))
+        other = np.stack(list({id(bound): bound for bound in bounds}.values()))
+        sides.append(np.where((other == bounds[0]).all(axis=0), bounds[0], np.nan))
     return sides[0], sides[1]
 
 
-def _own(case: Disjunct, common: tuple[Floats, Floats]) -> str:
-    lower = np.where(np.isnan(common[0]), case.lower, np.nan)
-    upper = np.where(np.isnan(common[1]), case.upper, np.nan)
-    return " ".join([*_bounds_text(lower, upper), *_rows_text(case)])
+def _own(case: Disjunct, lower: Floats, upper: Floats) -> str:
+    own = np.where(np.isnan(lower), case.lower, np.nan), np.where(np.isnan(upper), case.upper, np.nan)
+    return " ".join([*_bounds_text(*own), *_rows_text(case)])
 
 
 def _bounds_text(lower: Floats, upper: Floats) -> Iterator[str]:
@@ -122,9 +117,8 @@ def _row_text(named: list[tuple[str, float]], sign: str, bound: float) -> str:
 def property_of(spec: Spec, network: Network) -> Property:
     """The question a specification asks of a network, after a check that it has as many inputs and outputs.
 
-    An interval without any number of the input's floating-point type, such as one decimal given as lower and
-    upper bound of a float32, becomes the nearest one: that is what a runtime can be fed. The property's note
-    reports it.
+    An interval without any number of the input's type, such as one decimal given as lower and upper bound of
+    a float32, becomes the nearest one, which is what a runtime can be fed. The property's note reports it.
     """
     proto = read_proto(network.path)
     shape, dtype = _shape(network, spec, proto), input_type(proto, network.path)
@@ -135,12 +129,17 @@ def property_of(spec: Spec, network: Network) -> Property:
             lower, upper, count = _representable(case.lower, case.upper, dtype)
             boxes[_key(case)] = Box(lower.reshape(shape), upper.reshape(shape))
             moved = max(moved, count)
-    threat = _around(list(boxes.values()), shape)
-    unsafe = tuple(_rows(case, None if len(boxes) == 1 else boxes[_key(case)]) for case in spec.cases)
+    around = list(boxes.values()) or [Box(np.zeros(shape), np.zeros(shape))]  # any: nothing is unsafe then
+    threat = Box(reduce(np.minimum, [b.lower for b in around]), reduce(np.maximum, [b.upper for b in around]))
+    unsafe = []
+    for case in spec.cases:
+        # Outputs are floats: less than a bound is at most the number before it.
+        bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
+        unsafe.append(Rows(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[_key(case)]))
     notes = list(spec.notes)
     if moved:
         notes.append(f"{moved:,} fixed inputs are no {dtype.name}: the nearest one was taken")
-    return Property(network, threat, unsafe, "; ".join(notes))
+    return Property(network, threat, tuple(unsafe), "; ".join(notes))
 
 
 def _key(case: Disjunct) -> tuple[int, int]:
@@ -158,25 +157,6 @@ def _representable(lower: Floats, upper: Floats, dtype: np.dtype[Any]) -> tuple[
         at = int(np.flatnonzero(empty & ~np.isfinite(middle))[0])
         raise InputError(f"expected inputs within the range of {dtype.name}, got X_{at} = {lower[at]!r}")
     return np.where(empty, middle, lower), np.where(empty, middle, upper), int(empty.sum())
-
-
-def _around(boxes: list[Box], shape: tuple[int, ...]) -> Box:
-    """The box around all boxes; any point will do where there are none, since nothing is unsafe then."""
-    if not boxes:
-        return Box(np.zeros(shape), np.zeros(shape))
-    if len(boxes) == 1:
-        return boxes[0]
-    lower, upper = boxes[0].lower.copy(), boxes[0].upper.copy()
-    for box in boxes[1:]:
-        np.minimum(lower, box.lower, out=lower)
-        np.maximum(upper, box.upper, out=upper)
-    return Box(lower, upper)
-
-
-def _rows(case: Disjunct, within: Box | None) -> Rows:
-    # Outputs are floats: less than a bound is at most the number before it.
-    bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
-    return Rows(case.rows, bound, case.inputs, within)
 
 
 def _shape(network: Network, spec: Spec, proto: Any) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.verify.lowdim import walker
+from holdfast.verify.lowdim import search
 
-READY = "from holdfast.verify.lowdim.walker import ready; print(ready())"
+READY = "from holdfast.verify.lowdim.search import ready; print(ready())"
 
 
 def ready(root, cache):
@@ -28,7 +28,7 @@ def copy(tmp_path_factory):
     shutil.copytree(Path(holdfast.__file__).parent, root / "holdfast", ignore=skipped)
     assert ready(root, cache) == ("False", "")
     environment = {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(cache), "PATH": ""}
-    warm = "from holdfast.verify.lowdim.walker import kernel; kernel()"
+    warm = "from holdfast.verify.lowdim.search import kernel; kernel()"
     subprocess.run([sys.executable, "-c", warm], env=environment, check=True)
     return root, cache
 
@@ -60,5 +60,5 @@ def test_vnncomp_warm_compiles_the_kernels(tmp_path):
 def test_the_hash_covers_every_kernel_module(monkeypatch):
     seen = []
     monkeypatch.setattr(Path, "read_bytes", lambda path: seen.append(path.name) or b"")
-    walker._walk.__wrapped__()
-    assert set(seen) == {path.name for path in Path(walker.__file__).parent.glob("*.py")}
+    search._walk.__wrapped__()
+    assert set(seen) == {path.name for path in Path(search.__file__).parent.glob("*.py")}
