@@ -156,10 +156,8 @@ def _cards(found: Blame) -> tuple[Card, ...]:
 
 
 def _blamed(found: Blame) -> list[Section]:
-    groups = [
-        Group(title, [_spot(share, field) for share in found.shares])
-        for field, title in (("alone", "Lost by it alone"), ("mended", "Back if it alone is mended"))
-    ]
+    kinds = {"alone": "Lost by it alone", "mended": "Back if it alone is mended"}
+    groups = [Group(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()]
     title, table = "What each difference costs", blame_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
     figures = chart, table_figure("", table, name="What each costs", wide=True)
