@@ -163,7 +163,7 @@ class LanguageModel:
         remaining = iter(questions)
         while window := list(itertools.islice(remaining, WINDOW)):
             lines = [self._lines_if_any(question) for question in window]
-            for question, own, found in zip(window, lines, self._found(lines), strict=True):
+            for question, own, found in zip(window, lines, self._score_window(lines), strict=True):
                 name, count = question.name, len(question.endings)
                 if not own:
                     yield Scored(name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
@@ -220,7 +220,7 @@ class LanguageModel:
             )
         return Line((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
 
-    def _found(self, lines: Sequence[tuple[Line, ...]]) -> list[list[tuple[float, bool]]]:
+    def _score_window(self, lines: Sequence[tuple[Line, ...]]) -> list[list[tuple[float, bool]]]:
         """Likelihood and greediness of every ending of a window of questions."""
         found: dict[tuple[int, int], tuple[float, bool]] = {}  # by the places of question and ending
         single: list[tuple[tuple[int, int], Line]] = []

@@ -114,17 +114,15 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
         sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
         groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
+        figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
+        for of in model.sets:
+            calibration = [f"static 8 bits see {of.calibration}"] if of.calibration else []
+            said = "; ".join([result.caption(of), *of.notes, *calibration])
+            figures.append(table_figure(of.data, result.numbers_table(of), f"{said}.", wide=True))
         how = table_figure("How each precision was made", result.how_table(model), wide=True, sortable=False)
-        figures = (Figure("Accuracy lost", chart, _READING, wide=True), *map(_set, model.sets), how)
         title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
-        sections.append(Section(f"details-{place}", title, figures, "; ".join(model.notes)))
+        sections.append(Section(f"details-{place}", title, (*figures, how), "; ".join(model.notes)))
     return sections
-
-
-def _set(of: result.SetNoise) -> Figure:
-    calibration = [f"static 8 bits see {of.calibration}"] if of.calibration else []
-    said = "; ".join([result.caption(of), *of.notes, *calibration])
-    return table_figure(of.data, result.numbers_table(of), f"{said}.", wide=True)
 
 
 def _spot(row: result.Row) -> Spot:

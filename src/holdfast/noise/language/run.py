@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.language import Question, Scored, TextSet
@@ -23,6 +23,7 @@ from holdfast.noise.language import cells
 from holdfast.noise.language.open import Subject, open_language
 from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
 
+Results: TypeAlias = Mapping[cells.Piece, Any]  # scores as stored, or {"problem": ...}
 PIECE = 25  # questions of a cell
 SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
 EXACTLY = "every likelihood is exactly that of fp32"
@@ -148,12 +149,12 @@ def run_pieces(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> dict
     return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
 
 
-def scores_of(results: Mapping[cells.Piece, Any], trial: Trial) -> list[Scored]:
+def scores_of(results: Results, trial: Trial) -> list[Scored]:
     """The scores of a finished trial, in the order of its questions."""
     return [one for piece in trial.pieces for one in cells.unpacked(results[piece], piece.questions)]
 
 
-def _set(prepared: Prepared, model: str, data: str, results: Mapping[cells.Piece, Any]) -> SetNoise:
+def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNoise:
     trials = [t for t in prepared.trials if (t.subject.name, t.text.name) == (model, data)]
     text = trials[0].text
     clean = {s.name: s for s in scores_of(results, trials[0])}
@@ -189,11 +190,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Mapping[cells.Piece
 
 
 def _row(
-    trial: Trial,
-    rule: TextRule,
-    clean: Mapping[str, Scored],
-    answers: Mapping[str, int],
-    results: Mapping[cells.Piece, Any],
+    trial: Trial, rule: TextRule, clean: Mapping[str, Scored], answers: Mapping[str, int], results: Results
 ) -> Row:
     """The row of a precision: its scores against those of the file as it is, or why there are none."""
     if not trial.pieces:
