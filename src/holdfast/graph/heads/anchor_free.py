@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
 from holdfast.graph.candidates import (
+    Exp,
     above,
     bounded_exp,
     from_centres,
@@ -26,6 +27,7 @@ from holdfast.graph.candidates import (
     sigmoid,
     single,
     softmax,
+    table_rows,
     wrong,
 )
 
@@ -41,24 +43,15 @@ class YoloxOptions:
     multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
 
 
-@stage(
-    "head",
-    task="detect",
-    nms=True,
-    options=YoloxOptions,
-    exp=lambda chosen: "" if chosen.decoded else "plain",
-)
-def yolox(raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp) -> Detections:
+def _exp(chosen: YoloxOptions) -> str:
+    return "" if chosen.decoded else "plain"
+
+
+@stage("head", task="detect", nms=True, options=YoloxOptions, exp=_exp)
+def yolox(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from an output (1, n, 5+k): x y w h objectness classes, cells stride by stride."""
     chosen = options_of(YoloxOptions, card)
-    name, value = single(raw, chosen.outputs, card)
-    rows = one_image(name, value, card)
-    if rows.ndim != 2 or rows.shape[1] != 5 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, cells, 5 + {len(card.classes)} classes); "
-            "correct `classes` in the card",
-        )
+    name, rows = table_rows(raw, chosen.outputs, card, 5, "cells")
     shapes = levels(card.input.size, chosen.strides, len(rows))
     if shapes is None and not chosen.decoded:
         raise wrong(
@@ -95,9 +88,8 @@ class NanodetOptions:
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from (1, n, k) and (1, n, 4·bins) at each stride, or from one (1, n, k + 4·bins)."""
     chosen = options_of(NanodetOptions, card)
-    parts = [
-        _decode(*level, chosen, card) for level in paired(named(raw, chosen.outputs, card), chosen, card)
-    ]
+    pairs = paired(named(raw, chosen.outputs, card), chosen, card)
+    parts = [_decode(*pair, chosen, card) for pair in pairs]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 

@@ -16,6 +16,7 @@ from holdfast.graph.candidates import (
     nominal_stride,
     one_image,
     options_of,
+    pixels,
     shapes,
     single,
     softmax,
@@ -64,7 +65,7 @@ def landmark(raw: Mapping[str, Tensor], card: Card) -> Detections:
     box, scores = picked(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
     probabilities = softmax(scores) if chosen.activation == "softmax" else scores
     best = int(np.argmax(probabilities))
-    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    unit = np.tile(pixels(card, chosen.normalised), 2)
     return Detections((box * unit)[None], probabilities[best : best + 1], np.array([best]))
 
 

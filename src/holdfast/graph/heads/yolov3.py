@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
 from holdfast.graph.candidates import (
+    Exp,
     above,
     bounded_exp,
     from_centres,
@@ -47,9 +48,7 @@ class Scale:
 
 
 @stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "plain")
-def yolov3(
-    raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
-) -> Detections:
+def yolov3(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
     chosen = options_of(Options, card)
     parts = [_decode(scale, card, chosen.multi_label, exp) for scale in scales(raw, chosen, card)]
@@ -57,9 +56,7 @@ def yolov3(
     return Detections(boxes, scores, classes)
 
 
-def _decode(
-    scale: Scale, card: Card, multi_label: bool, exp: Callable[[Tensor], Floats]
-) -> tuple[Floats, Floats, Ints]:
+def _decode(scale: Scale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
     a, y, x = np.nonzero(scale.view[:, 4] >= logit(card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)

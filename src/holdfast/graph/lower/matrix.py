@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -99,22 +100,17 @@ def _both(build: Build, node: Node, left: View, right: View) -> Value:
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:
-    left, right = node.value(0), node.value(1)
-    if node.attributes.get("transA"):
-        left = swapped(left)
-    if node.attributes.get("transB"):
-        right = swapped(right)
-    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    result = (
-        matmul(build, node, left, right)
-        if isinstance(left, View) or isinstance(right, View)
-        else np.asarray(left, np.float64) @ np.asarray(right, np.float64)
+    left, right = (
+        swapped(node.value(at)) if node.attributes.get(turn) else node.value(at)
+        for at, turn in enumerate(("transA", "transB"))
     )
-    result = scaled(build, result, alpha, 0.0)
+    if isinstance(left, View) or isinstance(right, View):
+        result = matmul(build, node, left, right)
+    else:
+        result = np.asarray(left, np.float64) @ np.asarray(right, np.float64)
+    result = scaled(build, result, node.number("alpha", 1.0), 0.0)
     third = node.inputs[2] if len(node.inputs) > 2 else None
-    if third is None:
-        return [result]
-    return [total(build, result, third, (1.0, beta))]
+    return [result if third is None else total(build, result, third, (1.0, node.number("beta", 1.0)))]
 
 
 def _summed(node: Node, build: Build, mean: bool) -> Value:
@@ -149,8 +145,7 @@ def _global_average(node: Node, build: Build) -> list[Value]:
 
 def _sum_of_squares(node: Node, build: Build) -> list[Value]:
     squares = product(build, node.view(), node.view())
-    squared = Node(node.operator, node.name, node.attributes, (squares, *node.inputs[1:]), 1, node.opset)
-    return [_summed(squared, build, mean=False)]
+    return [_summed(replace(node, inputs=(squares, *node.inputs[1:])), build, mean=False)]
 
 
 def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
@@ -200,13 +195,11 @@ def _resize(node: Node, build: Build) -> list[Value]:
 
 def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
     """The scales or sizes that are given, by axis."""
-    found = node.attributes.get(name)
-    if found is None:
-        found = node.constant(at, name)
-    if found is None or not np.size(found):
+    given = node.attributes[name] if name in node.attributes else node.constant(at, name)
+    if given is None or not np.size(given):
         return {}
     axes = node.ints("axes") or tuple(range(len(shape)))
-    return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
+    return {a % len(shape): float(v) for a, v in zip(axes, given, strict=True)}
 
 
 def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
@@ -219,19 +212,15 @@ def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Ar
     at = np.arange(length)
     units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
     inputs: list[Any] = [units, *node.inputs[1:]]
-    at_scales = 1 if node.opset < 11 else 2
-    if len(inputs) > at_scales and inputs[at_scales] is not None and np.size(inputs[at_scales]):
-        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
-        # by a scale below 1 an axis of length 1 would vanish
-        inputs[at_scales] = np.array(
-            [v if a == axis else 1.0 for a, v in zip(axes, inputs[at_scales], strict=True)], np.float32
-        )
-    if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
-        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
-        sizes = np.array(inputs[3])
-        for place, a in enumerate(axes):
-            sizes[place] = units.shape[a] if a in still else sizes[place]
-        inputs[3] = sizes
+    axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+    given = [at for at, value in enumerate(inputs) if value is not None and np.size(value)]
+    scales = 1 if node.opset < 11 else 2
+    if scales in given:  # by one below 1 an axis of length 1 would vanish
+        own = [v if a == axis else 1.0 for a, v in zip(axes, inputs[scales], strict=True)]
+        inputs[scales] = np.array(own, np.float32)
+    if 3 in given:
+        sizes = [units.shape[a] if a in still else n for a, n in zip(axes, inputs[3], strict=True)]
+        inputs[3] = np.array(sizes, np.int64)
     out = run(node, tuple(inputs))[0]
     return np.moveaxis(out, (host, axis), (0, 1)).reshape(length, out.shape[axis], -1)[:, :, 0].astype(float)
 

@@ -17,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx import numpy_helper, version_converter
+
 from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.nodes import attributes_of
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session
 
@@ -29,31 +33,27 @@ def tidy(model: ModelProto) -> ModelProto:
 
     ONNX Runtime's basic optimisations do it: they leave only standard operators.
     """
-    import onnx
-
-    without = {w.name for w in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in without]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    weights = {w.name for w in model.graph.initializer}
+    del plain.graph.input[:]
+    plain.graph.input.extend(i for i in model.graph.input if i.name not in weights)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "tidy.onnx"
         try:
-            open_session(model.SerializeToString(), optimise="basic", save=file)
+            open_session(plain.SerializeToString(), optimise="basic", save=file)
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
         done = onnx.load(file)
-    used = {n.domain for n in done.graph.node} | {"", "ai.onnx"}
-    domains = [o for o in done.opset_import if o.domain in used]
-    del done.opset_import[:]  # other runtimes refuse a model that names domains they do not know
-    done.opset_import.extend(domains)
+    used = {n.domain for n in done.graph.node}.union(STANDARD)
+    for unused in [o for o in done.opset_import if o.domain not in used]:
+        done.opset_import.remove(unused)  # other runtimes refuse a model that names domains they do not know
     _name_nodes(done)
     return done
 
 
 def at_opset(model: ModelProto) -> ModelProto:
     """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
-    from onnx import version_converter
-
     version = opset_of(model)
     if version >= OPSET:
         return model
@@ -117,7 +117,7 @@ class _Graph:
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it
     constants: dict[str, Any]
-    floats: frozenset[str]  # float32 tensors that are not constant
+    floats: set[str]  # float32 tensors that are not constant
 
     def maker(self, name: str) -> Any:
         place = self.makers.get(name)
@@ -160,21 +160,23 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
 
 
 def _opened(model: ModelProto) -> _Graph:
-    import onnx
-
-    known = onnx.shape_inference.infer_shapes(model).graph
     constants = {w.name: w for w in model.graph.initializer}
-    kinds = {v.name: v.type.tensor_type.elem_type for v in (*known.value_info, *known.input, *known.output)}
-    floats = {n for n, k in kinds.items() if k == onnx.TensorProto.FLOAT and n not in constants}
     makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
-    return _Graph(model.graph.node, makers, constants, frozenset(floats))
+    return _Graph(model.graph.node, makers, constants, float_tensors(model))
+
+
+def float_tensors(model: ModelProto) -> set[str]:
+    """The float32 tensors of a model that are not constants."""
+    known = onnx.shape_inference.infer_shapes(model).graph
+    values = (*known.value_info, *known.input, *known.output)
+    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
+    return floats - {w.name for w in model.graph.initializer}
 
 
 def _is_weighted(graph: _Graph, node: Any) -> bool:
     if node.op_type not in WEIGHTED or node.domain not in STANDARD or node.input[0] not in graph.floats:
         return False
-    weight = graph.constants.get(node.input[1])
-    return weight is not None and len(weight.dims) >= 2
+    return node.input[1] in graph.constants and len(graph.constants[node.input[1]].dims) >= 2
 
 
 def _before(graph: _Graph, places: set[int]) -> set[int]:
@@ -182,11 +184,10 @@ def _before(graph: _Graph, places: set[int]) -> set[int]:
     found: set[int] = set()
     waiting = list(places)
     while waiting:
-        for name in graph.nodes[waiting.pop()].input:
-            maker = graph.makers.get(name)
-            if maker is not None and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
+        inputs = graph.nodes[waiting.pop()].input
+        makers = {graph.makers[name] for name in inputs if name in graph.makers} - found
+        found |= makers
+        waiting += makers
     return found
 
 
@@ -203,8 +204,8 @@ def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) ->
 
 def _blends(node: Any) -> bool:
     """Whether a Resize makes new values of its neighbours."""
-    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
-    return bool(node.op_type in ("Resize", "Upsample") and mode != b"nearest")
+    nearest = attributes_of(node).get("mode", b"nearest") == b"nearest"
+    return node.op_type in ("Resize", "Upsample") and not nearest
 
 
 def _is_activation(graph: _Graph, node: Any) -> bool:
@@ -235,8 +236,6 @@ def _origin(graph: _Graph, name: str, reader: tuple[int, int]) -> tuple[str, tup
 
 def _moves(graph: _Graph, node: Any) -> bool:
     """Whether all values that come out went in, or are a zero, which every grid holds."""
-    from onnx import numpy_helper
-
     if node.op_type == "Resize":
         return not _blends(node)
     if node.op_type != "Pad" or len(node.input) < 3 or not node.input[2]:
