@@ -92,27 +92,23 @@ def _document(
         ("holdfast", audit.versions.get("holdfast", "")),
         ("model file sha256", str(audit.model.get("sha256", ""))[:12]),
     ]
+    alerts, failed = [], len(audit.failed)
+    if failed:
+        images = "image failed and is" if failed == 1 else "images failed and are"
+        alerts.append(Alert(f"{grouped(failed)} {images} in no number", "about"))
+    if dropped:
+        said = f"Dropped to keep this page below {SIZE_LIMIT / 1e6:g} MB: {'; '.join(dropped)}"
+        alerts.append(Alert(f"{said}; the run's folder has all", "about"))
     return Document(
         title=f"Audit of {subject[0]} on {subject[1]}",
         subject=subject,
         facts=tuple((name, value) for name, value in facts if value),
-        alerts=_alerts(audit, dropped),
+        alerts=tuple(alerts),
         sections=tuple(sections),
         kind="audit",
         front=front(audit, judged),
         layout="audit",
     )
-
-
-def _alerts(audit: Audit, dropped: Sequence[str]) -> tuple[Alert, ...]:
-    found, count = [], len(audit.failed)
-    if count:
-        images = "image failed and is" if count == 1 else "images failed and are"
-        found.append(Alert(f"{grouped(count)} {images} in no number", "about"))
-    if dropped:
-        said = f"Dropped to keep this page below {SIZE_LIMIT / 1e6:g} MB: {'; '.join(dropped)}"
-        found.append(Alert(f"{said}; the run's folder has all", "about"))
-    return tuple(found)
 
 
 def _about(audit: Audit) -> Section:

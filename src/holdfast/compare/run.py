@@ -9,7 +9,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Body, Comparison, Kind, Run, order
+from holdfast.compare.result import Comparison, Kind, Run, order
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
 from holdfast.noise.language.result import open_suite as open_language
@@ -43,7 +43,20 @@ def compare_runs(a: Path, b: Path) -> Comparison:
             f"A is {_WITH_ARTICLE[kind]} and B {_WITH_ARTICLE[other]}: "
             "expected two runs of one kind (evaluation, noise, attack or audit)"
         )
-    body = _compare(kind, first, second)
+    folders = (first.resolve().parent, second.resolve().parent)
+    match kind:
+        case "evaluation":
+            body = evaluations.compare_evaluations(open_run(first), open_run(second))
+        case "attack":
+            body = evaluations.compare_attacks(*map(evaluations.open_attack, (first, second)))
+        case "audit":
+            body = audits.compare_audits(open_audit(first), open_audit(second), folders)
+        case "noise":
+            body = suites.compare_suites(open_suite(first), open_suite(second), folders)
+        case "language noise":
+            body = suites.compare_language(open_language(first), open_language(second))
+        case "speech noise":
+            body = suites.compare_speech(open_speech(first), open_speech(second))
     return Comparison(
         **{**vars(body), "changes": order(body.changes)},
         kind=kind,
@@ -52,24 +65,6 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         main=next(iter(body.changes), None),
         same=first.resolve() == second.resolve(),
     )
-
-
-def _compare(kind: Kind, a: Path, b: Path) -> Body:
-    """What two manifests of one kind have to say."""
-    folders = (a.resolve().parent, b.resolve().parent)
-    match kind:
-        case "evaluation":
-            return evaluations.compare_evaluations(open_run(a), open_run(b))
-        case "attack":
-            return evaluations.compare_attacks(evaluations.open_attack(a), evaluations.open_attack(b))
-        case "audit":
-            return audits.compare_audits(open_audit(a), open_audit(b), folders)
-        case "noise":
-            return suites.compare_suites(open_suite(a), open_suite(b), folders)
-        case "language noise":
-            return suites.compare_language(open_language(a), open_language(b))
-        case "speech noise":
-            return suites.compare_speech(open_speech(a), open_speech(b))
 
 
 def manifest_of(run: Path) -> Path:

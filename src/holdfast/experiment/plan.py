@@ -314,6 +314,18 @@ def schema() -> dict[str, Any]:
         table["required"] = [*shared["required"], *table["required"]]
         several.append({**table, "title": does})
     condition = {"type": "object", "required": ["do"], "oneOf": several}
+    text = {"type": "string", "minLength": 1, "examples": ["noise.map50.drop > 0.02"]}
+    least = {
+        "type": "integer", "minimum": 1, "default": ENOUGH,
+        "description": "A gate whose number rests on fewer images is not decided.",
+    }  # fmt: skip
+    texts = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
+    gates = {  # the list, or names with what they must not be
+        "type": "object",
+        "properties": {FAIL_IF: texts, MIN_IMAGES: least},
+        "additionalProperties": {"type": ["string", "object"]},
+        "description": "An audit fails if one of these is true of it: see docs/ci.md.",
+    }
     return {
         "$schema": DRAFT,
         "title": "holdfast experiment",
@@ -326,7 +338,7 @@ def schema() -> dict[str, Any]:
                 table_schema(GivenData), "The data; may be missing if every condition is do = 'verify'."
             ),
             "condition": _rows(condition, "Each is run for each model on each data."),
-            "gates": _gates(),
+            "gates": gates,
         },
         "required": ["model", "condition"],
         "additionalProperties": False,
@@ -335,19 +347,3 @@ def schema() -> dict[str, Any]:
 
 def _rows(items: dict[str, Any], about: str) -> dict[str, Any]:
     return {"type": "array", "minItems": 1, "items": items, "description": about}
-
-
-def _gates() -> dict[str, Any]:
-    """The list, or names with what they must not be."""
-    text = {"type": "string", "minLength": 1, "examples": ["noise.map50.drop > 0.02"]}
-    several = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
-    least = {
-        "type": "integer", "minimum": 1, "default": ENOUGH,
-        "description": "A gate whose number rests on fewer images is not decided.",
-    }  # fmt: skip
-    return {
-        "type": "object",
-        "properties": {FAIL_IF: several, MIN_IMAGES: least},
-        "additionalProperties": {"type": ["string", "object"]},
-        "description": "An audit fails if one of these is true of it: see docs/ci.md.",
-    }

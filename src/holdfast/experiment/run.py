@@ -79,19 +79,13 @@ def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
         line = replace(line, page="" if page is None else str(page))
     except OutputError:
         raise  # a folder that cannot be written to fails all that follow too
-    except HoldfastError as problem:
-        line = _failed(bench, piece, str(problem))
     except Exception as problem:  # noqa: BLE001 - whatever ends one piece must not end the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
-        line = _failed(bench, piece, reason)
+        words = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
+        gates = bench.experiment.gates if piece.condition.do == "audit" else ()  # they have failed with it
+        judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
+        line = bench.line(piece, state="failed", words=words, gates=judged)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
-
-
-def _failed(bench: Bench, piece: Piece, reason: str) -> Line:
-    """The line of a piece that could not be run; the gates of an audit that did not run have failed."""
-    gates = bench.experiment.gates if piece.condition.do == "audit" else ()
-    judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
-    return bench.line(piece, state="failed", words=" ".join(reason.split()), gates=judged)
 
 
 def planned(bench: Bench, only: Sequence[str] = ()) -> tuple[Line, ...]:

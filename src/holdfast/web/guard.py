@@ -55,14 +55,12 @@ class Guard:
         try:
             check(scope, self.port)
             await self.app(scope, receive, with_headers)
-        except HoldfastError as problem:
-            status = problem.status if isinstance(problem, Refusal) else 400
-            if not begun:
-                await answer(scope, str(problem), status)(scope, receive, with_headers)
         except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback on a page
+            line, status = f"internal error, please report it ({type(problem).__name__})", 500
+            if isinstance(problem, HoldfastError):
+                line, status = str(problem), problem.status if isinstance(problem, Refusal) else 400
             if not begun:
-                line = f"internal error, please report it ({type(problem).__name__})"
-                await answer(scope, line, 500)(scope, receive, with_headers)
+                await answer(scope, line, status)(scope, receive, with_headers)
 
 
 def check(scope: Scope, port: int) -> None:

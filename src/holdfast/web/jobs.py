@@ -122,7 +122,26 @@ class AuditQueue:
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        for job in _remembered(self.places.started):
+        """Remember the jobs of earlier servers; one that was not ended then is `interrupted`."""
+        try:
+            folders = sorted((p for p in self.places.started.iterdir() if p.is_dir()), reverse=True)[:KEPT]
+        except OSError:
+            return
+        for folder in folders:
+            try:
+                plain = orjson.loads((folder / MANIFEST).read_bytes())
+                job = Job(
+                    folder.name,
+                    {str(key): str(value) for key, value in plain["values"].items()},
+                    folder,
+                    str(plain["created"]),
+                    state=plain["state"],
+                    note=str(plain["note"]),
+                )
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
+                continue
+            if job.state not in ("done", "failed", "cancelled"):
+                job = replace(job, state="interrupted", note="the server ended before it did")
             self._jobs[job.key] = job
 
     def jobs(self) -> list[Job]:
@@ -234,29 +253,3 @@ class AuditQueue:
             if job.state == "queued":  # nothing has begun: better said now than lost later
                 del self._jobs[job.key]
                 raise
-
-
-def _remembered(started: Path) -> list[Job]:
-    """The jobs of earlier servers; one that was not ended then is `interrupted`."""
-    try:
-        folders = sorted((p for p in started.iterdir() if p.is_dir()), reverse=True)[:KEPT]
-    except OSError:
-        return []
-    found = []
-    for folder in folders:
-        try:
-            plain = orjson.loads((folder / MANIFEST).read_bytes())
-            job = Job(
-                folder.name,
-                {str(key): str(value) for key, value in plain["values"].items()},
-                folder,
-                str(plain["created"]),
-                state=plain["state"],
-                note=str(plain["note"]),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
-            continue
-        if job.state not in ("done", "failed", "cancelled"):
-            job = replace(job, state="interrupted", note="the server ended before it did")
-        found.append(job)
-    return found

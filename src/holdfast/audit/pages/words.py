@@ -116,16 +116,11 @@ def _clean(audit: Audit) -> Line:
 
 def _single(audit: Audit) -> Line:
     name, worst = "Worst single cause", audit.worst
-    if worst is None:
-        return _no_cause(audit, name)
-    measured = sum(c.outcome == "measured" for c in audit.causes)
-    of = f"the worst of {measured} measured" if measured > 1 else "the only one measured"
-    return _cost(audit, name, worst, f"{worst.label}, {of}")
-
-
-def _no_cause(audit: Audit, name: str) -> Line:
-    ran = [c for c in audit.causes if c.outcome in ("identical", "no effect")]
     measured = [c for c in audit.causes if c.outcome == "measured"]
+    if worst is not None:
+        of = f"the worst of {len(measured)} measured" if len(measured) > 1 else "the only one measured"
+        return _cost(audit, name, worst, f"{worst.label}, {of}")
+    ran = [c for c in audit.causes if c.outcome in ("identical", "no effect")]
     if any(c.drop is not None for c in measured):
         count = many(len(measured), "system noise")
         text = f"No single cause changes anything: {count} measured, no number and no prediction changes."
