@@ -147,7 +147,7 @@ def test_the_one_script_is_named_by_its_hash_and_nothing_is_inline(site):
         assert f"script-src '{digest}'" in policy
         address = re.search(r'src="([^"]+)"', script).group(1)
         code = client.get(address)
-        from holdfast.web.render import integrity
+        from holdfast.report.html import integrity
 
         assert integrity(code.text) == digest
         assert code.headers["content-type"].startswith("text/javascript")

@@ -141,7 +141,7 @@ def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) ->
     one = item.map
     try:
         data = item.entry.load().data
-        image = scorer.decoded(data)
+        image = scorer.judge.machine.decode(data)
         size = Size(image.shape[1], image.shape[0])
         if size != one.size:
             got, wanted = (f"{s.width}×{s.height}" for s in (size, one.size))

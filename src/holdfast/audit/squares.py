@@ -60,10 +60,6 @@ class SquareScorer:
         """The score below which a target is lost."""
         return 0.0 if self.judge.machine.model.card.task == "classify" else self.judge.rule.score
 
-    def decoded(self, data: bytes) -> Image:
-        """The scene's pixels (h, w, 3)."""
-        return self.judge.machine.decode(data)
-
     def predict(self, image: Image) -> Prediction:
         """What the model says of decoded pixels; an exception where an output is no number."""
         return self.judge.machine.predict(self.judge.prepared(image))
@@ -87,7 +83,9 @@ class SquareScorer:
 
     def replayed(self, data: bytes, grid: Grid, place: tuple[int, int], targets: Boxes | Label) -> bool:
         """Whether the square breaks it once more, from the encoded bytes, laid on as a patch."""
-        return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
+        return (
+            self.score(apply(self.judge.machine.decode(data), black(grid, *place)), targets) < self.threshold
+        )
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
@@ -152,7 +150,8 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
             began, sample = time.perf_counter(), item.load()
-            truth, image = known_truth(sample.truth, self.to_model, sample.name), state.decoded(sample.data)
+            truth = known_truth(sample.truth, self.to_model, sample.name)
+            image = state.judge.machine.decode(sample.data)
             targets = None if truth is None else state.targets(image, truth)
             if targets is None:
                 return {"map": None}

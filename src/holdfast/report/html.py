@@ -22,8 +22,8 @@ def document(content: Document) -> str:
     """The document as HTML, with the hashes of its style and script in its content security policy."""
     style, script = _text("style.css"), _text("script.js")
     policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        "media-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src '{integrity(style)}'; script-src '{integrity(script)}'; "
+        "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
     )
     return fragment(
         "page.html",
@@ -61,5 +61,6 @@ def _text(name: str) -> str:
     return resources.files("holdfast.report").joinpath("templates", name).read_text("utf-8")
 
 
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+def integrity(text: str) -> str:
+    """The hash of a script or style as a content security policy and an integrity attribute write it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

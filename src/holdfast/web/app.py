@@ -17,12 +17,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from holdfast.core.errors import HoldfastError
+from holdfast.report.html import integrity
 from holdfast.web import pages, uploads
 from holdfast.web.form import FIRST, UPLOADED, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
 from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
 from holdfast.web.pages import Site
-from holdfast.web.render import Refusal, answer, htmx, integrity, render, style
+from holdfast.web.render import Refusal, answer, htmx, render, style
 from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
 
 # A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.

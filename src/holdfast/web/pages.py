@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 from holdfast.engine.store import printable
 from holdfast.graph.load import shipped
+from holdfast.report.html import integrity
 from holdfast.web.form import UPLOADED, Places, form_inputs, listing
 from holdfast.web.jobs import AuditQueue, Job
-from holdfast.web.render import htmx, integrity, render, style
+from holdfast.web.render import htmx, render, style
 from holdfast.web.runs import PAGE, Progress, Run, progresses, runs_in
 from holdfast.web.uploads import PICTURES
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -44,11 +42,6 @@ def htmx() -> str:
         if name in known:
             return known[name].read_text("utf-8")
     raise MissingExtra("the local web page", "htmx 2 (of django-htmx 1.23 or later)", "web")
-
-
-def integrity(text: str) -> str:
-    """The hash of a script as a content security policy and an integrity attribute write it."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 class Refusal(HoldfastError):

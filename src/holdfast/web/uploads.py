@@ -113,17 +113,14 @@ def safe_stem(name: str) -> str:
 
 def kind_of(data: bytes) -> str:
     """The ending that fits the content: .onnx, .jpg or .png; Refusal if it is something else."""
-    picture = _picture(data)
-    if picture is not None:
-        return picture
+    if data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
+        return _picture(data)
     if not _is_model(data):
         raise Refusal("expected an ONNX model, a JPEG or a PNG picture, got something else", 415)
     return ".onnx"
 
 
-def _picture(data: bytes) -> str | None:
-    if not data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
-        return None
+def _picture(data: bytes) -> str:
     from PIL import Image
 
     try:
