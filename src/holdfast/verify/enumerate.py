@@ -18,20 +18,9 @@ from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import part_of
 from holdfast.graph.session import runtime
-from holdfast.verify.finite import (
-    Cells,
-    NotFinite,
-    Split,
-    TooMany,
-    Trace,
-    cells_of,
-    check_range,
-    cut_tensors,
-    split,
-    stairs_of,
-    traced,
-)
-from holdfast.verify.problem import Answer, Clock, Domain, first_float, last_float
+from holdfast.verify import finite
+from holdfast.verify.finite import Cells, NotFinite, Values, cut_tensors
+from holdfast.verify.problem import Answer, Clock, Domain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
 _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
@@ -45,8 +34,8 @@ class Machine:
     """The network and its parts as sessions, opened when first needed, and what they gave so far."""
 
     model: Any  # onnx.ModelProto
-    trace: Trace
-    split: Split
+    trace: finite.Trace
+    split: finite.Split
     constants: Mapping[str, NDArray[Any]]
     domain: Domain
     runner: Callable[[], Runner]
@@ -67,15 +56,13 @@ def choose(machine: Machine, cells: int) -> None:
     machine.direct = cells * (time.perf_counter() - began) / 2 < _SHORT
 
 
-def on_original(machine: Machine, point: NDArray[np.float32]) -> Floats:
+def on_original(machine: Machine, point: Values) -> Floats:
     """The flat outputs of the original file for these free inputs (n,)."""
     outputs: Floats = machine.runner().outputs(machine.domain.whole(point[None]))[0]
     return outputs
 
 
-def kinds_of(
-    machine: Machine, start: NDArray[np.float32], free: int, values: NDArray[np.float32]
-) -> Sequence[np.float32]:
+def kinds_of(machine: Machine, start: Values, free: int, values: Values) -> Sequence[np.float32]:
     """Those values of one input that differ in what they make of the tensors that depend on it alone."""
     names = machine.split.alone[free]
     shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
@@ -94,7 +81,7 @@ def kinds_of(
     return list(found.values())
 
 
-def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Floats]:
+def outputs_of(machine: Machine, point: Values) -> tuple[bytes, Floats]:
     """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
     if machine.direct:
         machine.runs += 1
@@ -151,7 +138,7 @@ class _Tally:
     """The worst cell so far, those in doubt, and how much was tried."""
 
     slack: float = inf
-    point: NDArray[np.float32] | None = None
+    point: Values | None = None
     output: Floats = field(default_factory=lambda: np.zeros(0))
     doubtful: list[str] = field(default_factory=list)
     cells: int = 0
@@ -170,15 +157,16 @@ def enumerated(
     if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise NotFinite("the network has not one input of float32")
     name = inputs[0].name
-    trace = traced(proto, name, domain.free, template)
+    trace = finite.traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
-    check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = Machine(proto, trace, split(proto, trace), {name: template}, domain, runner)
+    finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
+    machine = Machine(proto, trace, finite.split(proto, trace), {name: template}, domain, runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:
-            cells = [cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(len(low))]
-        except TooMany:
+            stairs = [finite.stairs_of(trace, i) for i in range(len(low))]
+            cells = [finite.cells_of(*ends, LIMIT) for ends in zip(stairs, low, high, strict=True)]
+        except finite.TooMany:
             return Answer("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
         total = prod(map(len, cells))
         if total > LIMIT:
@@ -193,9 +181,7 @@ def enumerated(
     return _answer(machine, tally)
 
 
-def _boxes(
-    question: Property, domain: Domain
-) -> list[tuple[NDArray[np.float32], NDArray[np.float32], list[Rows]]]:
+def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, list[Rows]]]:
     """The float32 ends of every box of free inputs, with the rows that are meant for it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
@@ -210,7 +196,7 @@ def _boxes(
     boxes = []
     for box, cases in groups.values():
         lower, upper = domain.within(box)
-        first, last = first_float(lower), last_float(upper)
+        first, last = ends_of(lower, upper)
         middle = domain.template.copy()
         middle[domain.free] = first
         inside = box is None or not box.excludes(middle.reshape(box.lower.shape))
@@ -236,7 +222,14 @@ def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _
         if key in judged:
             continue
         judged.add(key)
-        _judge(point, output, cases, tally)
+        if not np.isfinite(output).all():
+            tally.strange += 1
+            continue
+        slack = min(rows.slack(output) for rows in cases)
+        if abs(slack) <= DOUBT:
+            tally.doubtful.append(f"({', '.join(f'{v:g}' for v in point)}) by {slack:.1e}")
+        if slack < tally.slack:
+            tally.slack, tally.point, tally.output = slack, point, output
         if tally.slack < -DOUBT:
             break
     return True
@@ -246,21 +239,8 @@ def _confirmed(machine: Machine, tally: _Tally) -> bool:
     """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
     if tally.point is None:
         return True  # no box holds a float32
-    output = on_original(machine, tally.point)
-    return output.shape == tally.output.shape and bool(
-        np.allclose(output, tally.output, rtol=1e-4, atol=DOUBT)
-    )
-
-
-def _judge(point: NDArray[np.float32], output: Floats, cases: list[Rows], tally: _Tally) -> None:
-    if not np.isfinite(output).all():
-        tally.strange += 1
-        return
-    slack = min(rows.slack(output) for rows in cases)
-    if abs(slack) <= DOUBT:
-        tally.doubtful.append(f"({', '.join(f'{v:g}' for v in point)}) by {slack:.1e}")
-    if slack < tally.slack:
-        tally.slack, tally.point, tally.output = slack, point, output
+    found = on_original(machine, tally.point)
+    return found.shape == tally.output.shape and bool(np.allclose(found, tally.output, rtol=1e-4, atol=DOUBT))
 
 
 def _answer(machine: Machine, tally: _Tally) -> Answer:

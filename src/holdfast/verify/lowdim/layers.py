@@ -92,10 +92,8 @@ def summed(step: Total, parts: Sequence[Layer], width: int) -> Layer:
     bias = bias_size = np.zeros(len(weight))
     for factor, part in zip(step.weights, parts, strict=True):
         weight, bias = weight + factor * _wide(part.weight, width), bias + factor * part.bias
-        size, bias_size = (
-            size + abs(factor) * _wide(part.size, width),
-            bias_size + abs(factor) * part.bias_size,
-        )
+        size = size + abs(factor) * _wide(part.size, width)
+        bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
     return Layer(weight, bias, size, bias_size, np.ones(len(bias)), terms)
 
@@ -138,10 +136,8 @@ def layers_of(net: Net, inputs: bool = False) -> Layers | None:
     With `inputs` they are carried along, for rows that tie inputs and outputs.
     """
     sizes = [prod(step.shape) for step in net.steps]
-    activations = sum(
-        size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation)
-    )
-    if net.inputs > INPUTS or activations > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
+    neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
+    if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
     build = _Build(net, known=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
