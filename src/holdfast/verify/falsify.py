@@ -25,7 +25,7 @@ from torch import Tensor
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import threads
-from holdfast.verify.problem import Answer, Case, Clock, Problem, products, stacked_rows
+from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, products, stacked_rows
 from holdfast.verify.rounding import NEAR, REPLAYED
 
 ENGINE = "attack"
@@ -66,7 +66,7 @@ class Targets:
         return left - self.bound[which]
 
 
-def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Targets | None:
+def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | None:
     """The cases in whose box a point of the input's type lies, or None if there are none.
 
     They are tensors of float64 if that is the input's type, else of float32.

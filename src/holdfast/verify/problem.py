@@ -19,6 +19,7 @@ from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Product
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
+DType: TypeAlias = np.dtype[Any] | type
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
 
 
@@ -86,7 +87,7 @@ def input_type(proto: Any, where: Path) -> np.dtype[Any]:
     return np.dtype(inputs[0].dtype)
 
 
-def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+def first_float(values: Floats, dtype: DType = np.float32) -> NDArray[Any]:
     """The smallest number of a floating-point type that is not below each value."""
     with np.errstate(over="ignore"):
         near = values.astype(dtype)
@@ -94,14 +95,12 @@ def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDA
     return np.where(near.astype(np.float64) < values, above, near)
 
 
-def last_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+def last_float(values: Floats, dtype: DType = np.float32) -> NDArray[Any]:
     """The largest number of a floating-point type that is not above each value."""
     return -first_float(-values, dtype)
 
 
-def ends_of(
-    lower: Floats, upper: Floats, dtype: np.dtype[Any] | type = np.float32
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def ends_of(lower: Floats, upper: Floats, dtype: DType = np.float32) -> tuple[NDArray[Any], NDArray[Any]]:
     """The smallest and the largest number of a floating-point type between each two; crossed if none is."""
     return first_float(lower, dtype), last_float(upper, dtype)
 
@@ -120,7 +119,7 @@ class Case:
     bound: Array
     inputs: Array | None = None
 
-    def ends(self, dtype: np.dtype[Any] | type) -> tuple[NDArray[Any], NDArray[Any]]:
+    def ends(self, dtype: DType) -> tuple[NDArray[Any], NDArray[Any]]:
         """The corners of the points of a floating-point type in the box; it has none if they cross."""
         return ends_of(self.lower, self.upper, dtype)
 

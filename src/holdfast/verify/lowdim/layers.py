@@ -196,15 +196,12 @@ class _Build:
             if isinstance(step, Take):
                 return taken(step, parts, width), level
             return summed(step, parts, width), level
+        if not isinstance(step, Activation | Dense | Conv | Scale):
+            return None
+        layer, level = self.known[step.source]
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
-            layer, level = self.known[step.source]
             return (self.above(layer, level, slope), level + 1) if 0.0 <= slope <= 1.0 else None
-        return self.mapped(step) if isinstance(step, Dense | Conv | Scale) else None
-
-    def mapped(self, step: Dense | Conv | Scale) -> tuple[Layer, int] | None:
-        """A linear step of one source over the level that stands on, and that level."""
-        layer, level = self.known[step.source]
         if isinstance(step, Scale):
             return scaled(step, layer), level
         if prod(step.shape) * len(layer.bias) > WEIGHTS:

@@ -16,7 +16,7 @@ from holdfast.core.errors import MissingExtra
 from holdfast.graph.ir import Array
 from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
 from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
-from holdfast.verify.problem import Answer, Case, Clock, Problem, narrowest, same_box
+from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, narrowest, same_box
 from holdfast.verify.rounding import EXTRA, MERGED, SURE, UNIT, gamma
 
 ENGINE = "boxes"
@@ -214,7 +214,7 @@ class Walker:
         cases: Sequence[Case],
         target: float = SURE,
         seed: int = 0,
-        dtype: np.dtype[Any] | type = np.float32,
+        dtype: DType = np.float32,
     ) -> None:
         """An empty stack for cases of one box; witnesses are of the input's type."""
         inputs, hidden, neurons = int(net.sizes[0]), int(net.first[-2]), len(net.bias)
