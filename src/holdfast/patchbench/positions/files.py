@@ -26,7 +26,7 @@ from holdfast.patchbench.positions.batches import (
 )
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
 from holdfast.verify import finite
-from holdfast.verify.enumerate import digest
+from holdfast.verify.enumerate import first_alike
 from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
@@ -144,21 +144,14 @@ def open_network(instance: Instance) -> Batches:
     return network.batches
 
 
-def kinds(instance: Instance, free: int) -> Ints:
+def kinds_of(instance: Instance, free: int) -> Ints:
     """For each cell of one position input the first cell that the file cannot tell from it."""
-    cells, trace = instance.cells[free], instance.trace
-    every = np.arange(len(cells))
-    names = instance.parts.alone[free]
-    shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
-    if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return every
-    if not names:
-        return np.zeros(len(cells), np.int64)
-    seen: dict[bytes, int] = {}
-    for i in range(len(cells)):
-        place = (i, 0) if free == 0 else (0, i)
-        every[i] = seen.setdefault(digest(instance.tensors_at(instance.point(place), names)), i)
-    return every
+
+    def tensors(number: int) -> list[Tensor]:
+        point = instance.point((number, 0) if free == 0 else (0, number))
+        return instance.tensors_at(point, instance.parts.alone[free])
+
+    return first_alike(instance.trace, instance.parts, free, len(instance.cells[free]), tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +168,9 @@ class Effect:
 
 def effect(instance: Instance) -> Effect:
     """What the position input does, seen from the file itself: which values it puts no picture in."""
-    counts = [len(cells) for cells in instance.cells]
-    places = ((0, 0), [count - 1 for count in counts], [count // 3 + i for i, count in enumerate(counts)])
-    begin, end, probe = (instance.point(place) for place in places)
+    last_cells = [len(cells) - 1 for cells in instance.cells]
+    between = [min((last + 1) // 3 + i, last) for i, last in enumerate(last_cells)]
+    begin, end, probe = (instance.point(place) for place in ((0, 0), last_cells, between))
     first, last = _overwritten(instance, begin), _overwritten(instance, end)
     clean = _outside(instance)
     if clean is None and not (first & last).any():
@@ -185,9 +178,11 @@ def effect(instance: Instance) -> Effect:
     at = ", ".join(f"{value:g}" for value in probe)
     change = _change(_overwritten(instance, probe))
     words = f"at the first position {_change(first)}; at ({at}) {change}"
-    there = _rectangle(first)
-    if there is None or clean is None:
+    # No patch if channels differ.
+    if clean is None or first.ndim != 4 or not first.any() or (first != first[:, :1]).any():
         return Effect(words, clean, None)
+    rows, columns = np.flatnonzero(first[0, 0].any(axis=1)), np.flatnonzero(first[0, 0].any(axis=0))
+    there = slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     content: Tensor = instance.picture_at(begin)[0][there]
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
@@ -212,14 +207,6 @@ def _overwritten(instance: Instance, point: Point) -> Bools:
     return np.asarray(dark == light)
 
 
-def _rectangle(mask: Bools) -> tuple[slice, slice, slice] | None:
-    """The part of (c, h, w) that a mask (1, c, h, w) covers, or parts of it; None if channels differ."""
-    if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
-        return None
-    rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
-    return slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-
-
 def _change(mask: Bools) -> str:
     """The part of the picture that a mask covers, in words."""
     if not mask.any():
@@ -241,9 +228,8 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
     the map is over rows and columns of the picture, else over (first input, second input).
     """
     batches, told = open_network(instance), instance.told
-    (first, down), (second, across) = (
-        np.unique(kinds(instance, free), return_inverse=True) for free in range(2)
-    )
+    kinds = (kinds_of(instance, free) for free in range(2))
+    (first, down), (second, across) = (np.unique(kind, return_inverse=True) for kind in kinds)
     places = list(itertools.product(first.tolist(), second.tolist()))
 
     def run(these: Sequence[tuple[int, int]]) -> list[Tensor]:
