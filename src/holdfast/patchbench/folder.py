@@ -18,7 +18,7 @@ from holdfast.core.types import Floats, Image, Size
 from holdfast.data.entries import read_image_file
 from holdfast.data.files import file_names, image_names, subfolders
 from holdfast.graph.inspect import read_proto
-from holdfast.patchbench.layout import TAIL, Target, size_of, target_of
+from holdfast.patchbench.layout import TAIL, Target, size_of
 from holdfast.patchbench.probe import effect_of, open_probe
 from holdfast.verify.vnncomp.instances import ROWS, csv_rows, number_of, stem_of
 from holdfast.verify.vnnlib.read import read_vnnlib
@@ -161,7 +161,7 @@ def instance_of(bench: Bench, row: Row) -> Instance:
         network=row.network,
         spec=row.spec,
         image=np.ascontiguousarray(pixels.transpose(1, 2, 0)),
-        target=target_of(tail[3], tail[4:]),
+        target=Target.of(tail[3], tail[4:]),
         patch=_patch_size(bench, row, spec),
         columns=(float(tail[0]), float(case.upper[p])),
         rows=(float(tail[1]), float(case.upper[p + 1])),
@@ -289,4 +289,4 @@ def _label(path: Path) -> Target:
     numbers = [float(word) for word in path.read_text().split()]
     if len(numbers) not in (5, 6) or not np.isfinite(numbers).all():
         raise ValueError
-    return target_of(numbers[-5], numbers[-4:])
+    return Target.of(numbers[-5], numbers[-4:])

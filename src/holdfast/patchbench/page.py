@@ -17,6 +17,7 @@ from holdfast.report.html import picture_uri
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, to_html
 
+_NAMES = {"position": "square patch", "file": "what the file does", "described": "as described"}
 MOST = 60  # pictures drawn; the table has all
 _LEAD = (
     "Every position of the patch was run, none was sampled. Orange marks the positions (the centre of the "
@@ -154,21 +155,20 @@ def cells_of(one: Mapped) -> str:
     alone = len(one.maps) == 1 or not last.over
     drawn = [(_framed(one, None), "picture and target box")] if alone else []
     if last.over:
-        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_named(last)})"))
-    drawn += [(_heat(shown), f"output at every position ({_named(shown)})") for shown in one.maps]
+        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_NAMES[last.kind]})"))
+    drawn += [(_heat(shown), f"output at every position ({_NAMES[shown.kind]})") for shown in one.maps]
     cells = "".join(f"<div>{svg}<small>{html.escape(said)}</small></div>" for svg, said in drawn)
     return f'<div class="three">{cells}</div>'
-
-
-def _named(shown: Shown) -> str:
-    return {"position": "square patch", "file": "what the file does", "described": "as described"}[shown.kind]
 
 
 def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
     """The picture with the target's box and, if a map is given, its unsafe positions and its minimum."""
     height, width = one.picture.shape[:2]
     unit = _SIDE / max(height, width)
-    ground = _dimmed(one.picture) if dim else one.picture
+    ground = one.picture
+    if dim:  # in grey and darker, so that marks on it are seen
+        grey = ground.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+        ground = np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
     parts = [embedded(ground, width * unit, height * unit)]
     if shown is not None:
         parts += _marks(shown, unit)
@@ -223,7 +223,7 @@ def _heat(shown: Shown) -> str:
         element("circle", cx=x, cy=y, r=6, fill="none", stroke=colour, stroke_width=width)
         for colour, width in (("#000000", "4"), ("#ffffff", "2"))
     ]
-    title = tip(f"output at every position, {_named(shown)}")
+    title = tip(f"output at every position, {_NAMES[shown.kind]}")
     box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
     return element("svg", title, *parts, element("g", note, *ring), class_="chart", viewBox=box, role="img")
 
@@ -267,12 +267,6 @@ def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
     image = embedded(picture, 600.0, 16.0, 10.0, 6.0)
     line = element("line", x1=at, x2=at, y1=2, y2=26, class_="axis")
     return drawing(620.0, 44.0, "colours of outputs", "", image, line, *words, fixed=True)
-
-
-def _dimmed(picture: Image) -> Image:
-    """The picture in grey and darker, so that marks on it are seen."""
-    grey = picture.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
-    return np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
 
 
 def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
