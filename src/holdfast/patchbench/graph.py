@@ -132,7 +132,7 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     g = _Writer()
     _prepared(g, _picture(g, layout, content), model.card.input, detector.input)
     before = len(g.nodes)
-    _output(g, *_answer(g, detector), layout)
+    _output(g, detector, layout)
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     onnx.external_data_helper.load_external_data_for_model(made, str(model.path.parent))
@@ -204,8 +204,11 @@ def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
     g.node("Identity", last, named=named)
 
 
-def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
-    """The predicted box (4,) in parts of the picture, and the predicted class (1,) as a float."""
+def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
+    """Compute the box (4,) in parts of the picture, the class (1,) as a float, and IoU · equal(class), (1,).
+
+    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
+    """
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)
     scale = detector.scale.astype(np.float32)
@@ -213,14 +216,7 @@ def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
     box = g.node("Identity", box, named=BOX)
     scores = g.node("Cast", g.node("Reshape", detector.scores, flat), to=_FLOAT)
     best = g.node("ArgMax", scores, axis=0, keepdims=1)
-    return box, g.node("Cast", best, to=_FLOAT, named=LABEL)
-
-
-def _output(g: _Writer, box: str, label: str, layout: Layout) -> None:
-    """Compute the output IoU · equal(class), each of shape (1,).
-
-    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
-    """
+    label = g.node("Cast", best, to=_FLOAT, named=LABEL)
     begin = layout.pixels + 2
     wanted, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
     low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))

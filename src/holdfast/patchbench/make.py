@@ -283,12 +283,13 @@ def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
     if known < 0 or not len(labels):
         return None
     label = int(labels[-1])
+    stem = entry.name.rpartition(".")[0] or entry.name
     sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
     true, seen, extent = (
         frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
     )
     return Picture(
-        name=_plain(entry.name),
+        name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # may be part of a file's name
         source=entry.name,
         image=np.ascontiguousarray(image),
         truth=Target.of(label, true),
@@ -296,12 +297,6 @@ def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
         iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
         extent=extent,
     )
-
-
-def _plain(name: str) -> str:
-    """A name that may be part of a file's: letters, digits, dot, hyphen and underscore."""
-    stem = name.rpartition(".")[0] or name
-    return re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image"
 
 
 def _unique(names: list[str]) -> list[str]:

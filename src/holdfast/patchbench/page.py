@@ -185,8 +185,13 @@ def _marks(shown: Shown, unit: float) -> list[str]:
     """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
     found, (high, wide) = shown.map, shown.patch
     parts = []
-    if found.unsafe.any():
-        runs = _runs(found, unit, (wide - 1) / 2 * unit, (high - 1) / 2 * unit)
+    runs, right, down = "", (wide - 1) / 2 * unit, (high - 1) / 2 * unit
+    for row, line in zip(found.rows, found.unsafe, strict=True):  # runs of unsafe positions as rectangles
+        ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
+        for begin, end in ends.reshape(-1, 2).tolist():
+            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
+            runs += f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z"
+    if runs:
         parts.append(element("path", d=runs, fill="#ff7a1a", fill_opacity="0.72"))
     y, x = found.worst
     note = tip(f"minimum {found.minimum:.4f} at x {x:g}, y {y:g}")
@@ -194,17 +199,6 @@ def _marks(shown: Shown, unit: float) -> list[str]:
     ring = element("rect", fill="none", stroke="#ffffff", stroke_width="1.6", **place)
     under = element("rect", fill="none", stroke="#000000", stroke_width="3.6", stroke_opacity="0.6", **place)
     return [*parts, element("g", note, under, ring)]
-
-
-def _runs(found: PositionMap, unit: float, right: float, down: float) -> str:
-    """The unsafe positions as a path: every row's runs as rectangles, moved right and down."""
-    drawn = []
-    for row, line in zip(found.rows, found.unsafe, strict=True):
-        ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
-        for begin, end in ends.reshape(-1, 2).tolist():
-            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
-            drawn.append(f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z")
-    return "".join(drawn)
 
 
 def _heat(shown: Shown) -> str:

@@ -103,7 +103,8 @@ def _different(machine: Machine, cells: Sequence[Cells], free: int) -> NDArray[n
         cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
             machine.alone = _Part(machine, cuts, itertools.chain(*machine.split.alone.values()))
-        return machine.alone.run(machine.split.alone[free], cuts).values()
+        found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
+        return found.values()
 
     return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 

@@ -15,15 +15,7 @@ from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
-from holdfast.patchbench.positions.batches import (
-    Batches,
-    Session,
-    dependent,
-    in_batches,
-    noise,
-    open_batches,
-    open_part,
-)
+from holdfast.patchbench.positions import batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
 from holdfast.verify import finite
 from holdfast.verify.enumerate import first_alike
@@ -39,8 +31,8 @@ class Network:
     """A benchmark's file, read once for all its instances, and the sessions opened so far."""
 
     model: Any  # onnx.ModelProto
-    heads: dict[tuple[str, ...], Session] = field(default_factory=dict)  # by the tensors that they give
-    batches: Batches | None = None
+    heads: dict[tuple[str, ...], batches.Session] = field(default_factory=dict)  # by what they give
+    behind: batches.Batches | None = None  # the network behind the patch
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +90,7 @@ class Instance:
         """Tensors of the file at a position, by name."""
         whole, heads = self.whole(point, flat), self.network.heads
         if names not in heads:
-            heads[names] = open_part(self.network.model, {self.runner.name: whole}, names)
+            heads[names] = batches.open_part(self.network.model, {self.runner.name: whole}, names)
         return heads[names]({self.runner.name: whole})
 
 
@@ -130,18 +122,18 @@ def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
 
 
-def open_network(instance: Instance) -> Batches:
+def open_network(instance: Instance) -> batches.Batches:
     """Open the network behind the patch, once per file: its own outputs, then what every ArgMax reads."""
     network = instance.network
-    if network.batches is None:
+    if network.behind is None:
         outputs = [port.name for port in network.model.graph.output]
-        nodes = dependent(network.model, instance.picture, outputs)
+        nodes = batches.dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
-        inputs = map(instance.with_picture, noise(instance.pixels))
+        inputs = map(instance.with_picture, batches.noise(instance.pixels))
         trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
         names = [*outputs, *scores]
-        network.batches = open_batches(network.model, instance.picture, names, trial, instance.told)
-    return network.batches
+        network.behind = batches.open_batches(network.model, instance.picture, names, trial, instance.told)
+    return network.behind
 
 
 def kinds_of(instance: Instance, free: int) -> Ints:
@@ -227,7 +219,7 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
     The second value says whether every picture is the clean one with the patch where the position says. Then
     the map is over rows and columns of the picture, else over (first input, second input).
     """
-    batches, told = open_network(instance), instance.told
+    behind, told = open_network(instance), instance.told
     kinds = (kinds_of(instance, free) for free in range(2))
     (first, down), (second, across) = (np.unique(kind, return_inverse=True) for kind in kinds)
     places = list(itertools.product(first.tolist(), second.tolist()))
@@ -236,14 +228,14 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
         pictures = [instance.picture_at(instance.point(place)) for place in these]
         same = [done.clean is not None and np.array_equal(picture, done.clean) for picture in pictures]
         square = [_is_described(instance, done, *made) for made in zip(these, pictures, strict=True)]
-        return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
+        return [np.array(same), np.array(square), *behind.run(np.concatenate(pictures), told)]
 
-    same, square, *values = in_batches(run, places, jobs)
+    same, square, *values = batches.in_batches(run, places, jobs)
 
     def run_again(number: int) -> float:
         return instance.exact(instance.point(places[number]))
 
-    settled = settle(*_read(values), instance.bar, run_again, batches.many is not None)
+    settled = settle(*_read(values), instance.bar, run_again, behind.many is not None)
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]
@@ -283,8 +275,8 @@ def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int 
     def replay(picture: Tensor) -> float:
         return on_file(instance, picture, neutral)
 
-    batches, bar = open_network(instance), instance.bar
-    return sweep(batches, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
+    behind, bar = open_network(instance), instance.bar
+    return sweep(behind, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
@@ -294,8 +286,8 @@ def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None
     """
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
-    batches = open_network(instance)
-    return float(batches.alone({**instance.told, batches.source: picture})[0].ravel()[0])
+    behind = open_network(instance)
+    return float(behind.alone({**instance.told, behind.source: picture})[0].ravel()[0])
 
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:

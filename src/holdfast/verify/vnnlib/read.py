@@ -119,11 +119,8 @@ def _parse(text: str, quick: bool = True) -> Spec:
     """The specification; without `quick` every command goes the general way, to the same result."""
     script, at = Script(), 0
     while True:
-        if quick:  # the runs of plain declarations and bounds
-            end = _end(_DECLARATIONS, text, at)
-            names = _split(text[at:end])[1::3]
-            script.declared += [int(name[2:]) if name[0] == "X" else -1 - int(name[2:]) for name in names]
-            at = _bounds(text, end, script)
+        if quick:
+            at = _read_runs(text, at, script)
         at = _end(_SPACE, text, at)
         if at == len(text):
             return spec_of(*_sizes(text, script), script.asserted)
@@ -143,10 +140,12 @@ def _split(run: str) -> list[str]:
     return re.sub(r";[^\n]*", "", run).replace("(", " ").replace(")", " ").split()
 
 
-def _bounds(text: str, at: int, script: Script) -> int:
-    """Read the run of plain bounds that begins here into the script; return where it ends."""
-    end = _end(_BOUNDS, text, at)
-    words = _split(text[at:end])
+def _read_runs(text: str, at: int, script: Script) -> int:
+    """Read the plain declarations and bounds that begin here into the script; return where they end."""
+    middle = _end(_DECLARATIONS, text, at)
+    end = _end(_BOUNDS, text, middle)
+    declared, words = _split(text[at:middle])[1::3], _split(text[middle:end])
+    script.declared += [int(name[2:]) if name[0] == "X" else -1 - int(name[2:]) for name in declared]
     names = {name: int(name[2:]) for name in words[2::4]}
     bounds = tuple(
         Bound(names[name], "upper" if sign == "<=" else "lower", float(value) + 0.0)
