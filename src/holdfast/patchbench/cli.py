@@ -43,7 +43,14 @@ def make(options: MakeOptions) -> None:
     data = open_dataset(options.data, task="single", format=options.format, split=options.split)
     common = options.classes == "common"
     alignment = align(model.card.classes, data.classes, common=common, renames=options.map)
-    plan = Plan(model, data, alignment, patches, options, _places(options.positions, options.content))
+    places: int | None = 4  # per image with free content; None: all
+    if (text := options.positions) is not None:
+        if options.content != "free":
+            raise InputError("--positions says at how many places the content is free; add --content free")
+        if text != "all" and (not text.isdecimal() or int(text) < 1):
+            raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
+        places = None if text == "all" else int(text)
+    plan = Plan(model, data, alignment, patches, options, places)
     with progress("instances found", options.images) as step:
         manifest = make_bench(plan, step)
     say(_summary(manifest, options.folder))
@@ -178,19 +185,6 @@ def _read(content: str) -> Patch:
     if not patch.mask.any():
         raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
     return patch
-
-
-def _places(text: str | None, content: str) -> int | None:
-    """How many places an image with free content has; None for all."""
-    if text is None:
-        return 4
-    if content != "free":
-        raise InputError("--positions says at how many places the content is free; add --content free")
-    if text == "all":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
-    return int(text)
 
 
 def _summary(manifest: Mapping[str, Any], folder: Path) -> str:

@@ -250,7 +250,11 @@ def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Fi
         label = root / "labels" / kind / f"{name}.txt"
         label = label if label.is_file() else root / f"{kind}_labels" / f"{name}.txt"
         try:
-            labels[kind] = _label(label)
+            # Published predictions have an index before the class.
+            numbers = [float(word) for word in label.read_text().split()]
+            if len(numbers) not in (5, 6) or not np.isfinite(numbers).all():
+                raise ValueError
+            labels[kind] = Target.of(numbers[-5], numbers[-4:])
         except FileNotFoundError:
             problems.append(Finding("missing label", row.spec_name, f"no {kind} label of {name} found"))
         except (OSError, ValueError):
@@ -273,11 +277,3 @@ def _sets(folder: Path) -> list[Path]:
     """The published folder's datasets, one per patch."""
     data = folder / "dataset"
     return subfolders(data) if data.is_dir() else []
-
-
-def _label(path: Path) -> Target:
-    """The target of a label file: class x1 y1 x2 y2, in published predictions with an index before them."""
-    numbers = [float(word) for word in path.read_text().split()]
-    if len(numbers) not in (5, 6) or not np.isfinite(numbers).all():
-        raise ValueError
-    return Target.of(numbers[-5], numbers[-4:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -209,7 +209,13 @@ def _heat(shown: Shown) -> str:
     wide, tall = columns * unit, rows * unit
     picture = embedded(colours(found.outputs, found.bar), wide, tall, _EDGE, 0.0)
     names = ("y (row)", "x (column)") if shown.over else ("first position input", "second position input")
-    parts = [picture, *_axes(found, unit, names)]
+    down, right = (list(enumerate(values))[::16] for values in (found.rows, found.columns))
+    ticks = [
+        *(label(_EDGE + (i + 0.5) * unit, tall + 12, f"{v:g}", class_="tick middle small") for i, v in right),
+        label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle"),
+        *(label(_EDGE - 5, (i + 0.5) * unit + 4, f"{v:g}", class_="tick end small") for i, v in down),
+        label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})"),
+    ]
     row, column = found.where
     x, y = _EDGE + (column + 0.5) * unit, (row + 0.5) * unit
     note = tip("minimum {:.4f} at ({:g}, {:g})".format(found.minimum, *found.worst))
@@ -219,18 +225,8 @@ def _heat(shown: Shown) -> str:
     ]
     title = tip(f"output at every position, {_NAMES[shown.kind]}")
     box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
-    return element("svg", title, *parts, element("g", note, *ring), class_="chart", viewBox=box, role="img")
-
-
-def _axes(found: PositionMap, unit: float, names: tuple[str, str]) -> Iterator[str]:
-    """Numbers and names below the map and beside it."""
-    tall, wide = len(found.rows) * unit, len(found.columns) * unit
-    for i, value in list(enumerate(found.columns))[::16]:
-        yield label(_EDGE + (i + 0.5) * unit, tall + 12, f"{value:g}", class_="tick middle small")
-    yield label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle")
-    for i, value in list(enumerate(found.rows))[::16]:
-        yield label(_EDGE - 5, (i + 0.5) * unit + 4, f"{value:g}", class_="tick end small")
-    yield label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})")
+    parts = [title, picture, *ticks, element("g", note, *ring)]
+    return element("svg", *parts, class_="chart", viewBox=box, role="img")
 
 
 def colours(outputs: Floats, bar: Bar) -> Image:

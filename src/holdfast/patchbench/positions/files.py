@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -164,7 +165,11 @@ def effect(instance: Instance) -> Effect:
     between = [min((last + 1) // 3 + i, last) for i, last in enumerate(last_cells)]
     begin, end, probe = (instance.point(place) for place in ((0, 0), last_cells, between))
     first, last = _overwritten(instance, begin), _overwritten(instance, end)
-    clean = _outside(instance)
+    clean: Tensor | None = None
+    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
+    with contextlib.suppress(Exception):  # a file need not take such a position, and errors have no one class
+        if not _overwritten(instance, far).any():
+            clean = instance.picture_at(far)
     if clean is None and not (first & last).any():
         clean = np.where(first, instance.picture_at(end), instance.picture_at(begin))
     at = ", ".join(f"{value:g}" for value in probe)
@@ -179,17 +184,6 @@ def effect(instance: Instance) -> Effect:
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
     return Effect(words, clean, content)
-
-
-def _outside(instance: Instance) -> Tensor | None:
-    """The picture at a position far outside of it, if the file then changes nothing; None if it does."""
-    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
-    try:
-        if _overwritten(instance, far).any():
-            return None
-        return instance.picture_at(far)
-    except Exception:  # noqa: BLE001 - a file need not take such a position, and onnxruntime has no one class
-        return None
 
 
 def _overwritten(instance: Instance, point: Point) -> Bools:
