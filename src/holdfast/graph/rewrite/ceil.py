@@ -97,7 +97,8 @@ def _turn(walk: Walk, node: Any) -> None:
 
 def _set_mode(node: Any, up: bool) -> None:
     if attributes_of(node).get("auto_pad") == b"VALID":
-        drop_attributes(node, "auto_pad")  # VALID always rounds down
+        # of no effect in ONNX Runtime, but ONNX's shape inference rounds VALID down in both modes
+        drop_attributes(node, "auto_pad", "pads")
     set_attribute(node, "ceil_mode", int(up))
 
 

@@ -60,9 +60,8 @@ def windows_of(node: Any) -> list[Window] | None:
 
 
 def ceils(node: Any) -> bool:
-    """Whether a pool node rounds up; padding VALID is the floor of eq. 8, even with ceil_mode = 1."""
-    given = attributes_of(node)
-    return given.get("ceil_mode") == 1 and given.get("auto_pad") != b"VALID"
+    """Whether a pool node rounds up, as ONNX Runtime does with ceil_mode = 1 for padding VALID too."""
+    return bool(attributes_of(node).get("ceil_mode") == 1)
 
 
 Array: TypeAlias = NDArray[Any]
