@@ -11,17 +11,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Scores, Tensor
-from holdfast.graph.candidates import (
-    named,
-    nominal_stride,
-    one_image,
-    options_of,
-    pixels,
-    shapes,
-    single,
-    softmax,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import named, one_image, options_of, shapes, single, softmax, wrong
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ def landmark(raw: Mapping[str, Tensor], card: Card) -> Detections:
     box, scores = picked(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
     probabilities = softmax(scores) if chosen.activation == "softmax" else scores
     best = int(np.argmax(probabilities))
-    unit = np.tile(pixels(card, chosen.normalised), 2)
+    unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     return Detections((box * unit)[None], probabilities[best : best + 1], np.array([best]))
 
 
@@ -101,23 +92,19 @@ def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
     chosen = options_of(SegmentationOptions, card)
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
-    if found.dtype.kind in "iu":
-        return _inside(_class_map(name, found, card), card)
-    return _inside(_scores(name, value, found, chosen, card), card)
-
-
-def _inside(found: Tensor, card: Card) -> Tensor:
-    """The map without cells below and right of the input: pools that round up add them, and none moves."""
+    whole = found.dtype.kind in "iu"
+    found = _class_map(name, found, card) if whole else _scores(name, value, found, chosen, card)
+    # without cells below and right of the input: pools that round up add them, and none moves
     width, height = card.input.size
     return found[..., : _within(height, found.shape[-2]), : _within(width, found.shape[-1])]
 
 
-def _within(pixels: int, cells: int) -> int:
+def _within(side: int, cells: int) -> int:
     """How many of the cells lie in the input."""
-    if pixels <= cells:
-        return pixels if cells < 2 * pixels else cells
-    stride = nominal_stride(pixels, cells)
-    return min(cells, -(-pixels // stride)) if stride else cells
+    if side <= cells:
+        return side if cells < 2 * side else cells
+    stride = candidates.nominal_stride(side, cells)
+    return min(cells, -(-side // stride)) if stride else cells
 
 
 def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions, card: Card) -> Tensor:

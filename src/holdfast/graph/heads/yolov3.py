@@ -10,20 +10,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import (
-    Exp,
-    above,
-    bounded_exp,
-    from_centres,
-    logit,
-    named,
-    nominal_stride,
-    one_image,
-    options_of,
-    shapes,
-    sigmoid,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import Exp, above, bounded_exp, named, one_image, options_of, shapes, wrong
 
 
 @dataclass(frozen=True)
@@ -58,14 +46,14 @@ def yolov3(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Det
 
 def _decode(scale: Scale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
-    a, y, x = np.nonzero(scale.view[:, 4] >= logit(card.score))
+    a, y, x = np.nonzero(scale.view[:, 4] >= candidates.logit(card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)
-    scores = sigmoid(cells[:, 5:]) * sigmoid(cells[:, 4:5])
+    scores = candidates.sigmoid(cells[:, 5:]) * candidates.sigmoid(cells[:, 4:5])
     rows, classes, best = above(scores, card.score, multi_label)
     # darknet: b_x = (s·σ(t_x) − (s − 1)/2 + c_x)·stride, b_w = p_w·exp(t_w)
-    centres = sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
+    centres = candidates.sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
     centres = (centres + np.stack([x, y], axis=1)) * scale.stride
-    boxes = from_centres(centres, exp(cells[:, 2:4]) * scale.anchors[a])
+    boxes = candidates.from_centres(centres, exp(cells[:, 2:4]) * scale.anchors[a])
     return boxes[rows], best, classes
 
 
@@ -101,7 +89,7 @@ def _stride(name: str, view: Tensor, told: int | None, card: Card) -> float:
     """The stride of a map: the card's if the map's size agrees with it, else the power of two that does."""
     width, height = card.input.size
     rows, columns = view.shape[2:]
-    stride = told or nominal_stride(width, columns)
+    stride = told or candidates.nominal_stride(width, columns)
     if stride and abs(width / stride - columns) <= 1 and abs(height / stride - rows) <= 1:
         return float(stride)
     wanted = f"stride {told}" if told else "a stride that is a power of two"

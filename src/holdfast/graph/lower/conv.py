@@ -149,7 +149,12 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     axes = weight.ndim - 2
     groups = int(node.attributes.get("group", 1))
     stride = node.ints("strides") or (1,) * axes
-    weight = _dilated(weight.astype(np.float64), node.ints("dilations") or (1,) * axes)
+    dilation = node.ints("dilations") or (1,) * axes
+    spread = np.zeros(
+        (*weight.shape[:2], *(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)))
+    )
+    spread[:, :, *(slice(None, None, d) for d in dilation)] = weight
+    weight = spread
     before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
@@ -168,13 +173,6 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     picks = [np.divmod(np.arange(o) + b, s) for o, b, s in zip(out, before, stride, strict=True)]
     places_of, phases_of = (np.ix_(*each) for each in zip(*picks, strict=True))
     return [View(index[:, :, *phases_of, *places_of])]
-
-
-def _dilated(weight: Array, dilation: tuple[int, ...]) -> Array:
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    spread = np.zeros((*weight.shape[:2], *reach))
-    spread[(slice(None), slice(None), *(slice(None, None, d) for d in dilation))] = weight
-    return spread
 
 
 def transposed_size(

@@ -30,17 +30,14 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
             better = _merged(step, merged, uses, as_evaluated)
             changed |= better is not step
             merged.append(better)
-        current, last = _alive(_started(merged), last)
+        readers = [step for step in merged if 0 in sources_of(step)]
+        if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(merged[0].shape):
+            merged[0] = Start(
+                readers[0].shape
+            )  # the inputs in the shape in which their only reader wants them
+        current, last = _alive(merged, last)
         if not changed:
             return tuple(current)
-
-
-def _started(steps: list[Step]) -> list[Step]:
-    """The steps with the inputs in the shape in which their only reader wants them."""
-    readers = [step for step in steps if 0 in sources_of(step)]
-    if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(steps[0].shape):
-        steps[0] = Start(readers[0].shape)
-    return steps
 
 
 def _in_order(step: Step) -> bool:

@@ -36,8 +36,10 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     def turn(walk: Walk, node: Any) -> None:
         value = walk.value(node.input[0])
         differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
-        if _spans_all(walk, node):
-            if value.changed:  # a global pool gets the size its input now has
+        windows = windows_of(node) or []
+        whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        if whole and windows == whole:
+            if value.changed:  # a global pool, written with the size it had, gets that its input now has
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
                 set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
                 walk.touch(node)
@@ -100,13 +102,6 @@ def _set_mode(node: Any, up: bool) -> None:
         # of no effect in ONNX Runtime, but ONNX's shape inference rounds VALID down in both modes
         drop_attributes(node, "auto_pad", "pads")
     set_attribute(node, "ceil_mode", int(up))
-
-
-def _spans_all(walk: Walk, node: Any) -> bool:
-    """Whether a pool's one window was its whole input: a global pool, written with the size it had."""
-    windows, cells = windows_of(node) or [], walk.value(node.input[0]).old_shape[2:]
-    whole = [Window(c, w.stride) for c, w in zip(cells, windows, strict=False)]
-    return bool(whole) and windows == whole
 
 
 def _same_answers(walk: Walk) -> None:
