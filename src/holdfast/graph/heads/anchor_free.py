@@ -33,12 +33,10 @@ def yolox(raw: Mapping[str, Tensor], card: Card, exp: Exp = candidates.bounded_e
     name, rows = candidates.table_rows(raw, chosen.outputs, card, 5, "cells")
     maps = candidates.levels(card.input.size, chosen.strides, len(rows))
     if maps is None and not chosen.decoded:
-        raise wrong(
-            card,
-            f"output {name!r}: {len(rows)} cells are not those of strides {list(chosen.strides)} of a "
-            f"{card.input.size.width}×{card.input.size.height} input, in one way; "
-            "correct `size` or `strides`",
-        )
+        width, height = card.input.size
+        expected = f"those of strides {list(chosen.strides)} of a {width}×{height} input, in one way"
+        problem = f"{len(rows)} cells are not {expected}; correct `size` or `strides`"
+        raise wrong(card, f"output {name!r}: {problem}")
     least = card.score if chosen.activation == "none" else candidates.logit(card.score)
     used = np.flatnonzero(rows[:, 4] >= least)
     cells = rows[used].astype(np.float64)
@@ -85,11 +83,8 @@ def _decode(
     maps = candidates.levels(card.input.size, strides, len(scores))
     if maps is None:
         width, height = card.input.size
-        raise wrong(
-            card,
-            f"{len(scores)} cells are not those of stride {', '.join(map(str, strides))} of a "
-            f"{width}×{height} input, in one way; correct `size` or `strides` in the card",
-        )
+        expected = f"those of stride {', '.join(map(str, strides))} of a {width}×{height} input, in one way"
+        raise wrong(card, f"{len(scores)} cells are not {expected}; correct `size` or `strides` in the card")
     places, stride = (a[used] for a in candidates.grid(maps, strides))
     centres = (places + chosen.centre) * stride[:, None]
     # GFL: the distance to a side is the mean of its distribution over 0, 1, 2, ... strides.
@@ -119,12 +114,9 @@ def paired(
         )
         if fits:
             return [(s, b, (stride,)) for s, b, stride in zip(scores, bins, order, strict=True)]
-    raise wrong(
-        card,
-        f"expected scores (1, cells, {k} classes) and bins (1, cells, 4·bins) at "
-        f"{len(chosen.strides)} strides, got {shapes(outputs)}; "
-        "correct `classes`, `strides` or `outputs` in the card",
-    )
+    expected = f"scores (1, cells, {k} classes) and bins (1, cells, 4·bins) at {len(chosen.strides)} strides"
+    advice = "correct `classes`, `strides` or `outputs` in the card"
+    raise wrong(card, f"expected {expected}, got {shapes(outputs)}; {advice}")
 
 
 OBJECT, CLASS = 0.6, 0.4  # score = objectness^0.6 · class^0.4
@@ -145,18 +137,13 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
     if found.ndim != 3 or found.shape[0] != 5 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, 5 + {len(card.classes)} classes, height, width); "
-            "correct `classes` in the card",
-        )
+        expected = f"(1, 5 + {len(card.classes)} classes, height, width); correct `classes` in the card"
+        raise wrong(card, f"output {name!r} {value.shape}: expected {expected}")
     stride = chosen.stride or candidates.nominal_stride(card.input.size.width, found.shape[2])
     if not stride:
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: {found.shape[2]} columns are no stride of an input of width "
-            f"{card.input.size.width}; correct `size` or give `stride` in the card",
-        )
+        columns = f"{found.shape[2]} columns are no stride of an input of width {card.input.size.width}"
+        advice = "correct `size` or give `stride` in the card"
+        raise wrong(card, f"output {name!r} {value.shape}: {columns}; {advice}")
     # A class probability is at most 1, so the objectness alone already bounds the score.
     y, x = np.nonzero(found[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
     cells = found[:, y, x].T.astype(np.float64)

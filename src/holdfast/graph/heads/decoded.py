@@ -172,21 +172,16 @@ def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tu
     names |= {role: name for role in _WORDS if (name := getattr(chosen, role))}
     missing = [role for role in ("boxes", "scores", "labels") if role not in names]
     if missing:
-        raise wrong(
-            card,
-            f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}; "
-            f'say it in the card: {missing[0]} = "..."',
-        )
+        problem = f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}"
+        raise wrong(card, f'{problem}; say it in the card: {missing[0]} = "..."')
     found = named(raw, list(names.values()), card)
     four = np.asarray(found[names["boxes"]], np.float64).reshape(-1, 4)
     scores = np.asarray(found[names["scores"]], np.float64).reshape(-1)
     labels = np.rint(np.asarray(found[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
     if not len(four) == len(scores) == len(labels):
-        raise wrong(
-            card,
-            f"expected as many scores and labels as boxes, got {len(four)} boxes, {len(scores)} scores, "
-            f"{len(labels)} labels; name the right outputs in the card",
-        )
+        got = f"{len(four)} boxes, {len(scores)} scores, {len(labels)} labels"
+        advice = "name the right outputs in the card"
+        raise wrong(card, f"expected as many scores and labels as boxes, got {got}; {advice}")
     filled = len(four)
     if "count" in names:
         filled = min(filled, int(np.asarray(found[names["count"]]).reshape(-1)[0]))
@@ -249,8 +244,6 @@ def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor
         fits = four.ndim == 3 and four.shape[2] == 4 and scores.ndim == 3 and scores.shape[1] == k
         if fits and picks.ndim == 2 and picks.shape[1] == 3 and four.shape[1] == scores.shape[2]:
             return four[0].astype(np.float64), scores[0].astype(np.float64), picks.astype(np.int64)
-    raise wrong(
-        card,
-        f"expected boxes (1, n, 4), scores (1, {k} classes, n), selected indices (m, 3), got {shapes(raw)}; "
-        "correct `classes`, or name the three outputs in that order in the card",
-    )
+    expected = f"boxes (1, n, 4), scores (1, {k} classes, n), selected indices (m, 3)"
+    advice = "correct `classes`, or name the three outputs in that order in the card"
+    raise wrong(card, f"expected {expected}, got {shapes(raw)}; {advice}")

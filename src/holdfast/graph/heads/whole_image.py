@@ -31,12 +31,9 @@ def classifier(raw: Mapping[str, Tensor], card: Card) -> Scores:
     name, value = single(raw, chosen.outputs, card)
     scores = one_image(name, value, card).reshape(-1)[chosen.skip :]
     if len(scores) != len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected one score for each of the card's "
-            f"{len(card.classes)} classes, got {len(scores)}; "
-            "correct `classes` in the card (or `skip` for a background output)",
-        )
+        expected = f"one score for each of the card's {len(card.classes)} classes, got {len(scores)}"
+        advice = "correct `classes` in the card (or `skip` for a background output)"
+        raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
     return Scores(softmax(scores) if chosen.activation == "softmax" else scores)
 
 
@@ -70,11 +67,9 @@ def picked(raw: Mapping[str, Tensor], card: Card, in_order: bool) -> tuple[Tenso
         box, scores = (b, a) if swap and not in_order else (a, b)
         if len(box) == 4 and len(scores) == k:
             return box, scores
-    raise wrong(
-        card,
-        f"expected a box of 4 numbers and scores of the card's {k} classes, got {shapes(raw)}; "
-        'correct `classes`, or name both outputs in the card: outputs = ["box", "scores"]',
-    )
+    expected = f"a box of 4 numbers and scores of the card's {k} classes"
+    advice = 'correct `classes`, or name both outputs in the card: outputs = ["box", "scores"]'
+    raise wrong(card, f"expected {expected}, got {shapes(raw)}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -119,11 +114,9 @@ def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions
         return found
     if chosen.layout != "chw" and found.shape[2] == k:
         return np.ascontiguousarray(found.transpose(2, 0, 1))
-    raise wrong(
-        card,
-        f"output {name!r} {value.shape}: expected one channel for each of the card's {k} classes; "
-        "correct `classes` (or the option `layout`) in the card",
-    )
+    expected = f"one channel for each of the card's {k} classes"
+    advice = "correct `classes` (or the option `layout`) in the card"
+    raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
 
 
 def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
@@ -131,9 +124,7 @@ def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
     if flat.ndim != 2:
         raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {found.shape}")
     if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r}: expected class ids 0 to {len(card.classes) - 1} as the card names "
-            f"{len(card.classes)} classes, got {int(flat.min())} to {int(flat.max())}; correct `classes`",
-        )
+        expected = f"class ids 0 to {len(card.classes) - 1} as the card names {len(card.classes)} classes"
+        got = f"{int(flat.min())} to {int(flat.max())}"
+        raise wrong(card, f"output {name!r}: expected {expected}, got {got}; correct `classes`")
     return flat

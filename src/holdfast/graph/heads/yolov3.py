@@ -62,11 +62,9 @@ def scales(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[Scale
     outputs = named(raw, chosen.outputs, card)
     counts = [len(group) for group in chosen.anchors]
     if len(outputs) != len(counts):
-        raise wrong(
-            card,
-            f"anchors: the card lists them for {len(counts)} outputs, the model has {len(outputs)}: "
-            f"{shapes(outputs)}; give one list of [width, height] pairs per output",
-        )
+        problem = f"the card lists them for {len(counts)} outputs, the model has {len(outputs)}"
+        advice = "give one list of [width, height] pairs per output"
+        raise wrong(card, f"anchors: {problem}: {shapes(outputs)}; {advice}")
     if any(len(pair) != 2 for group in chosen.anchors for pair in group) or not all(counts):
         raise wrong(card, "anchors: expected [width, height] pairs, at least one per output")
     for name, values in (("strides", chosen.strides), ("scale_xy", chosen.scale_xy)):
@@ -93,11 +91,8 @@ def _stride(name: str, view: Tensor, told: int | None, card: Card) -> float:
     if stride and abs(width / stride - columns) <= 1 and abs(height / stride - rows) <= 1:
         return float(stride)
     wanted = f"stride {told}" if told else "a stride that is a power of two"
-    raise wrong(
-        card,
-        f"output {name!r}: expected a map of {wanted} of "
-        f"the {width}×{height} input, got {columns}×{rows} cells; correct `size` or `strides` in the card",
-    )
+    expected = f"expected a map of {wanted} of the {width}×{height} input, got {columns}×{rows} cells"
+    raise wrong(card, f"output {name!r}: {expected}; correct `size` or `strides` in the card")
 
 
 def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
@@ -111,8 +106,6 @@ def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
         return found.reshape(*found.shape[:2], anchors, width).transpose(2, 3, 0, 1)
     if found.ndim == 4 and (found.shape[0], found.shape[3]) == (anchors, width):
         return found.transpose(0, 3, 1, 2)
-    raise wrong(
-        card,
-        f"output {name!r} {value.shape}: expected {anchors} anchors × (5 + {len(card.classes)} classes) = "
-        f"{wanted} channels; correct `classes` or `anchors` in the card",
-    )
+    expected = f"{anchors} anchors × (5 + {len(card.classes)} classes) = {wanted} channels"
+    advice = "correct `classes` or `anchors` in the card"
+    raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")

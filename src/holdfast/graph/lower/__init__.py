@@ -212,7 +212,13 @@ def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
         if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
             shape[0] = 1
     if len(shapes) == 1 and size is not None:
-        shapes[0] = _fitted(shapes[0], size)
+        only, known = shapes[0], prod(d for d in shapes[0] if d is not None)
+        if only.count(None) == 1 and known and size % known == 0:
+            shapes[0] = [size // known if d is None else d for d in only]
+        elif (
+            only and None not in only and known != size and prod(d for d in only[1:] if d is not None) == size
+        ):
+            shapes[0] = [1, *only[1:]]  # a batch written into the file
     for value, shape in zip(given, shapes, strict=True):
         if None in shape:
             raise ModelError(
@@ -224,13 +230,3 @@ def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     if not found or (size is not None and total != size):
         raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
     return found
-
-
-def _fitted(shape: list[int | None], size: int) -> list[int | None]:
-    """The shape with its one free dimension, or a batch written into the file, set so that `size` fits."""
-    known = prod(d for d in shape if d is not None)
-    if shape.count(None) == 1 and known and size % known == 0:
-        return [size // known if d is None else d for d in shape]
-    if shape and None not in shape and known != size and prod(d for d in shape[1:] if d is not None) == size:
-        return [1, *shape[1:]]
-    return shape

@@ -89,14 +89,13 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
 def _both(build: Build, node: Node, left: View, right: View) -> Value:
     """A product of two tensors that both depend on the input, by element-wise products and sums."""
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    if prod(batch) * rows * inner * columns > LARGEST_PRODUCT:
+    inner = left.shape[-1]
+    if prod(batch) * left.shape[-2] * inner * right.shape[-1] > LARGEST_PRODUCT:
         raise node.fail("it multiplies two large tensors that both depend on the network's input")
     one = left.moved(lambda a: np.expand_dims(a, -2))  # (..., r, 1, n)
     other = right.moved(lambda a: np.expand_dims(np.swapaxes(a, -1, -2), -3))
     both = as_view(product(build, one, other))  # (..., r, m, n)
-    summed = _by_constant(build, both, np.ones((inner, 1)))
-    return View(summed.index.reshape(*batch, rows, columns))
+    return View(_by_constant(build, both, np.ones((inner, 1))).index[..., 0])
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:

@@ -8,7 +8,7 @@ from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
-from holdfast.graph.rewrite.follow.rules import rules, was_now
+from holdfast.graph.rewrite.follow.rules import RULES, was_now
 from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
@@ -49,7 +49,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
         elif _strided(node):
             as_large.append(node)
 
-    walk = walk_graph(model, context.picture, {**rules(), **dict.fromkeys(POOLS, turn)})
+    walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
         return Rewritten(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were

@@ -61,10 +61,9 @@ def at_opset(model: ModelProto) -> ModelProto:
         done = version_converter.convert_version(model, OPSET)
         open_session(done.SerializeToString())
     except Exception as problem:
-        raise CannotRewrite(
-            f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
-            f"{condense(problem)}; export the model with opset {OPSET} or newer"
-        ) from problem
+        needs = f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed"
+        advice = f"export the model with opset {OPSET} or newer"
+        raise CannotRewrite(f"{needs}: {condense(problem)}; {advice}") from problem
     _name_nodes(done)
     return done
 
