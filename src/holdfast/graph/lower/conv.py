@@ -150,11 +150,9 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     groups = int(node.attributes.get("group", 1))
     stride = node.ints("strides") or (1,) * axes
     dilation = node.ints("dilations") or (1,) * axes
-    spread = np.zeros(
-        (*weight.shape[:2], *(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)))
-    )
-    spread[:, :, *(slice(None, None, d) for d in dilation)] = weight
-    weight = spread
+    extents = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    given, weight = weight, np.zeros((*weight.shape[:2], *extents))
+    weight[:, :, *(slice(None, None, d) for d in dilation)] = given
     before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
@@ -166,8 +164,8 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
     view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups
-    given = node.constant(2, "bias")
-    bias = np.zeros(channels) if given is None else given.astype(np.float64)
+    own = node.constant(2, "bias")
+    bias = np.zeros(channels) if own is None else own.astype(np.float64)
     made = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
     index = made.index.reshape(-1, channels, *stride, *places)
     picks = [np.divmod(np.arange(o) + b, s) for o, b, s in zip(out, before, stride, strict=True)]

@@ -39,7 +39,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
         windows = windows_of(node) or []
         whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
         if whole and windows == whole:
-            if value.changed:  # a global pool, written with the size it had, gets that its input now has
+            if value.changed:  # a global pool, written with its input's old size, gets the new one
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
                 set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
                 walk.touch(node)
