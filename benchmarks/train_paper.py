@@ -31,13 +31,12 @@ from holdfast.core.fingerprint import of_file
 from holdfast.core.model import Model
 from holdfast.core.registry import names
 from holdfast.data.open import open_dataset
-from holdfast.data.signs import write_far
 from holdfast.engine.progress import progress
 from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt
-from holdfast.train.mitigate.matrix import Trial, families, matrix, verdict
+from holdfast.train.mitigate.matrix import families, matrix, verdict
 from holdfast.train.mitigate.rows import (
     DECODERS,
     EVERY,
@@ -45,11 +44,12 @@ from holdfast.train.mitigate.rows import (
     RESIZES,
     Over,
     Row,
+    choice_of,
     matrix_rows,
     mitigations,
-    pair_of,
 )
 from holdfast.train.mitigate.training import Order, Training, orders, train
+from models.signs.far import write_far
 from models.signs.start import NETS, start
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,7 +165,7 @@ def learned(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     models = dict(train(training, orders(rows, seeds), bench.say))
     weights = ROOT / "src" / "holdfast" / "models" / "decoder" / "restore.onnx"
     apart = replace(training, folder=bench.work / f"learned-{of_file(weights)[:8]}", seen=())
-    row = Row(LEARNED, (pair_of(training.model, "decode", LEARNED),))
+    row = Row(LEARNED, (choice_of(training.model, "decode", LEARNED),))
     models |= train(apart, orders((row,), seeds), bench.say)
     found = matrix(apart, tested, "decode", models, (*DECODERS, LEARNED), bench.say)
     shown = tables.matrix_table(found)
@@ -176,8 +176,7 @@ def compared(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     """Nothing; the numbers of Fig. 4 of one network are written."""
     training = bench.training(name)
     models = train(training, orders(mitigations(training.model), seeds[:1]), bench.say)
-    trial = Trial(bench.some(), bench.work / "runs", jobs=bench.jobs)
-    found = families(training, models, trial, progress)
+    found = families(training, models, bench.some(), bench.work / "runs", watch=progress)
     bench.write(
         f"families-{name}", tables.families_csv(found, name), tables.families_table(found, name)
     )  # fmt: skip

@@ -13,10 +13,10 @@ from holdfast.attack.judge import found_boxes, open_judge
 from holdfast.attack.plan import AttackPlan
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method, Rule
-from holdfast.audit.matrix import acted_on, found_in, is_broken, matrix
-from holdfast.audit.replay import PatchThreat, replayed, waves_of
+from holdfast.audit.matrix import above_threshold, found_in, is_broken, matrix
+from holdfast.audit.replay import PatchThreat, replay
 from holdfast.audit.result import NO_THREAT, TRAINED, open_audit, save
-from holdfast.audit.threats import threatened
+from holdfast.audit.threats import patched_dataset
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.pipeline import pipeline_of
@@ -95,7 +95,7 @@ def evaluated(plan, **stages):
     """The mAP of a plain evaluation whose weak detections are not counted."""
     noised = dataclasses.replace(plan, pipeline=pipeline_of(plan.model.card).replace(**stages))
     made = evaluate(noised)
-    strong = [acted_on(record, Rule()) for record in made.records]
+    strong = [above_threshold(record, Rule()) for record in made.records]
     return score_records(strong, "detect", made.about.classes, plan.settings)["metrics"]["mAP"]
 
 
@@ -119,7 +119,7 @@ def test_a_threat_is_the_evaluation_of_the_threatened_pictures(plan, ground):
         ("decode=fast-idct", "fast-idct", {"decode": "fast-idct"}),
         ("colour=nv12", "pillow", {"colour": "nv12"}),
     ):
-        laid = dataclasses.replace(plan, dataset=threatened(plan.dataset, patches, laid_by))
+        laid = dataclasses.replace(plan, dataset=patched_dataset(plan.dataset, patches, laid_by))
         assert made.at("square", name).value == pytest.approx(evaluated(laid, **stages), abs=1e-12)
         assert made.at("square", name).struck == 5
     assert made.at("square", TRAINED).value < made.at(NO_THREAT, TRAINED).value
@@ -135,7 +135,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
     made = matrix(ground, [], [threat])
     names = [e.name for e in plan.dataset.entries]
     clean = Variant(TRAINED, ground.context.clean)
-    records = replayed(ground, [clean], [threat], names, unwatched).records["300px", TRAINED]
+    records = replay(ground, [clean], [threat], names, unwatched)[0]["300px", TRAINED]
     for attempt in found.attempts:
         seen = records[attempt.name].detections
         strong = seen.take(seen.scores >= rule.score)
@@ -155,7 +155,7 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
     names = [e.name for e in plan.dataset.entries]
     pipeline = ground.context.clean.replace(decode="negative")
     variant = Variant("decode=negative", pipeline)
-    records = replayed(ground, [variant], [PatchThreat("white", patches)], names, unwatched).records
+    records, _ = replay(ground, [variant], [PatchThreat("white", patches)], names, unwatched)
     judge = open_judge(plan.model, pipeline, Rule(score=0.1, nms_iou=0.5))
     for entry in plan.dataset.entries:
         picture = apply(negative(entry.load().data), patches[entry.name])
@@ -199,11 +199,10 @@ def test_extra_is_what_both_cost_beyond_what_each_costs(plan, ground):
 def test_patches_that_are_the_same_are_run_once(plan, ground):
     small, large = struck_by(plan, 3), struck_by(plan, 5)
     threats = [PatchThreat("100px", small), PatchThreat("300px", large), PatchThreat("none of it", {})]
-    names = [e.name for e in plan.dataset.entries]
-    assert sum(map(len, waves_of(threats, names).patches)) == 5  # pictures run under each deployment
     watch = Counted()
     made = matrix(ground, under(ground, "colour=nv12"), threats, watch)
-    assert [total for _, total in watch.said] == [16, 10]
+    assert [total for _, total in watch.said] == [16, 6, 10]
+    assert watch.found == 6
     assert [made.at(t.name, TRAINED).struck for t in threats] == [3, 5, 0]
     alone = matrix(ground, under(ground, "colour=nv12"), threats[:1])
     assert made.at("100px", "colour=nv12") == alone.at("100px", "colour=nv12")

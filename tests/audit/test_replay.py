@@ -6,7 +6,7 @@ import pytest
 
 from helpers import models as making
 from holdfast.audit.matrix import matrix
-from holdfast.audit.replay import TOGETHER, deployments_of, title
+from holdfast.audit.replay import TOGETHER, deployments_of, label_of
 from holdfast.audit.result import NO_THREAT, TRAINED
 from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
@@ -59,7 +59,7 @@ SOME = {
 
 
 def titles(found):
-    return [title(one) for one in found]
+    return [label_of(one) for one in found]
 
 
 def test_as_trained_then_the_worst_of_each_family_the_named_precisions_and_all_together(prepared):
@@ -138,7 +138,7 @@ def test_a_combination_that_cannot_be_built_says_why(prepared, monkeypatch):
 
     monkeypatch.setattr(replay, "build_variant", refused)
     found = deployments_of(measured(prepared, **SOME), prepared)[-1]
-    assert title(found) == TOGETHER
+    assert label_of(found) == TOGETHER
     assert found.note == "decode=fast-idct + colour=yuv444 + precision=bf16: no"
     assert matrix(prepared, [found], [], replicates=10).at(NO_THREAT, TOGETHER).note == found.note
 
@@ -177,4 +177,4 @@ def test_a_real_suite_s_deployments_cost_nothing_more_without_a_threat(prepared)
 def test_an_option_without_a_variant_is_called_by_its_label(prepared):
     from holdfast.noise.vision.choose import ImageCandidate
 
-    assert title(ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"
+    assert label_of(ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"

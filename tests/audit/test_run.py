@@ -17,7 +17,7 @@ from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import SCHEDULE, Clock
 from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, open_audit
-from holdfast.audit.run import _covered, audit
+from holdfast.audit.run import _square_count, audit
 from holdfast.audit.state import AuditState
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.evaluate import run as evaluate
@@ -396,4 +396,4 @@ def test_a_short_time_takes_places_before_images(blobs):
         clock = Clock(plan.options, blobs / f"{affordable}.json")
         made = AuditState(plan, seconds_an_image=clock.seconds("squares") / (affordable + 0.5))
         made.outcome = SimpleNamespace(attempts=[None] * 4)
-        assert (_covered(made, clock, 50), made.places) == expected
+        assert (_square_count(made, clock, 50), made.places) == expected

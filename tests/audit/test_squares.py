@@ -189,13 +189,6 @@ def test_images_without_a_target_or_that_cannot_be_read_have_no_map(tmp_path):
     assert "001.png" in found.note
 
 
-def test_only_the_named_images_are_run_and_unknown_names_refused(tmp_path):
-    plan = planned(tmp_path, data=squaring.scenes(tmp_path / "data", 3), most=10)
-    assert [m.image for m in squares(dataclasses.replace(plan, names=("002.png",)))] == ["002.png"]
-    with pytest.raises(InputError, match=r"'nine\.png'"):
-        squares(dataclasses.replace(plan, names=("nine.png",)))
-
-
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_maps(tmp_path):
     infer = Odd(lambda tensor, said: said, "counted")
     data = squaring.scenes(tmp_path / "data", 4)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import models as making
-from holdfast.audit.threats import PatchedEntry, places, seen, threatened
+from holdfast.audit.threats import PatchedEntry, patched_dataset, target_boxes, visible
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply
 from holdfast.core.registry import lookup, stage
@@ -81,7 +81,7 @@ def test_the_key_does_not_follow_what_the_mask_hides(scenes):
     hidden = np.where(patch.mask[:, :, None], patch.pixels, 77).astype(np.uint8)
     wide = np.zeros((40, 40, 3), np.uint8), np.zeros((40, 40), bool)
     wide[0][9:21, 5:17], wide[1][9:21, 5:17] = patch.pixels, patch.mask
-    same = [patch, dataclasses.replace(patch, pixels=hidden), Patch(*wide, Spot(0, 0)), seen(patch)]
+    same = [patch, dataclasses.replace(patch, pixels=hidden), Patch(*wide, Spot(0, 0)), visible(patch)]
     assert len({PatchedEntry(scenes.entries[0], one, "pillow").key() for one in same}) == 1
 
 
@@ -101,7 +101,7 @@ def test_what_is_seen_of_a_patch_does_just_what_the_patch_does(x, y, height, wid
     image = rng.integers(0, 256, (16, 18, 3)).astype(np.uint8)
     pixels = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
     patch = Patch(pixels, rng.random((height, width)) < dense, Spot(x, y))
-    small = seen(patch)
+    small = visible(patch)
     np.testing.assert_array_equal(apply(image, small), apply(image, patch))
     assert small.mask.size <= patch.mask.size
     assert not small.pixels[~small.mask].any()
@@ -110,7 +110,7 @@ def test_what_is_seen_of_a_patch_does_just_what_the_patch_does(x, y, height, wid
 def test_images_without_a_patch_stay_as_they_are(scenes):
     names = [e.name for e in scenes.entries]
     nothing = Patch(np.zeros((3, 3, 3), np.uint8), np.zeros((3, 3), bool))
-    made = threatened(scenes, {names[1]: colours(), names[2]: nothing}, "pillow")
+    made = patched_dataset(scenes, {names[1]: colours(), names[2]: nothing}, "pillow")
     assert [type(e) is PatchedEntry for e in made.entries] == [False, True, False, False]
     assert made.entries[0] is scenes.entries[0]
     assert made.entries[2] is scenes.entries[2]
@@ -120,7 +120,7 @@ def test_images_without_a_patch_stay_as_they_are(scenes):
 
 def test_a_patch_for_an_image_that_is_not_there_is_told(scenes):
     with pytest.raises(InputError, match=r"'elsewhere\.jpg': expected an image of blobs"):
-        threatened(scenes, {"elsewhere.jpg": colours()}, "pillow")
+        patched_dataset(scenes, {"elsewhere.jpg": colours()}, "pillow")
 
 
 def test_a_patch_on_boxes_lies_on_every_true_box_but_crowds(scenes):
@@ -130,7 +130,7 @@ def test_a_patch_on_boxes_lies_on_every_true_box_but_crowds(scenes):
     x1, y1, x2, y2 = entry.load().truth.xyxy[0].astype(int)
     assert (picture[y1:y2, x1:x2] == 128).all()
     boxes = Boxes(np.array([[0, 0, 4, 4], [8, 8, 12, 12]]), np.zeros(2), np.array([True, False]))
-    assert places(boxes).tolist() == [[8, 8, 12, 12]]
+    assert target_boxes(boxes).tolist() == [[8, 8, 12, 12]]
 
 
 def test_a_decoder_that_breaks_is_an_image_that_failed(scenes):

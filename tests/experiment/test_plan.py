@@ -3,8 +3,9 @@
 import pytest
 
 from helpers import models as making
+from holdfast.attack.options import AttackSettings
 from holdfast.core.errors import InputError
-from holdfast.experiment.plan import Attack, Evaluate, Verify, read_experiment
+from holdfast.experiment.plan import Evaluate, Verify, read_experiment
 
 GOOD = """\
 title = "winter release"
@@ -79,7 +80,7 @@ def test_all_of_a_file_is_read(folder):
     works = [c.work for c in found.conditions]
     assert works[0] == Evaluate()
     assert works[1] == Evaluate(stage=("decode=opencv", "resize=opencv-bilinear"), noise=("precision=int8",))
-    assert works[2] == Attack(pixels=300, black_box=True)
+    assert works[2] == AttackSettings(pixels=300, black_box=True)
     assert works[3] == Verify(spec=(folder / "prop.vnnlib",), timeout=5.0)
     assert [(g.text, g.min_images) for g in found.gates] == [("noise.map50.drop > 0.02", 8)]
 

@@ -6,13 +6,14 @@ import pytest
 
 from helpers import models as making
 from holdfast.audit.gates import gate_of
+from holdfast.audit.options import AuditSettings
 from holdfast.core.errors import OutputError, UnknownName
 from holdfast.core.model import Network
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import open_run
 from holdfast.experiment import run as running
 from holdfast.experiment.bench import Bench
-from holdfast.experiment.plan import Audit, Condition, read_experiment
+from holdfast.experiment.plan import Condition, read_experiment
 from holdfast.experiment.result import Findings, Line, as_plain, experiment_folder
 from holdfast.experiment.run import execute, pieces_of, planned
 from holdfast.graph.load import load_model
@@ -241,7 +242,7 @@ def test_a_specification_is_verified_once_a_model_without_data(tmp_path):
 def test_gates_of_an_audit_that_failed_have_failed(made, monkeypatch):
     bench = made()
     gates = (gate_of("verify.violated > 0"),)
-    conditions = (Condition(do="audit", name="all", work=Audit()),)
+    conditions = (Condition(do="audit", name="all", work=AuditSettings()),)
     monkeypatch.setattr(
         bench, "experiment", running.replace(bench.experiment, conditions=conditions, gates=gates)
     )

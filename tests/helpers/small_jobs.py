@@ -23,12 +23,12 @@ from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.recheck import recheck
 from holdfast.audit.squares import SquaresPlan
-from holdfast.audit.threats import threatened
+from holdfast.audit.threats import patched_dataset
 from holdfast.contest.run import score
 from holdfast.core import sources
 from holdfast.core.patch import Patch, Spot
 from holdfast.core.pipeline import pipeline_of
-from holdfast.data.embedded import FarEntry, SignsEntry
+from holdfast.data.embedded import EmbeddedEntry
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of, evaluate
 from holdfast.graph.load import load_model
@@ -62,13 +62,13 @@ def patched(folder):
     """An image with a patch on it."""
     data = open_dataset(making.blob_coco(folder / "data", 2))
     patch = Patch(np.zeros((8, 8, 3), np.uint8), np.ones((8, 8), bool), Spot(3, 3))
-    return lambda runs: threatened(data, {"000.jpg": patch}, "pillow").entries[0].load().data
+    return lambda runs: patched_dataset(data, {"000.jpg": patch}, "pillow").entries[0].load().data
 
 
 def drawn(folder):
     """Embedded images in every view."""
-    views = [SignsEntry(0, 1, task) for task in ("detect", "classify", "single", "segment")]
-    return lambda runs: [entry.load().data for entry in (*views, FarEntry(0, 1))]
+    views = [EmbeddedEntry("signs", 0, 1, task) for task in ("detect", "classify", "single", "segment")]
+    return lambda runs: [entry.load().data for entry in (*views, EmbeddedEntry("far", 0, 1, "classify"))]
 
 
 def attacked(folder):
@@ -177,17 +177,14 @@ JOBS = {
     "evaluate": (evaluated, (CELLS,)),
     "evaluate, segments": (segmented, (CELLS,)),
     "patched": (patched, ("audit.threats:PatchedEntry.load",)),
-    "signs": (drawn, ("data.embedded:SignsEntry.load", "data.embedded:FarEntry.load")),
+    "signs": (drawn, ("data.embedded:EmbeddedEntry.load",)),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),
     "language": (asked, (CELLS, "noise.language.cells:_rewrite")),
     "speech": (spoken, (CELLS, "noise.speech.cells:_rewrite")),
-    "train": (
-        tuned,
-        (CELLS, "train.shown:fill"),
-    ),
-    "rewrite": (rewritten, ("stages.deployed:Deployed._made",)),
+    "train": (tuned, (CELLS,)),
+    "rewrite": (rewritten, ("stages.deployed:rewritten",)),
 }
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from helpers import models as making
 from holdfast.core.registry import lookup, part
-from holdfast.data.signs import encode, scene
+from holdfast.data.signs.scene import encode, scene
 from holdfast.stages.decode import learned as module
 from holdfast.stages.decode.learned import facts_of, learned, planes, restore
 from holdfast.stages.decode.pillow import pillow

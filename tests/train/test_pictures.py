@@ -15,8 +15,8 @@ from holdfast.core.types import Size  # noqa: E402
 from holdfast.data.open import open_dataset  # noqa: E402
 from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import pictures as module  # noqa: E402
-from holdfast.train.pictures import normalised, pictures_of  # noqa: E402
-from holdfast.train.shown import Choice  # noqa: E402
+from holdfast.train.pictures import Choice, pictures_of  # noqa: E402
+from holdfast.train.tune import normalised  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"), Choice(colour="nv12"), Choice(fit="square"))
 
@@ -69,26 +69,21 @@ def test_made_once_and_finished_after_a_kill(model, data, tmp_path, monkeypatch)
         return found, steps
 
     whole, steps = made(tmp_path / "whole")
-    assert steps[0] == (0, 0)
-    assert sum(done for done, _ in steps) == 70
-    assert made(tmp_path / "whole")[1] == [(70, 70)]
-    filled = module.fill
-    calls = []
+    assert steps == [(32, 0), (32, 0), (6, 0)]
+    assert made(tmp_path / "whole")[1] == [(32, 32), (32, 32), (6, 6)]
+    shown = module.PictureWork.shown
 
-    def killed(shard):
-        calls.append(1)
-        if len(calls) == 2:
-            filled(dataclasses.replace(shard, entries=shard.entries[:5]))
+    def killed(work, entry):
+        if entry is data.entries[37]:
             raise KeyboardInterrupt
-        return filled(shard)
+        return shown(work, entry)
 
-    monkeypatch.setattr(module, "fill", killed)
+    monkeypatch.setattr(module.PictureWork, "shown", killed)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path / "cut")
     monkeypatch.undo()
     again, steps = made(tmp_path / "cut")
-    assert steps[0] == (32, 32)  # a chunk that was begun is made anew
-    assert sum(done for done, _ in steps) == 70
+    assert steps == [(32, 32), (32, 5), (6, 0)]  # only what is missing is made
     assert np.array_equal(again.images, whole.images)
     assert np.array_equal(again.labels, whole.labels)
 

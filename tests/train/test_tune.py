@@ -19,9 +19,8 @@ from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import tune as module  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.pictures import Pictures, normalised, pictures_of  # noqa: E402
-from holdfast.train.shown import Choice  # noqa: E402
-from holdfast.train.tune import Tuning, draw_of, shifted, tune  # noqa: E402
+from holdfast.train.pictures import Choice, Pictures, pictures_of  # noqa: E402
+from holdfast.train.tune import Tuning, draw_of, normalised, shifted, tune  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"))
 SHORT = Tuning(12, 8, 1e-2, CHOICES, shift=1)

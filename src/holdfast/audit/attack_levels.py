@@ -49,9 +49,8 @@ def method_of() -> Method:
 
 def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPlan:
     """The attack on these images within one budget: a run of its own beside the audit, for all audits."""
-    names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
-    entries = tuple(e for e in dataset.entries if printable(e.name) in names)
-    method = method_of()
+    names, dataset, method = set(map(printable, images)), plan.plan.dataset, method_of()
+    entries = tuple(e for e in dataset.entries if printable(e.name) in names)  # as attempts are named
     limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
     given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
     name = f"attack-{slug(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
@@ -59,19 +58,10 @@ def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPl
     return apart(wanted, alignment_of(given))
 
 
-@dataclass(frozen=True)
-class AttackLevels:
-    """All budgets: the outcome within the largest, the result of each, and the folders of the attacks."""
-
-    outcome: Outcome
-    levels: tuple[LevelResult, ...]
-    runs: dict[str, str]
-
-
 def attack_levels(
     plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
-) -> AttackLevels:
-    """All budgets from the smallest on, each with what the smaller ones broke.
+) -> tuple[Outcome, tuple[LevelResult, ...], dict[str, str]]:
+    """All budgets from the smallest on: the outcome within the largest, each level, the attacks' folders.
 
     At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
     larger budget counts only if it was finished on all of them that withstood. `most` are the budgets that
@@ -107,7 +97,7 @@ def attack_levels(
     if first is None:
         raise DataError("expected at least one image to attack, got none")
     largest = levels[-1].level.pixels
-    return AttackLevels(_whole(plan, first, tuple(held.values()), largest), tuple(levels), runs)
+    return _whole(plan, first, tuple(held.values()), largest), tuple(levels), runs
 
 
 def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:

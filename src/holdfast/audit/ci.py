@@ -12,20 +12,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from holdfast.audit.gates import GateVerdict, gate_title, verdict_sentence
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit, Part, Recheck
-from holdfast.audit.values import SQUARE, measured, required_pattern
+from holdfast.audit.values import SQUARE, measured, required_pattern, some
 from holdfast.engine.store import to_json
 
 MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"
+Level: TypeAlias = Literal["warning", "note"]
 # XML 1.0 has no place for these, escaped or not; most parsers refuse the whole file for one of them.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -35,7 +37,7 @@ class Finding:
     """A finding: its kind, how much it weighs, what tells it from others of the kind, and its numbers."""
 
     kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
-    level: Literal["warning", "note"]
+    level: Level
     key: str  # the same in every run that finds it
     text: str
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -75,9 +77,13 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             low = _plain(one.low)
             ends = f"{low} to {_plain(one.high)}" if one.high is not None else f"{low} or more"
             text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
-            numbers = {"drop": one.drop, "low": one.low, "high": one.high, "images": one.images}
+            numbers = _fields(one, "drop", "low", "high", "images")
             key = one.family if one.family == "combined" else one.label
             yield Finding("noise", "warning", key, text, numbers, one.command, one.images)
+
+
+def _fields(one: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def _plain(share: float) -> str:
@@ -89,16 +95,10 @@ def _attack(audit: Audit) -> Iterator[Finding]:
     for one in audit.strikes:
         if one.broken:
             fall = f"{audit.clean.title} falls from {one.before:.3f} to {one.after:.3f}"
-            text = (
-                f"A patch of at most {one.pixels} pixels breaks {one.broken} of {one.aimed} images; {fall}."
-            )
-            numbers: dict[str, Any] = {
-                "pixels": one.pixels,
-                "broken": one.broken,
-                "aimed": one.aimed,
-                "Se": one.effect,
-            }
-            numbers |= {"before": one.before, "after": one.after, "engine": one.engine}
+            patch = f"A patch of at most {one.pixels} pixels"
+            text = f"{patch} breaks {one.broken} of {one.aimed} images; {fall}."
+            numbers = {**_fields(one, "pixels", "broken", "aimed"), "Se": one.effect}
+            numbers |= _fields(one, "before", "after", "engine")
             yield Finding("attack", "warning", one.threat, text, numbers, one.command, one.aimed)
 
 
@@ -106,7 +106,7 @@ def _squares(audit: Audit) -> Iterator[Finding]:
     asked = [p for p in audit.proofs if p.threat == SQUARE]
     broken = [p for p in asked if p.answer == "violated"]
     if broken:
-        images = _named([p.image for p in broken])
+        images = some((p.image for p in broken), MOST)
         text = f"A black square breaks {len(broken)} of {len(asked)} images: {images}."
         worst = min(broken, key=lambda p: 0.0 if p.margin is None else p.margin)
         if worst.where is not None:
@@ -132,9 +132,9 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
     for (threat, deployment, was), rows in groups.items():
         words = "proven as trained, broken" if was == "holds" else "broken as trained, not broken"
         images = [r.image or r.threat for r in rows]
-        text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {_named(images)}."
+        text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {some(images, MOST)}."
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
-        level: Literal["warning", "note"] = "warning" if was == "holds" else "note"
+        level: Level = "warning" if was == "holds" else "note"
         yield Finding("recheck", level, f"{threat} {deployment} {was}", text, numbers, audit.command)
 
 
@@ -142,18 +142,11 @@ def _matrix(audit: Audit) -> Iterator[Finding]:
     for one in audit.matrix.meetings:
         if one.effect == "magnified" and one.extra is not None:
             ends = f"{one.low:z.3f} to {one.high:z.3f}"
-            text = (
-                f"{one.threat} and {one.deployment} cost {one.extra:z.3f} (95 %: {ends}) "
-                "more than both alone."
-            )
-            numbers = {"extra": one.extra, "low": one.low, "high": one.high, "value": one.value}
+            cost = f"cost {one.extra:z.3f} (95 %: {ends}) more than both alone"
+            text = f"{one.threat} and {one.deployment} {cost}."
+            numbers = _fields(one, "extra", "low", "high", "value")
             key = f"{one.threat} {one.deployment}"
             yield Finding("matrix", "warning", key, text, numbers, one.command, one.images)
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(names[:MOST]) + more
 
 
 def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
@@ -181,25 +174,27 @@ def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
 
 
 def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
-    sources = measured(audit)
+    commands = _commands(audit)
     cases = []
     for one in judged:
-        engine = one.gate.name.partition(".")[0]
-        case = _element(
-            "testcase", {"name": gate_title(one.gate), "classname": f"holdfast.{engine}", "time": "0.000"}
-        )
-        source = sources.get(one.gate.name)
-        command = source.command if source else audit.command
+        about = {"name": gate_title(one.gate), "classname": f"holdfast.{one.gate.name.partition('.')[0]}"}
+        case = _element("testcase", {**about, "time": "0.000"})
+        command, sentence = commands.get(one.gate.name, audit.command), verdict_sentence(one)
         if one.failed:
             again = f"\nreproduce: {command}" if command else ""
-            kind = {"message": verdict_sentence(one), "type": "not measured" if one.value is None else "gate"}
-            case.append(_element("failure", kind, f"fail if {one.gate.text}\n{verdict_sentence(one)}{again}"))
+            kind = {"message": sentence, "type": "not measured" if one.value is None else "gate"}
+            case.append(_element("failure", kind, f"fail if {one.gate.text}\n{sentence}{again}"))
         elif not one.decided:
-            case.append(_element("skipped", {"message": verdict_sentence(one)}))
+            case.append(_element("skipped", {"message": sentence}))
         else:
-            case.append(_element("system-out", text=verdict_sentence(one)))
+            case.append(_element("system-out", text=sentence))
         cases.append(case)
     return cases
+
+
+def _commands(audit: Audit) -> dict[str, str]:
+    """The command behind each number that a gate can name."""
+    return {name: one.command for name, one in measured(audit).items()}
 
 
 def _part(part: Part) -> ET.Element:
@@ -240,26 +235,24 @@ def _timestamp(created: str) -> dict[str, str]:
 
 
 def _element(tag: str, attributes: dict[str, str] | None = None, text: str = "") -> ET.Element:
-    element = ET.Element(tag, {key: _legal(value) for key, value in (attributes or {}).items()})
-    element.text = _legal(text) or None
+    legal = partial(_ILLEGAL.sub, "\ufffd")
+    element = ET.Element(tag, {key: legal(value) for key, value in (attributes or {}).items()})
+    element.text = legal(text) or None
     return element
-
-
-def _legal(text: str) -> str:
-    return _ILLEGAL.sub("\ufffd", text)
 
 
 def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None) -> str:
     """The SARIF log of an audit and its gates; `root` is the repository's folder, by default the current."""
-    location = _location(audit, root or Path.cwd())
+    path = str(audit.model.get("path") or audit.model.get("name", ""))
+    # An ONNX file has no lines; code scanning shows nothing that has no first line.
+    region = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
+    location = {"artifactLocation": {"uri": model_uri(path, root or Path.cwd())}, "region": region}
     rules = _rules(audit, judged)
     places = {rule["id"]: place for place, rule in enumerate(rules)}
     rows = _gate_results(audit, judged)
     rows += [_result(f.kind, f.level, f.text, f.key, f.numbers, f.command) for f in findings(audit)]
-    results = [
-        {**row, "ruleIndex": places[row["ruleId"]], "locations": [{"physicalLocation": location}]}
-        for row in rows
-    ]
+    locations = [{"physicalLocation": location}]
+    results = [{**row, "ruleIndex": places[row["ruleId"]], "locations": locations} for row in rows]
     version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
     run = {
         "tool": {"driver": {"name": "holdfast", **version, "rules": rules}},
@@ -279,13 +272,6 @@ def model_uri(path: str, root: Path) -> str:
     elif file.is_absolute():
         file, start = Path("/" + file.as_posix().lstrip("/")), "file://"
     return start + quote(file.as_posix(), errors="surrogateescape")  # a name that is no UTF-8 by its bytes
-
-
-def _location(audit: Audit, root: Path) -> dict[str, Any]:
-    path = str(audit.model.get("path") or audit.model.get("name", ""))
-    # An ONNX file has no lines; code scanning shows nothing that has no first line.
-    region = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
-    return {"artifactLocation": {"uri": model_uri(path, root)}, "region": region}
 
 
 def _rules(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
@@ -310,23 +296,14 @@ def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
 
 
 def _gate_results(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
-    sources = measured(audit)
-    rows = []
-    for one in judged:
-        if not one.failed and one.decided:
-            continue
-        source = sources.get(one.gate.name)
-        command = source.command if source else audit.command
-        numbers = {
-            "gate": one.gate.text,
-            "value": one.value,
-            "bound": one.gate.bound,
-            "reason": one.reason,
-            "images": one.images,
-        }
-        level = "error" if one.failed else "note"
-        rule = f"gate/{required_pattern(one.gate.name, audit).text}"
-        rows.append(_result(rule, level, f"Gate {verdict_sentence(one)}.", one.gate.text, numbers, command))
+    commands, rows = _commands(audit), []
+    for one in (one for one in judged if one.failed or not one.decided):
+        gate, level = one.gate, "error" if one.failed else "note"
+        numbers = {"gate": gate.text, "value": one.value, "bound": gate.bound}
+        numbers |= _fields(one, "reason", "images")
+        rule, command = required_pattern(gate.name, audit).text, commands.get(gate.name, audit.command)
+        text = f"Gate {verdict_sentence(one)}."
+        rows.append(_result(f"gate/{rule}", level, text, gate.text, numbers, command))
     return rows
 
 

@@ -6,13 +6,13 @@ import dataclasses
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from holdfast.audit.options import AuditOptions, DemoOptions
 from holdfast.config.options import carry
 from holdfast.config.output import check_outputs, say
 from holdfast.config.parser import command_line
-from holdfast.evaluate.options import EvaluationOptions
+from holdfast.evaluate.options import EvaluationOptions, RunOptions
 from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from holdfast.audit.gates import GateVerdict
     from holdfast.audit.plan import AuditPlan
     from holdfast.audit.state import AuditState
-    from holdfast.core.dataset import Dataset
-    from holdfast.evaluate.run import Plan
     from holdfast.report.parts import Figure, Section
     from holdfast.report.tables import Table
 
@@ -65,22 +63,17 @@ def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
 
 
 def audit_plan(options: AuditOptions) -> AuditPlan:
-    """The plan of an audit; the model and the data are opened."""
+    """The plan of an audit; the model, the data and images to calibrate on are opened."""
     from holdfast.audit.plan import AuditPlan
-    from holdfast.evaluate.cli import plan_of
-
-    plan = plan_of(carry(options, EvaluationOptions), command=command_line(options))
-    return AuditPlan(plan, options, _spare(options, plan))
-
-
-def _spare(options: AuditOptions, plan: Plan) -> Dataset | None:
-    """Images to calibrate on: those named, other embedded scenes, or those beyond what is tested."""
     from holdfast.data.open import open_dataset
+    from holdfast.evaluate.cli import plan_of
     from holdfast.noise.vision.choose import spare_of
 
+    plan = plan_of(carry(options, EvaluationOptions), command=command_line(options))
+    task = plan.model.card.task
     if options.calibration:
-        return open_dataset(options.calibration, task=plan.model.card.task)
-    return spare_of(options.data, plan.model.card.task, options.format, options.split)
+        return AuditPlan(plan, options, open_dataset(options.calibration, task=task))
+    return AuditPlan(plan, options, spare_of(options.data, task, options.format, options.split))
 
 
 def _write(
@@ -90,10 +83,7 @@ def _write(
     more: Sequence[Section] = (),
     until: float = math.inf,
 ) -> None:
-    """Write the page to the audit's folder and to --out, and the other files of the options.
-
-    After `until` (of time.monotonic) the page gets no more pictures.
-    """
+    """Write the page, without further pictures after `until` (of time.monotonic), and the other files."""
     from holdfast.audit.result import as_plain
     from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic
@@ -162,12 +152,12 @@ def demo(options: DemoOptions) -> int:
         pixels=(100, 1000),
     )
     state = _run(audit_plan(audited))
-    more = [*_contest(options), *beyond_sections(options)] if options.more else []
+    more = [_contest(options), beyond_section(options)] if options.more else []
     _write(state, (), audited, more)
     return print_verdict(state, ())
 
 
-def _contest(options: DemoOptions) -> list[Section]:
+def _contest(options: DemoOptions) -> Section:
     """A contest of a few images with its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
@@ -188,16 +178,16 @@ def _contest(options: DemoOptions) -> list[Section]:
         finish(folder)
     enter_baselines(contest, progress, jobs)
     say("")
-    return [board_section(board(folder))]
+    return board_section(board(folder))
 
 
-def beyond_sections(options: DemoOptions) -> list[Section]:
-    """A section with the shipped language and speech models under noise, each on a few examples."""
+def beyond_section(options: DemoOptions) -> Section:
+    """The shipped language and speech models under noise, each on a few examples."""
     from holdfast.report.parts import Section
 
     figures = (*_language(options), *_speech(options))
     lead = "The same question for models that read and models that speak."
-    return [Section("beyond", "Beyond pictures", figures, lead)]
+    return Section("beyond", "Beyond pictures", figures, lead)
 
 
 def _language(options: DemoOptions) -> list[Figure]:
@@ -210,7 +200,9 @@ def _language(options: DemoOptions) -> list[Figure]:
     if not is_installed("tokenizers"):
         sys.stderr.write("note     language models are left out: pip install 'holdfast[language]'\n")
         return []
-    plan = plan_of(_noise(options, LANGUAGE, "language", options.questions))
+    where = carry(options, RunOptions)
+    noise = carry(where, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)
+    plan = plan_of(noise)
     table = models_table(measure(prepare(plan, progress), progress))
     return [_figure("Language: likelihood of answers", table)]
 
@@ -219,15 +211,10 @@ def _speech(options: DemoOptions) -> list[Figure]:
     from holdfast.noise.speech.cli import plans_of, suite_of
     from holdfast.noise.speech.result import paper_table
 
-    noise = _noise(options, SPEECH, "speech", options.clips)
+    where = carry(options, RunOptions)
+    noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
     suite, _ = suite_of(plans_of(noise), command_line(noise))
     return [_figure("Speech: the spectrogram that is heard", paper_table(suite))]
-
-
-def _noise(
-    options: DemoOptions, words: tuple[str, ...], task: Literal["language", "speech"], images: int
-) -> NoiseOptions:
-    return NoiseOptions(models_data=words, task=task, images=images, runs=options.runs, jobs=options.jobs)
 
 
 def _figure(title: str, table: Table) -> Figure:

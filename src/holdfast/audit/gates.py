@@ -12,23 +12,15 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit
-from holdfast.audit.values import (
-    ENDS,
-    METRICS,
-    RANGES,
-    STILL,
-    NamedValue,
-    Pattern,
-    measured,
-    required_pattern,
-)
+from holdfast.audit.values import ENDS, METRICS, RANGES, STILL, NamedValue, measured, required_pattern
 from holdfast.core.errors import InputError
-from holdfast.report.tables import Column, Table
+from holdfast.report.tables import Column, Table, many
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -85,10 +77,9 @@ def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
     if found is None:
         raise InputError(f"{where}: expected {_WANTED}, got {text!r}")
     name, sign, number = found.groups()
-    try:
+    bound = math.nan
+    with suppress(ValueError):
         bound = float(number)
-    except ValueError:
-        bound = math.nan
     if not math.isfinite(bound):
         percent = " (a share is a fraction: 0.02, not 2%)" if number.endswith("%") else ""
         raise InputError(f"{where}: expected a number behind {sign}, got {number!r} in {text!r}{percent}")
@@ -96,10 +87,7 @@ def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
 
 
 def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
-    """The gates of a table [gates]: fail-if = ["…"], a title = "…", or a name = "> 0.02".
-
-    `min-images` in the table applies to all of its gates.
-    """
+    """The gates of a table [gates]: fail-if = ["…"], a title = "…", a name = "> 0.02"; min-images for all."""
     if not isinstance(plain, Mapping):
         raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
     least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
@@ -153,21 +141,17 @@ def read_gates(file: Path) -> tuple[Gate, ...]:
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
     """Raise InputError if a gate has an unknown name or can never be true. Call it before a run."""
     for gate in gates:
-        _check_bound(gate, required_pattern(gate.name, audit, metrics))
-
-
-def _check_bound(gate: Gate, pattern: Pattern) -> None:
-    """Raise InputError if the bound is outside the unit's range: mostly points given for a fraction."""
-    low, high = RANGES[pattern.unit]
-    never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
-    if low <= gate.bound <= high and not never:
-        return
-    span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
-    kind = f"a {pattern.unit} {span}" if pattern.unit != "pixels" else f"a number of pixels {span}"
-    why = "this is never true" if never else f"got {gate.bound:g}"
-    share = pattern.unit in ("fraction", "difference") and 1 < abs(gate.bound) <= 100
-    hint = f"; {gate.bound:g} points are {gate.bound / 100:g}" if share else ""
-    raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
+        unit = required_pattern(gate.name, audit, metrics).unit
+        low, high = RANGES[unit]
+        never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
+        if low <= gate.bound <= high and not never:  # else it is mostly points given for a fraction
+            continue
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+        kind = f"a {'number of pixels' if unit == 'pixels' else unit} {span}"
+        why = "this is never true" if never else f"got {gate.bound:g}"
+        share = unit in ("fraction", "difference") and 1 < abs(gate.bound) <= 100
+        hint = f"; {gate.bound:g} points are {gate.bound / 100:g}" if share else ""
+        raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
 
 
 def judge(
@@ -180,16 +164,14 @@ def judge(
     """
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
-    values = (
-        measured(found) if isinstance(found, Audit) else {name: NamedValue(v) for name, v in found.items()}
-    )
-    return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
+    values = measured(found) if isinstance(found, Audit) else {n: NamedValue(v) for n, v in found.items()}
+    return tuple(_verdict(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 
-def _judged(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
+def _verdict(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
     got = values.get(gate.name)
     if got is None or math.isnan(got.value):
-        return GateVerdict(gate, None, True, f"not measured{_because(gate.name, audit)}")
+        return GateVerdict(gate, None, True, f"not measured{_why_missing(gate.name, audit)}")
     largest = values.get("attack.largest", NamedValue(0.0)).value
     if math.isinf(got.value) and not _reaches(gate, largest):
         tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
@@ -208,7 +190,7 @@ def _reaches(gate: Gate, largest: float) -> bool:
     return largest >= (math.ceil(gate.bound) - 1 if gate.op == "<" else math.floor(gate.bound))
 
 
-def _because(name: str, audit: Audit | None) -> str:
+def _why_missing(name: str, audit: Audit | None) -> str:
     """': ' and why there is no such number; empty without an audit."""
     if audit is None:
         return ""
@@ -219,9 +201,8 @@ def _because(name: str, audit: Audit | None) -> str:
         some = f" in part ({part.images} of {part.of} images ran)" if part.images else ""
         words += [f"{part.name} was left out{some}: {part.left_out}"] if part.left_out else []
     if not words and not parts:
-        return (
-            f": this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else ": no plan is told"
-        )
+        needed = " or ".join(pattern.parts)
+        return f": this audit has no part {needed}" if needed else ": no plan is told"
     return ": " + ("; ".join(words) or f"{parts[0].name} ran and gave no such number")
 
 
@@ -253,10 +234,9 @@ def _attack_words(name: str, audit: Audit) -> list[str]:
 
 def gates_table(judged: Sequence[GateVerdict]) -> Table:
     """One row a gate: what fails it, what was got, the verdict, and why or what it is about."""
-    many = "gates" if len(judged) != 1 else "gate"
     columns = ("fail if", Column("got", note="fractions are 0 to 1"), "n", "verdict", "reason")
     rows = [(gate_title(j.gate), value_text(j.value), j.images, j.verdict, j.reason) for j in judged]
-    return Table(columns, rows, f"{len(judged)} {many}: {count_verdicts(judged)}")
+    return Table(columns, rows, f"{many(len(judged), 'gate')}: {count_verdicts(judged)}")
 
 
 def count_verdicts(judged: Sequence[GateVerdict]) -> str:
@@ -281,10 +261,10 @@ def verdict_sentence(one: GateVerdict) -> str:
         return f"{gate_title(one.gate)}: failed, {one.reason}"
     if not one.decided:
         return f"{gate_title(one.gate)}: not decided: {one.reason}, got {value_text(one.value)}"
-    about = "; ".join([*([f"n = {one.images}"] if one.images is not None else []), one.reason]).strip("; ")
-    return (
-        f"{gate_title(one.gate)}: {one.verdict}, got {value_text(one.value)}{f' ({about})' if about else ''}"
-    )
+    images = f"n = {one.images}" if one.images is not None else ""
+    about = "; ".join(filter(None, (images, one.reason)))
+    got = f"{value_text(one.value)}{f' ({about})' if about else ''}"
+    return f"{gate_title(one.gate)}: {one.verdict}, got {got}"
 
 
 def gate_title(gate: Gate) -> str:

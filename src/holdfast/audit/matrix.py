@@ -16,28 +16,23 @@ import numpy as np
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
 from holdfast.audit.plan import LATE, Clock, skipped_images
-from holdfast.audit.replay import (
-    TOGETHER,
-    PatchThreat,
-    ReplayedRecords,
-    deployments_of,
-    replayed,
-    title,
-    trained,
-)
+from holdfast.audit.replay import TOGETHER, PatchThreat, Records, as_trained, deployments_of, label_of, replay
 from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
 from holdfast.core.errors import BudgetSpent, DataError, InputError
+from holdfast.core.model import Card
 from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import Side, drawn, side_of
-from holdfast.metrics.intervals import FEWEST, Interval, paired
+from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, unwatched
 from holdfast.noise.vision.choose import ImageCandidate
 from holdfast.noise.vision.run import Prepared
 from holdfast.noise.vision.sweep import Variant
+
+RULE = Rule()  # by which images are broken
 
 
 def matrix(
@@ -53,29 +48,24 @@ def matrix(
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
     are left out of all cells, and so is an image that fails in one; the notes say how many.
     """
-    columns = _columns(prepared, deployments)
-    images = _images(prepared, names)
-    able, kept, problems, notes = _testable(columns, images)
-    found = replayed(prepared, able, threats, kept, watch)
-    whole = _whole(found, kept, problems | found.problems)
-    if whole.images < len(kept):
-        notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
-    table = _Table(prepared, whole, tuple(threats), replicates, Rule())
-    rows = (NO_THREAT, *(t.name for t in threats))
-    cells = tuple(table.cell(row, title(one)) for row in rows for one in columns)
-    notes += [f"{title(one)}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
-    notes += table.notes
-    return Matrix(rows, tuple(title(one) for one in columns), cells, tuple(notes))
-
-
-def _columns(prepared: Prepared, deployments: Sequence[ImageCandidate]) -> list[ImageCandidate]:
-    """The deployments, as trained first."""
-    columns = [trained(prepared), *(one for one in deployments if title(one) != TRAINED)]
-    names = [title(one) for one in columns]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    columns = [as_trained(prepared), *(one for one in deployments if label_of(one) != TRAINED)]
+    titles = [label_of(one) for one in columns]
+    twice = next((name for name in titles if titles.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"expected deployments of different names, got {twice!r} twice")
-    return columns
+    images = _images(prepared, names)
+    able, kept, problems, notes = _testable(columns, images)
+    records, failed = replay(prepared, able, threats, kept, watch)
+    sides, problems, gone = _common_sides(prepared, records, kept, problems | failed)
+    if gone:
+        why = f"they fail in some field; first: {next(iter(gone.values()))}"
+        notes.append(f"{len(gone)} of {len(kept)} images left out of all fields: {why}")
+    table = _Table(sides, problems, {threat.name: threat.loses for threat in threats}, replicates)
+    rows = (NO_THREAT, *(t.name for t in threats))
+    cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
+    notes += [f"{TOGETHER}: {one.note}" for one in columns if label_of(one) == TOGETHER and one.variant]
+    notes += _threat_notes(prepared.noise.plan.model.card, threats)
+    return Matrix(rows, tuple(titles), cells, tuple(notes))
 
 
 def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
@@ -96,7 +86,7 @@ def _testable(
 ) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
     """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
     able = [one.variant for one in columns if one.variant is not None]
-    problems = {title(one): one.note or one.status for one in columns if one.variant is None}
+    problems = {label_of(one): one.note or one.status for one in columns if one.variant is None}
     without = {printable(name) for v in able for name in v.without}
     kept = [name for name in images if name not in without]
     if images and not kept:
@@ -109,26 +99,18 @@ def _testable(
     return able, kept, problems, notes if gone else []
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """The records of the images that no cell lacks, by cell; why deployments and images are missing."""
-
-    records: dict[tuple[str, str], list[Record]] = field(repr=False)
-    problems: dict[str, str]
-    images: int
-    why: str = ""
-
-
-def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str]) -> _Whole:
-    """The cells on common images; a deployment that fails on more than half of them has no cells."""
+def _common_sides(
+    prepared: Prepared, found: Records, names: Sequence[str], problems: dict[str, str]
+) -> tuple[dict[tuple[str, str], Side], dict[str, str], dict[str, str]]:
+    """The cells on the images that none of them lacks, why deployments have no cells, why images are gone."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
-    for (_, name), said in found.records.items():
+    for (_, name), said in found.items():
         bad = {n: r.reason for n, r in said.items() if isinstance(r, Failed)}
         failed[name] = bad | failed.get(name, {})
     for name, bad in failed.items():
-        if name != TRAINED and 2 * len(bad) > len(names):
+        if name != TRAINED and 2 * len(bad) > len(names):  # it has no cells; else few images would be left
             first = next(iter(bad.values()))
             problems = {**problems, name: f"{len(bad)} of {len(names)} images fail: {first}"}
     gone = {n: why for name, bad in failed.items() if name not in problems for n, why in bad.items()}
@@ -136,44 +118,35 @@ def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str
     if not kept:
         first = f"; first: {next(iter(gone.values()))}" if gone else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
-    usable = {key: by_name for key, by_name in found.records.items() if key[1] not in problems}
-    records = {key: [by_name[n] for n in kept] for key, by_name in usable.items()}
-    why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
-    return _Whole(records, problems, len(kept), why)
+    sides = {}
+    for key, said in found.items():
+        if key[1] not in problems:
+            records = [above_threshold(said[name], RULE) for name in kept]
+            sides[key] = side_of(prepared.noise.plan, prepared.alignment, records)
+            if not sides[key].records:
+                raise DataError(f"none of the {len(kept)} images shows a class that is evaluated")
+    return sides, problems, gone
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The records of all cells as sides of one comparison."""
+    """The sides of all cells by threat and deployment, and why a deployment has none."""
 
-    prepared: Prepared
-    whole: _Whole
-    threats: tuple[PatchThreat, ...]
+    sides: dict[tuple[str, str], Side] = field(repr=False)
+    problems: dict[str, str]
+    loses: dict[str, str]  # by threat: what an image must lose to be broken
     replicates: int
-    rule: Rule
-    sides: dict[tuple[str, str], Side] = field(default_factory=dict, repr=False)
-
-    def side(self, threat: str, deployment: str) -> Side:
-        """The run of one cell."""
-        key = threat, deployment
-        if key not in self.sides:
-            plan, alignment = self.prepared.noise.plan, self.prepared.alignment
-            records = [acted_on(r, self.rule) for r in self.whole.records[key]]
-            self.sides[key] = side_of(plan, alignment, records)
-            if not self.sides[key].records:
-                raise DataError(f"none of the {self.whole.images} images shows a class that is evaluated")
-        return self.sides[key]
 
     def values(self, threat: str, deployment: str) -> Floats:
         """The metric of a cell, then that of each draw: the same draws in all cells."""
-        names = [r.name for r in self.side(NO_THREAT, TRAINED).records]
-        return drawn(self.side(threat, deployment), names, replicates=self.replicates)
+        names = [r.name for r in self.sides[NO_THREAT, TRAINED].records]
+        return drawn(self.sides[threat, deployment], names, replicates=self.replicates)
 
     def cell(self, threat: str, deployment: str) -> MatrixCell:
         """The cell of a threat under a deployment."""
-        images = self.side(NO_THREAT, TRAINED).images
-        if deployment in self.whole.problems:
-            return MatrixCell(threat, deployment, None, images, note=self.whole.problems[deployment])
+        images = self.sides[NO_THREAT, TRAINED].images
+        if deployment in self.problems:
+            return MatrixCell(threat, deployment, None, images, note=self.problems[deployment])
         value = _number(self.values(threat, deployment)[0])
         note = "nothing to measure: no image has anything true" if value is None else ""
         cell = MatrixCell(threat, deployment, value, images, note=note)
@@ -183,45 +156,40 @@ class _Table:
         cell = replace(cell, struck=struck, survived=survived)
         if deployment == TRAINED:
             return cell
-        extra = self._interaction(threat, deployment)
-        if images < FEWEST:
-            return replace(cell, extra=_number(extra.estimate))
-        return replace(cell, extra=_number(extra.estimate), low=_number(extra.low), high=_number(extra.high))
-
-    def _interaction(self, threat: str, deployment: str) -> Interval:
-        """What both cost together less what each costs alone: threat + deployment − clean − both."""
+        # What both cost together less what each costs alone: threat + deployment − clean − both.
         clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
-        return paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
+        extra = paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
+        cell = replace(cell, extra=_number(extra.estimate))
+        return cell if images < FEWEST else replace(cell, low=_number(extra.low), high=_number(extra.high))
 
     def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat broke as trained, and in how many of these it still does."""
-        loses = next(t.loses for t in self.threats if t.name == threat)
+        loses = self.loses[threat]
         clean, there, here = (
-            {r.name: found_in(r, self.rule) for r in self.side(*key).records}
+            {r.name: found_in(r, RULE) for r in self.sides[key].records}
             for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
         )
         broken = [name for name in clean if is_broken(clean[name], there[name], loses)]
         return len(broken), sum(is_broken(clean[name], here[name], loses) for name in broken)
 
-    @property
-    def notes(self) -> list[str]:
-        """How broken images are counted, if there are threats, and where the attack counts otherwise."""
-        said = [f"{t.name}: {t.words}" for t in self.threats if t.words]
-        card, rule = self.prepared.noise.plan.model.card, self.rule
-        if not self.threats or card.task not in ("detect", "single"):
-            return said
-        score = max(rule.score, card.score)
-        said.append(
-            f"found means: class right, score ≥ {score:g}, IoU ≥ {rule.iou:g}; boxes of one class are "
-            f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {rule.nms_iou:g})"
-        )
-        if card.score < rule.score:
-            said.append(f"the metric counts detections of score {rule.score:g} on, as `holdfast attack` does")
+
+def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
+    """How broken images are counted, if there are threats, and where the attack counts otherwise."""
+    said = [f"{t.name}: {t.words}" for t in threats if t.words]
+    if not threats or card.task not in ("detect", "single"):
         return said
+    score, own = max(RULE.score, card.score), RULE.nms_iou
+    said.append(
+        f"found means: class right, score ≥ {score:g}, IoU ≥ {RULE.iou:g}; boxes of one class are "
+        f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {own:g})"
+    )
+    if card.score < RULE.score:
+        said.append(f"the metric counts detections of score {RULE.score:g} on, as `holdfast attack` does")
+    return said
 
 
-def acted_on(record: Record, rule: Rule) -> Record:
+def above_threshold(record: Record, rule: Rule) -> Record:
     """The record without detections too weak to be acted on: a threat that presses scores down must show."""
     if not isinstance(record, Found):
         return record
@@ -253,9 +221,9 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
     tested = state.prepared.noise.plan.dataset.entries
-    threats = _threats(state, {printable(e.name) for e in tested})
-    chosen = deployments_of(state.noise, state.prepared, most=12)
-    names = _both_met(state, {printable(e.name) for e in tested})
+    there = {printable(e.name) for e in tested}
+    threats, names = _threats(state, there), _threatened_images(state, there)
+    chosen = deployments_of(state.noise, state.prepared)
     cost = len(chosen) * (1 + len(threats)) * state.seconds_an_image  # of an image
     affordable = clock.seconds("matrix") / cost
     if names:
@@ -266,9 +234,8 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     counts = [count if before is None else before]
     if names and until < math.inf:
         counts.insert(0, count // 3)  # should the time not suffice for all of them
-    measure = partial(
-        matrix, state.prepared.within(until), chosen, threats, watch, replicates=state.plan.replicates
-    )
+    prepared, replicates = state.prepared.within(until), state.plan.replicates
+    measure = partial(matrix, prepared, chosen, threats, watch, replicates=replicates)
     found, count = _largest(measure, names, counts)
     if not clock.ended("matrix", count) or found is None:
         return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments: {LATE}")
@@ -295,7 +262,7 @@ def _largest(
     return found, done
 
 
-def _both_met(state: AuditState, there: Collection[str]) -> list[str]:
+def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
     """The images with threats that met the noises too, in order; of two threats those that met both."""
     names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
     names = [name for name in names if printable(name) in there]
@@ -306,15 +273,11 @@ def _both_met(state: AuditState, there: Collection[str]) -> list[str]:
 
 
 def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
-    """Every threat that was made as trained: the square at its worst place, the attack within each budget.
-
-    Of the images that met the noises only: more may have been attacked.
-    """
+    """The square at its worst place and the attack within each budget, on images that met the noises."""
     found = []
     if state.maps:
-        squares = {
-            name: patch for name, patch in worst_squares(state.maps).items() if printable(name) in there
-        }
+        worst = worst_squares(state.maps)
+        squares = {name: patch for name, patch in worst.items() if printable(name) in there}
         found.append(PatchThreat(THREAT, squares, "a black square at its worst place", "any"))
     for one in state.levels:
         patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}

@@ -23,6 +23,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
 ENOUGH = 20  # images from which on a number is more than an indication
+PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 EFFORT, GATES = "Effort", "Gates"
 
@@ -104,10 +105,7 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
         float, Option("Side of the square, relative to the shorter side.", least=0.01, most=0.9)
     ] = 0.05
     pixels: Annotated[tuple[int, ...], Option("Pixel budget of an attack. May be repeated.", least=1)] = (
-        100,
-        300,
-        1000,
-        3000,
+        PIXELS
     )
     steps: Annotated[int, Option("Gradient steps of an attack.", least=1)] = 40
     spec: Annotated[

@@ -14,9 +14,8 @@ from holdfast.audit.pages.sections import last_sections
 from holdfast.audit.pages.sections import sections as own_sections
 from holdfast.audit.pages.words import verdict
 from holdfast.audit.result import MANIFEST, PAGE, Audit, open_audit
-from holdfast.core.errors import InputError, OutputError
-from holdfast.engine.store import write_atomic
-from holdfast.report.html import document
+from holdfast.core.errors import InputError
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Document, Figure, Section, duration, flat, fragment
 from holdfast.report.tables import grouped
 
@@ -31,12 +30,9 @@ _LISTED = 200  # lines of notes and failures
 
 def write(
     audit: Audit, out: Path, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()
-) -> Path:  # fmt: skip
+) -> Path:
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(audit, sections, judged).encode())
-    return out
+    return write_page(page(audit, sections, judged), out)
 
 
 def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()) -> str:
@@ -85,7 +81,7 @@ def _apart(sections: Sequence[Section]) -> list[Section]:
 
 def _document(
     audit: Audit, sections: Sequence[Section], judged: Sequence[GateVerdict], dropped: Sequence[str]
-) -> Document:  # fmt: skip
+) -> Document:
     subject = (str(audit.model.get("name", "model")), str(audit.data.get("name", "data")))
     return Document(
         title=f"Audit of {subject[0]} on {subject[1]}",
@@ -118,9 +114,8 @@ def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
 
 
 def _alerts(audit: Audit, dropped: Sequence[str]) -> tuple[Alert, ...]:
-    found = []
-    if audit.failed:
-        count = len(audit.failed)
+    found, count = [], len(audit.failed)
+    if count:
         images = "image failed and is" if count == 1 else "images failed and are"
         found.append(Alert(f"{grouped(count)} {images} in no number", "about"))
     if dropped:
@@ -131,22 +126,16 @@ def _alerts(audit: Audit, dropped: Sequence[str]) -> tuple[Alert, ...]:
 
 def _about(audit: Audit) -> Section:
     """Command, model, data, versions, hashes, runs, notes and failures: enough to run it again."""
-    body = fragment(
-        "audit_about.html",
-        command=audit.command,
-        groups=[
-            (title, values)
-            for title, values in (
-                ("Model", flat(audit.model)),
-                ("Data", flat(audit.data)),
-                ("Rule", {"in words": audit.clean.rule} if audit.clean.rule else {}),
-                ("Other metrics, clean", {k: f"{v:.3f}" for k, v in audit.clean.others.items()}),
-                ("Versions", flat(dict(audit.versions))),
-                ("Runs", flat(dict(audit.runs))),
-            )
-            if values
-        ],
-    )
+    groups = {
+        "Model": flat(audit.model),
+        "Data": flat(audit.data),
+        "Rule": {"in words": audit.clean.rule} if audit.clean.rule else {},
+        "Other metrics, clean": {k: f"{v:.3f}" for k, v in audit.clean.others.items()},
+        "Versions": flat(dict(audit.versions)),
+        "Runs": flat(dict(audit.runs)),
+    }
+    filled = [group for group in groups.items() if group[1]]
+    body = fragment("audit_about.html", command=audit.command, groups=filled)
     figures = [Figure("", body, wide=True)]
     for title, lines in (("Notes", audit.notes), ("Images that failed", audit.failed)):
         if lines:
@@ -183,10 +172,8 @@ def show(what: Audit | Path | str, height: int = HEIGHT) -> Shown:
     if isinstance(what, Audit):
         return Shown(what, page(what), height)
     path = Path(what)
-    folder = path if path.is_dir() else path.parent
     if not path.exists():
         raise InputError(f"{path}: expected a run's folder or its {MANIFEST}, got nothing there")
     audit = open_audit(path)
-    written = folder / PAGE
-    text = written.read_text("utf-8") if written.is_file() else page(audit)
-    return Shown(audit, text, height)
+    written = (path if path.is_dir() else path.parent) / PAGE
+    return Shown(audit, written.read_text("utf-8") if written.is_file() else page(audit), height)

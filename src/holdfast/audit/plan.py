@@ -54,14 +54,9 @@ class AuditPlan:
             name, plan.model.sha256, dataclasses.asdict(plan.model.card), dict(plan.source),
             len(plan.dataset), [plan.settings.rule.name, plan.settings.iou, plan.settings.score],
             {**settings, "spec": [str(path) for path in self.options.spec]}, self.options.seed,
-            dict(plan.renames), plan.common_classes,
-            None if plan.pipeline is None else plan.pipeline.describe(),
+            dict(plan.renames), plan.common_classes, plan.pipeline and plan.pipeline.describe(),
         ]  # fmt: skip
         return plan.runs / f"{slug(name)}-{fingerprint.of(same)[:6]}"
-
-    def audit_line(self, **others: Any) -> str:
-        """The command line of this audit with other values of some options."""
-        return command_line(carry(self.options, AuditedOptions, **others))
 
     def evaluate_line(self, images: int) -> str:
         """The command line of the evaluation."""
@@ -74,17 +69,10 @@ class AuditPlan:
         options = self.options
         if self.plan.model.card.task == "detect":
             others["rule"] = options.rule
-        return command_line(
-            carry(
-                carry(options, SubjectClasses),
-                NoiseOptions,
-                models_data=(options.model, options.data),
-                card=() if options.card is None else (options.card,),
-                calibration=options.calibration,
-                images=images,
-                **others,
-            )
-        )
+        others["models_data"] = (options.model, options.data)
+        others["card"] = () if options.card is None else (options.card,)
+        others |= {"calibration": options.calibration, "images": images}
+        return command_line(carry(carry(options, SubjectClasses), NoiseOptions, **others))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +97,11 @@ class Clock:
 
     def seconds(self, part: str) -> float:
         """What a part may take: its share of the time left, less a reserve; infinite without a budget."""
-        if not self.options.budget_seconds:
-            return float("inf")
+        budget = self.options.budget_seconds
+        if not budget:
+            return math.inf
         waiting = [SHARES[name] for name in self.options.parts if name not in self.done]
-        reserve = max(RESERVE * self.options.budget_seconds, min(PAGE, self.options.budget_seconds / 4))
-        left = max(0.0, self.options.budget_seconds - reserve - self.elapsed)
+        left = max(0.0, budget - max(RESERVE * budget, min(PAGE, budget / 4)) - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
     def until(self, part: str) -> float:
@@ -138,25 +126,21 @@ class Clock:
         if given is not None:
             return min(given, most)
         if name not in self.kept:
-            allowed = most if wanted == float("inf") else int(wanted)
+            allowed = most if wanted == math.inf else int(wanted)
             self.kept[name] = min(most, max(least, allowed))
             write_atomic(self.path, to_json(self.kept, indent=True))
         return min(most, max(least, int(self.kept[name])))
 
 
 def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
-    """The clock of an audit, with the numbers of an earlier begin if there was one.
-
-    `began` (of time.monotonic) is when the command was started: opening the model counts as well.
-    """
+    """The clock of an audit since `began` (of time.monotonic), with the numbers of an earlier run, if any."""
     path = plan.folder / SCHEDULE
     try:
         kept = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         kept = {}
     sound = isinstance(kept, dict) and all(isinstance(v, int) and v >= 0 for v in kept.values())
-    began = time.monotonic() if began is None else began
-    return Clock(plan.options, path, began, kept if sound else {})
+    return Clock(plan.options, path, time.monotonic() if began is None else began, kept if sound else {})
 
 
 @dataclass
@@ -193,16 +177,8 @@ class ProgressFile:
     def write(self, state: str, done: int = 0, total: int = 0, why: str = "") -> None:
         """Write the state to disk."""
         self.last = time.monotonic()
-        plain: dict[str, Any] = {
-            "state": state,
-            "part": self.part,
-            "done": done,
-            "total": total,
-            "started": self.started,
-            "pid": os.getpid(),
-            "parts": list(self.parts),
-            "why": why,
-        }
+        plain: dict[str, Any] = {"state": state, "part": self.part, "done": done, "total": total}
+        plain |= {"started": self.started, "pid": os.getpid(), "parts": list(self.parts), "why": why}
         write_atomic(self.folder / PROGRESS, to_json(plain), durable=False)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.attack.types import check_time
 from holdfast.audit.result import Recheck, RecheckAnswer
 from holdfast.audit.square_map import THREAT, SquareMap, black, to_plain
-from holdfast.audit.squares import SquareScorer, SquaresPlan, SquareTask, open_scorer, task_of
+from holdfast.audit.squares import SquareScorer, SquaresPlan, SquareWork, work_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, ImageError, InputError, one_line
 from holdfast.core.patch import apply
@@ -44,13 +44,13 @@ class OpenDeployment:
     scorer: SquareScorer | None = None
     problem: str = ""
 
-    def use(self, deployment: str, task: SquareTask) -> None:
+    def use(self, deployment: str, work: SquareWork) -> None:
         """Open a deployment. The one before is closed first: two large models need not fit."""
         if self.deployment == deployment:
             return
         self.deployment, self.scorer, self.problem = deployment, None, ""
         try:
-            self.scorer = open_scorer(task, self.threads)
+            self.scorer = work.open(self.threads)
         except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
             self.problem = f"cannot be opened: {one_line(problem)}"
 
@@ -59,7 +59,7 @@ class OpenDeployment:
 class RecheckWork(Work[RecheckItem, OpenDeployment]):
     """The rechecks; a deployment that cannot be opened does not stop the others."""
 
-    tasks: Mapping[str, SquareTask]
+    works: Mapping[str, SquareWork]  # by deployment
     problems_of: Mapping[str, str]  # of deployments that lack a part
     most: int
 
@@ -68,11 +68,8 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
         return [Setup("squares", ["recheck", self.most])]
 
     def contents(self, item: RecheckItem) -> list[Any]:
-        """The deployment, the image and its map.
-
-        Of the map all but its seconds: targets and grid say what is rechecked, scores in which order.
-        """
-        facts = self.tasks[item.deployment].facts if item.deployment in self.tasks else None
+        """The deployment, the image and its map: targets and grid, and the scores, which give the order."""
+        facts = self.works[item.deployment].facts if item.deployment in self.works else None
         return [[facts, content_of(item.entry), {**to_plain(item.map), "seconds": 0}]]
 
     def open(self, threads: int) -> OpenDeployment:
@@ -82,14 +79,13 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
     def compute(self, state: OpenDeployment, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The answer of each recheck. Where nothing could be opened, it is not stored."""
         for position, (item, _) in enumerate(batch):
-            if item.deployment in self.problems_of:
-                found = RecheckAnswer("unknown", 0, self.problems_of[item.deployment])
-                yield Computed(position, 0, dataclasses.asdict(found), stored=False)
-                continue
-            task = self.tasks[item.deployment]
-            state.use(item.deployment, task)
-            found = _answer(state, task, item, self.most)
-            yield Computed(position, 0, dataclasses.asdict(found), stored=state.scorer is not None)
+            problem, stored = self.problems_of.get(item.deployment, ""), False
+            found = RecheckAnswer("unknown", 0, problem)
+            if not problem:
+                work = self.works[item.deployment]
+                state.use(item.deployment, work)
+                found, stored = _answer(state, work, item, self.most), state.scorer is not None
+            yield Computed(position, 0, dataclasses.asdict(found), stored=stored)
 
 
 def recheck(
@@ -111,40 +107,28 @@ def recheck(
     entries = {printable(entry.name): entry for entry in plan.plan.dataset.entries}
     decided = [one for one in maps if one.answer != "unknown"]
     items = [RecheckItem(name, entries[one.image], one) for name in deployments for one in decided][:first]
-    work = _work(plan, deployments, most)
+    works, problems = {}, {}
+    for name, pipeline in deployments.items():
+        try:
+            works[name] = work_of(plan, pipeline)
+        except HoldfastError as problem:  # a part that is not there
+            problems[name] = str(problem)
+    work = RecheckWork(works, problems, most)
     with watch(f"recheck {plan.plan.model.name}", len(items)) as progress:
         store = Store(plan.plan.runs / CELLS)
         cells = run(work, items, store, jobs=plan.plan.jobs, progress=progress, until=plan.plan.until).read()
     return tuple(
-        Recheck(
-            THREAT,
-            item.map.image,
-            item.deployment,
-            was=item.map.answer,
-            now=cell["answer"],
-            tried=cell["tried"],
-            note=cell["note"],
-        )
+        Recheck(THREAT, item.map.image, item.deployment, item.map.answer, **cell)
         for item, cell in zip(items, cells, strict=False)
     )
 
 
-def _work(plan: SquaresPlan, deployments: Mapping[str, Pipeline], most: int) -> RecheckWork:
-    tasks, problems = {}, {}
-    for name, pipeline in deployments.items():
-        try:
-            tasks[name] = task_of(plan, pipeline)
-        except HoldfastError as problem:  # a part that is not there
-            problems[name] = str(problem)
-    return RecheckWork(tasks, problems, most)
-
-
-def _answer(opened: OpenDeployment, task: SquareTask, item: RecheckItem, most: int) -> RecheckAnswer:
+def _answer(opened: OpenDeployment, work: SquareWork, item: RecheckItem, most: int) -> RecheckAnswer:
     """The answer under a deployment, with a remark if the image was used to calibrate it."""
     if opened.scorer is None:
         return RecheckAnswer("unknown", 0, opened.problem)
-    found = _search(opened.scorer, item, most, task.until)
-    infer = task.pipeline.infer
+    found = _search(opened.scorer, item, most, work.until)
+    infer = work.pipeline.infer
     if not isinstance(infer, Deployed) or not infer.calibrated or infer.calibration is None:
         return found
     if item.entry.name not in {entry.name for entry in infer.calibration.entries}:
@@ -161,9 +145,8 @@ def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) ->
         size = Size(image.shape[1], image.shape[0])
         if size != one.size:
             got, wanted = (f"{s.width}×{s.height}" for s in (size, one.size))
-            return RecheckAnswer(
-                "unknown", 0, f"its decoder gives a picture of {got} pixels, not of {wanted}"
-            )
+            why = f"its decoder gives a picture of {got} pixels, not of {wanted}"
+            return RecheckAnswer("unknown", 0, why)
         if scorer.score(image, one.targets) < scorer.threshold:
             return RecheckAnswer("violated", 0, "a target is lost there without any square")
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
@@ -193,9 +176,7 @@ def _unbroken(one: SquareMap, tried: int, doubts: Sequence[str]) -> RecheckAnswe
     if doubts:
         return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} places are in doubt)")
     if tried == one.scores.size:
-        return RecheckAnswer(
-            "holds", tried, "" if one.answer == "holds" else "no square of the grid breaks it there"
-        )
-    which = "the worst square" if tried == 1 else f"the {tried} worst squares"
-    does = "does" if tried == 1 else "do"
+        note = "" if one.answer == "holds" else "no square of the grid breaks it there"
+        return RecheckAnswer("holds", tried, note)
+    which, does = ("the worst square", "does") if tried == 1 else (f"the {tried} worst squares", "do")
     return RecheckAnswer("unknown", tried, f"{which} of {one.scores.size} {does} not break it there")

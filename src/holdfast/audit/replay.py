@@ -7,11 +7,10 @@ import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from holdfast.audit.result import NO_THREAT, TRAINED
-from holdfast.audit.threats import seen, threatened
-from holdfast.core import fingerprint
+from holdfast.audit.threats import patched_dataset
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
@@ -49,23 +48,22 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
     together = _together(suite, prepared)
     room = most - 1 - (together is not None and most > 1)
     ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[:room]
-    kept = {row.label for row in ranked}
     alone = []
-    for row in (row for row in suite.rows if row.label in kept):
+    for row in (row for row in suite.rows if row in ranked):
         one = known[row.label]
         if row.outcome == "impossible":  # it failed on every image of the suite: no threat is run under it
             one = dataclasses.replace(one, status="impossible", note=row.note, variant=None)
         alone.append(one)
-    return [trained(prepared), *alone, *([together] if together and most > 1 else [])]
+    return [as_trained(prepared), *alone, *([together] if together and most > 1 else [])]
 
 
-def trained(prepared: Prepared) -> ImageCandidate:
+def as_trained(prepared: Prepared) -> ImageCandidate:
     """The deployment that is none."""
     same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
-def title(one: ImageCandidate) -> str:
+def label_of(one: ImageCandidate) -> str:
     """What a deployment is called in the matrix: family=option, or what it was named."""
     if one.variant is not None:
         return one.variant.name
@@ -74,18 +72,16 @@ def title(one: ImageCandidate) -> str:
 
 def _chosen(rows: Sequence[Row]) -> list[Row]:
     """The worst measured row of each family, the precisions by name, and why a family has none at all."""
-    found: dict[str, Row] = {}
+    chosen: list[Row] = []
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
         measured = [row for row in own if row.outcome == "measured"]
-        failed = [row for row in own if row.outcome == "impossible"]
         if measured:
-            worst = max(measured, key=_harm)
-            found[worst.label] = worst
-        elif len(failed) == len(own):
-            found[failed[0].label] = failed[0]
-    named = (row for row in rows if row.label in ALWAYS and row.outcome in ("measured", "impossible"))
-    return list((found | {row.label: row for row in named}).values())
+            chosen.append(max(measured, key=_harm))
+        elif all(row.outcome == "impossible" for row in own):
+            chosen.append(own[0])
+    named = [row for row in rows if row.label in ALWAYS and row.outcome in ("measured", "impossible")]
+    return list({row.label: row for row in (*chosen, *named)}.values())
 
 
 def _harm(row: Row) -> tuple[bool, float, int]:
@@ -119,93 +115,55 @@ class PatchThreat:
     loses: Literal["all", "any"] = "all"
 
 
-@dataclass(frozen=True)
-class ReplayedRecords:
-    """(threat, deployment) -> image -> record; or why a deployment cannot be run."""
-
-    records: dict[tuple[str, str], dict[str, Record]] = field(repr=False)
-    problems: dict[str, str]
+Records: TypeAlias = dict[tuple[str, str], dict[str, Record]]  # (threat, deployment) -> image -> record
 
 
-@dataclass(frozen=True)
-class Waves:
-    """The distinct patches of every image, one of each image a wave, and in which wave a threat is met.
-
-    An attack that is shrunk below a small budget is the same patch within every larger one: it is run once.
-    """
-
-    patches: tuple[dict[str, Patch], ...] = field(repr=False)
-    at: dict[tuple[str, str], int]  # (threat, image)
-
-
-def waves_of(threats: Sequence[PatchThreat], names: Collection[str]) -> Waves:
-    """The patches on these images; images a threat does not change are in no wave."""
-    patches: list[dict[str, Patch]] = []
-    at: dict[tuple[str, str], int] = {}
-    given = {t.name: {printable(name): patch for name, patch in t.patches.items()} for t in threats}
-    for name in names:
-        known: dict[str, int] = {}
-        for threat in threats:
-            patch = given[threat.name].get(name)
-            if patch is None or not patch.mask.any():
-                continue
-            small = seen(patch)
-            place = known.setdefault(fingerprint.of(small), len(known))
-            if place == len(patches):
-                patches.append({})
-            patches[place].setdefault(name, small)
-            at[threat.name, name] = place
-    return Waves(tuple(patches), at)
-
-
-def replayed(
+def replay(
     prepared: Prepared,
     variants: Sequence[Variant],
     threats: Sequence[PatchThreat],
     names: Collection[str],
     watch: Watch,
-) -> ReplayedRecords:
-    """The records of the named images under every threat (none first) and every variant.
+) -> tuple[Records, dict[str, str]]:
+    """The records of the named images under every threat (none first) and variant; why a variant has none.
 
     Without a threat the suite's own cells are read, and run now only where there are none. An image that a
     threat does not change has the record it has without.
     """
-    _check(prepared, threats)
-    wanted = frozenset(names)
-    model = prepared.noise.plan.model
-    clean, problems = _read(
-        run_variants(prepared, tuple(variants), watch, f"without a threat {model.name}"), prepared, wanted
-    )
-    waves = waves_of(threats, names)
-    patched: list[dict[str, dict[str, Record]]] = []
-    for number, patches in enumerate(waves.patches):
-        able = [v for v in variants if v.name not in problems]
-        said = f"threats {number + 1} of {len(waves.patches)} {model.name}"
-        found, more = _wave(prepared, able, patches, watch, said)
-        patched.append(found)
-        problems |= more
-    records: dict[tuple[str, str], dict[str, Record]] = {}
-    for under in (v.name for v in variants if v.name not in problems):
-        records[NO_THREAT, under] = clean[under]
-        for threat in threats:
-            changed = {n: patched[w][under][n] for (t, n), w in waves.at.items() if t == threat.name}
-            records[threat.name, under] = clean[under] | changed
-    return ReplayedRecords(records, problems)
-
-
-def _check(prepared: Prepared, threats: Sequence[PatchThreat]) -> None:
-    names = [NO_THREAT, *(t.name for t in threats)]
-    twice = next((n for n in names if names.count(n) > 1), None)
+    every = [NO_THREAT, *(t.name for t in threats)]
+    twice = next((n for n in every if every.count(n) > 1), None)
     if twice is not None:
         raise InputError(f"expected threats of different names, got {twice!r} twice")
     for threat in threats:  # report a patch for an image that is not there before anything is run
-        threatened(prepared.noise.plan.dataset, threat.patches, LAID_BY)
+        patched_dataset(prepared.noise.plan.dataset, threat.patches, LAID_BY)
+    wanted, model = frozenset(names), prepared.noise.plan.model.name
+    swept = run_variants(prepared, tuple(variants), watch, f"without a threat {model}")
+    clean, problems = _read(swept, prepared, wanted)
+    patched: dict[str, dict[str, dict[str, Record]]] = {}  # threat -> deployment -> image
+    for number, threat in enumerate(threats, 1):
+        named = {printable(name): patch for name, patch in threat.patches.items() if patch.mask.any()}
+        patches = {name: patch for name, patch in named.items() if name in wanted}
+        able = [v for v in variants if v.name not in problems]
+        said = f"threats {number} of {len(threats)} {model}"
+        patched[threat.name], more = _patched(prepared, able, patches, watch, said)
+        problems |= more
+    records: Records = {}
+    for under in (v.name for v in variants if v.name not in problems):
+        records[NO_THREAT, under] = clean[under]
+        records |= {(t.name, under): clean[under] | patched[t.name].get(under, {}) for t in threats}
+    return records, problems
 
 
-def _wave(
+def _patched(
     prepared: Prepared, variants: Sequence[Variant], patches: Mapping[str, Patch], watch: Watch, said: str
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
-    """Records of the patched images by variant, and problems; one sweep for each distinct decoder."""
+    """Records of the patched images by variant, and problems; one sweep for each distinct decoder.
+
+    The cell of an image depends on its patch, not on the threat: a patch that several threats share (an
+    attack that needs fewer pixels than its budget) is run once.
+    """
+    if not patches:
+        return {}, {}
     plan = prepared.noise.plan
     some = tuple(e for e in plan.dataset.entries if printable(e.name) in patches)
     data: Dataset = dataclasses.replace(plan.dataset, entries=some)
@@ -221,11 +179,10 @@ def _wave(
         # read by one decoder for all: another one might not know PNG, or read it in a way of its own.
         laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
         some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
-        whole = sweep_plan(some_jobs, threatened(data, patches, decode), laid)
+        whole = sweep_plan(some_jobs, patched_dataset(data, patches, decode), laid)
         with watch(f"{said}, {name}", steps(whole)) as progress:
             records, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
-        found |= records
-        problems |= failed
+        found, problems = found | records, problems | failed
     return found, problems
 
 
@@ -242,13 +199,13 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    swept_variants: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
+    swept: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
-    model = prepared.context.model
-    problems = {name: reason_of(one.problem, model) for name, one in swept_variants.items() if one.problem}
-    found = {
-        name: {r.name: r for r in one.read().records if r.name in wanted}
-        for name, one in swept_variants.items()
-        if not one.problem
-    }
+    """The records of the wanted images by variant, and why a variant has none."""
+    found, problems = dict[str, dict[str, Record]](), dict[str, str]()
+    for name, one in swept.items():
+        if one.problem:
+            problems[name] = reason_of(one.problem, prepared.context.model)
+        else:
+            found[name] = {r.name: r for r in one.read().records if r.name in wanted}
     return found, problems

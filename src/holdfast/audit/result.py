@@ -91,7 +91,7 @@ class Proof:
 class RecheckAnswer:
     """The answer under one deployment, how many members of the set were run, and a remark."""
 
-    answer: Answer
+    now: Answer
     tried: int
     note: str = ""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
-from holdfast.attack.types import Rule
-from holdfast.audit.attack_levels import LevelResult, attack_levels
+from holdfast.audit.attack_levels import attack_levels
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
@@ -22,17 +21,16 @@ from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_eval
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.engine.executor import cores
-from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
-from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, evaluate, run_folder
+from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
 from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.combine import combine
-from holdfast.noise.vision.result import Suite, suite_folder
 from holdfast.noise.vision.result import save as save_suite
+from holdfast.noise.vision.result import suite_folder
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import families, options
@@ -81,7 +79,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
                     images=outcome.images,
                     of=len(plan.plan.dataset),
                     seconds=round(time.monotonic() - began, 3),
-                    planned=0.0 if planned == float("inf") else round(planned, 1),
+                    planned=0.0 if planned == math.inf else round(planned, 1),
                     left_out=outcome.left_out,
                     command=state.full_line(name) if outcome.left_out else "",
                 )
@@ -101,35 +99,31 @@ def _plan(state: AuditState, count: int, until: float = math.inf) -> Plan:
     """The first images of the audit's data, in cells as small as its time asks for."""
     plan = state.plan.plan
     source = {**plan.source, "images": count}
-    return dataclasses.replace(
-        plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until
-    )
+    return replace(plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until)
 
 
 def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan = state.plan.plan
     whole = len(plan.dataset)
-    state.seconds_an_image = _timed(state)
+    state.seconds_an_image = _seconds_per_image(state)
     # Images per cell so that the longest part, the noises, can stop ten times within its share.
     shard = clock.seconds("noise") / (10 * _options(state) * state.seconds_an_image)
     state.shard = clock.number("shard", None, shard, 1, SHARD)
     count = clock.finished("evaluate") or whole
-    seconds = max(
-        clock.seconds("evaluate"),
-        min(0.25 * state.plan.options.budget_seconds, 1.5 * ENOUGH * state.seconds_an_image),
-    )
+    enough = min(0.25 * state.plan.options.budget_seconds, 1.5 * ENOUGH * state.seconds_an_image)
+    seconds = max(clock.seconds("evaluate"), enough)
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
         try:
             some = _plan(state, count, until)
             short = until - time.monotonic() < SHORT  # to start other processes takes longer than it saves
-            state.evaluation = evaluate(dataclasses.replace(some, jobs=1) if short else some, step)
+            state.evaluation = evaluate(replace(some, jobs=1) if short else some, step)
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
-            state.evaluation = evaluate(dataclasses.replace(_plan(state, count), jobs=1), step)
+            state.evaluation = evaluate(replace(_plan(state, count), jobs=1), step)
     done = clock.ended("evaluate", min(count, len(state.evaluation.cells or ())))
     if done < count:  # its cells are there: the evaluation of these images alone
-        state.evaluation = evaluate(dataclasses.replace(_plan(state, done), jobs=1))
+        state.evaluation = evaluate(replace(_plan(state, done), jobs=1))
     if math.isnan(side_of_evaluation(state.evaluation, plan.settings).value):
         raise DataError(
             f"{plan.dataset.name}: none of the {done} images evaluated has anything true of a class "
@@ -145,7 +139,7 @@ def _options(state: AuditState) -> int:
     return sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
 
 
-def _timed(state: AuditState, images: int = 6) -> float:
+def _seconds_per_image(state: AuditState, images: int = 6) -> float:
     """Seconds an image takes by the trained pipeline, all cores together."""
     machine = open_machine(state.pipeline, state.plan.plan.model)
     times = []
@@ -165,8 +159,8 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     until, seconds = clock.until("noise"), clock.seconds("noise")
     allowed = seconds / (_options(state) * state.seconds_an_image)
     count = clock.number("noise", state.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
-    skipped = _too_slow(state, clock, seconds)
-    began = time.monotonic()
+    skipped = _slow_options(state, clock, seconds)
+    began = time.perf_counter()
     wanted = NoiseSelection(skip=tuple(skipped))
     some = NoisePlan(_plan(state, count, until), wanted, state.plan.spare, replicates=state.plan.replicates)
     done = clock.finished("noise")
@@ -181,20 +175,12 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
     done = clock.ended("noise", min(count, len(found.items)))
     clock.ended("noise together", int(found.combined is not None))
-    took = time.monotonic() - began
+    took = time.perf_counter() - began
     state.prepared = prepared.first(done).within(math.inf)
     state.counts["noise"] = done
     if until < math.inf:
         state.seconds_an_image = max(state.seconds_an_image, took / (done * len(prepared.variants)))
-    command = state.plan.noise_line(done, skip=tuple(skipped))
-    state.suite = Suite(
-        plan.dataset.name,
-        (found,),
-        command=command,
-        created=now(),
-        seconds=round(took, 3),
-        versions=versions(),
-    )
+    state.suite = suite_of([found], some, state.plan.noise_line(done, skip=tuple(skipped)), began)
     folder = suite_folder(state.suite, plan.runs)
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name
@@ -203,17 +189,14 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     return PartOutcome(done, "; ".join(filter(None, said)))
 
 
-def _too_slow(state: AuditState, clock: Clock, seconds: float) -> list[str]:
+def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
     """The options that are calibrated, where that would take too much of the noises' time."""
     cost = CALIBRATIONS * CALIBRATION_IMAGES * state.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
         return []
-    found = []
-    for one in (one for family in families() for one in options(family) if one.default and not one.missing):
-        infer = one.noise(state.pipeline).infer
-        if isinstance(infer, Deployed) and infer.calibrated:
-            found.append(one.label)
-    return found
+    run = [one for family in families() for one in options(family) if one.default and not one.missing]
+    infers = {one.label: one.noise(state.pipeline).infer for one in run}
+    return [label for label, one in infers.items() if isinstance(one, Deployed) and one.calibrated]
 
 
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
@@ -224,9 +207,8 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     most = clock.finished("combine")
     with contextlib.suppress(BudgetSpent):
         if most != 0:
-            state.staircase = combine(
-                state.prepared.within(clock.until("combine")), state.noise, watch, most=most
-            )
+            prepared = state.prepared.within(clock.until("combine"))
+            state.staircase = combine(prepared, state.noise, watch, most=most)
     if not clock.ended("combine", len(state.staircase.steps) if state.staircase else 0):
         state.staircase = None
         return PartOutcome(0, LATE)
@@ -236,37 +218,28 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan = state.plan.plan
-    if plan.model.card.task not in ("detect", "single"):
-        return PartOutcome(
-            0, f"a patch attack is for detectors; this is a model to {plan.model.card.task}", False
-        )
-    names = [e.name for e in plan.dataset.entries]
+    task = plan.model.card.task
+    if task not in ("detect", "single"):
+        return PartOutcome(0, f"a patch attack is for detectors; this is a model to {task}", False)
+    names, given = [e.name for e in plan.dataset.entries], state.plan.options.attack_images
+    before, until = clock.finished("attack"), clock.until("attack")
+    if before == 0:
+        return PartOutcome(0, LATE)
+    asked, budgets = names[: before or given or len(names)], clock.finished("attack budgets")
     try:
-        return _attacked(state, clock, watch, names)
+        state.outcome, levels, runs = attack_levels(state.plan, asked, watch, until, budgets)
     except BudgetSpent:
         clock.ended("attack", 0)
         return PartOutcome(0, f"{LATE}: the first image was not finished")
     except DataError as problem:  # reported as the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
-
-
-def _attacked(state: AuditState, clock: Clock, watch: Watch, names: Sequence[str]) -> PartOutcome:
-    given, whole = state.plan.options.attack_images, len(names)
-    before, until = clock.finished("attack"), clock.until("attack")
-    if before == 0:
-        return PartOutcome(0, LATE)
-    asked = names[: before or given or whole]
-    found = attack_levels(state.plan, asked, watch, until, clock.finished("attack budgets"))
-    count = clock.ended("attack", len(found.outcome.attempts) + len(found.outcome.failed))
-    budgets = clock.ended("attack budgets", len(found.levels))
+    count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
     state.counts["attack"] = count
-    state.outcome, state.runs = found.outcome, state.runs | found.runs
+    state.runs |= runs
     again = state.repeat_line("attack")
-    state.levels = tuple(
-        LevelResult(dataclasses.replace(one.level, command=again), one.attempts) for one in found.levels
-    )
-    larger = list(state.plan.options.pixels)[budgets:]
-    said = [skipped_images(count, whole, given)]
+    state.levels = tuple(replace(one, level=replace(one.level, command=again)) for one in levels)
+    larger = state.plan.options.pixels[clock.ended("attack budgets", len(levels)) :]
+    said = [skipped_images(count, len(names), given)]
     said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []
     return PartOutcome(count, "; ".join(filter(None, said)))
 
@@ -275,7 +248,8 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan, whole = state.plan.plan, len(state.plan.plan.dataset)
     if plan.model.card.task == "segment":
         return PartOutcome(0, "a segmenter has no detection a square could hide", False)
-    count, before, until = _covered(state, clock, whole), clock.finished("squares"), clock.until("squares")
+    count = _square_count(state, clock, whole)
+    before, until = clock.finished("squares"), clock.until("squares")
     try:
         if before == 0:
             raise BudgetSpent(LATE)
@@ -291,7 +265,7 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     return PartOutcome(count, skipped_images(count, whole, state.plan.options.square_images))
 
 
-def _covered(state: AuditState, clock: Clock, whole: int) -> int:
+def _square_count(state: AuditState, clock: Clock, whole: int) -> int:
     """On how many images the square is laid, and at how many places: fewer of these, then of the images.
 
     The attack's images are covered if a coarse grid lets them be, since the matrix needs both.
@@ -326,11 +300,8 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     """Repeat every proof and witness under other precisions and runtimes."""
     if state.prepared is None:
         return PartOutcome(0, "no precision or runtime was built")
-    under = {
-        a.variant.name: a.variant.pipeline
-        for a in state.prepared.candidates
-        if a.variant is not None and a.option.family in RECHECKED
-    }
+    built = [one.variant for one in state.prepared.candidates if one.option.family in RECHECKED]
+    under = {variant.name: variant.pipeline for variant in built if variant is not None}
     if not under or not state.proofs:
         why = "no precision or runtime applies" if state.proofs else "nothing was proven or refuted"
         return PartOutcome(0, why, False)
@@ -353,7 +324,6 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _squares_plan(state: AuditState, count: int, until: float = math.inf) -> SquaresPlan:
     """The square on the first images, as the audit planned its places."""
-    options, plan = state.plan.options, dataclasses.replace(state.plan.plan, until=until)
-    names = tuple(e.name for e in plan.dataset.entries[:count])
-    places = state.places or options.places
-    return SquaresPlan(plan, state.pipeline, Rule(), share=options.square, most=places, names=names)
+    options, plan = state.plan.options, state.plan.plan
+    plan = replace(plan, dataset=plan.dataset.first(count), until=until)
+    return SquaresPlan(plan, state.pipeline, share=options.square, most=state.places or options.places)

@@ -96,15 +96,15 @@ def decide_specs(
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
     equal part of the time that is left; what is not decided by then is `unknown`.
     """
+    questions = questions_of(model, files).items()
+    after = range(len(files) - 1, -1, -1)
     items = [
-        Specification(name, path, question, len(files) - number - 1)
-        for number, (path, (name, question)) in enumerate(
-            zip(files, questions_of(model, files).items(), strict=True)
-        )
+        Specification(name, path, question, rest)
+        for path, (name, question), rest in zip(files, questions, after, strict=True)
     ]
     work = SpecificationWork(model, time.monotonic() + seconds, jobs)
     cells = run(work, items, store, progress=progress).read()
-    return tuple(_decided(plain, item) for plain, item in zip(cells, items, strict=True))
+    return tuple(_from_cell(plain, item) for plain, item in zip(cells, items, strict=True))
 
 
 def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
@@ -112,10 +112,8 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     names = [path.name for path in files]  # the whole path where two have the same
-    questions = {
-        path.name if names.count(path.name) == 1 else str(path): property_of(read_vnnlib(path), model)
-        for path in files
-    }
+    known = {path.name if names.count(path.name) == 1 else str(path): path for path in files}
+    questions = {name: property_of(read_vnnlib(path), model) for name, path in known.items()}
     if len(questions) < len(files):
         raise InputError("--spec: expected each specification once, got one twice")
     return questions
@@ -123,12 +121,9 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
 
 def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> SpecVerdict:
     verdict = _verdict(path, question, seconds, jobs)
-    command = shlex.join(
-        ["holdfast", "verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}"]
-    )
-    witness = None
-    if verdict.status == "violated" and verdict.witness is not None:
-        witness = np.asarray(verdict.witness)
+    words = ("verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}")
+    violated = verdict.status == "violated" and verdict.witness is not None
+    witness = np.asarray(verdict.witness) if violated else None
     trouble = {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
     proof = Proof(
         name,
@@ -139,7 +134,7 @@ def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int
         seconds=round(verdict.seconds, 3),
         margin=verdict.bound if verdict.status == "holds" else None,
         note="; ".join(filter(None, (trouble, verdict.note))),
-        command=command,
+        command=shlex.join(["holdfast", *words]),
     )
     return SpecVerdict(proof, question, witness)
 
@@ -168,13 +163,12 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
     return replace(verdict, witness=witness.astype(domain.dtype))
 
 
-def _decided(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
-    proof = Proof(**{**plain["proof"], "threat": item.name})
-    if plain["witness"] is None:
-        return SpecVerdict(proof, item.question)
-    domain = domain_of(item.question)
-    witness = np.array(plain["witness"], domain.dtype)
-    return SpecVerdict(proof, item.question, witness.reshape(domain.box.lower.shape))
+def _from_cell(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
+    proof, witness = Proof(**{**plain["proof"], "threat": item.name}), plain["witness"]
+    if witness is not None:
+        domain = domain_of(item.question)
+        witness = np.array(witness, domain.dtype).reshape(domain.box.lower.shape)
+    return SpecVerdict(proof, item.question, witness)
 
 
 def recheck_specs(
@@ -197,25 +191,22 @@ def recheck_specs(
     touched = {name: pipeline for name, pipeline in deployments.items() if pipeline.infer not in UNTOUCHED}
     end, todo = time.monotonic() + seconds, len(asked) * len(touched)
     for name, pipeline in touched.items():
-        run: Run | str
+        run, problem = None, ""
         try:
             run = lookup("infer", pipeline.infer)(model, 1)
-        except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
-            run = f"cannot be opened: {one_line(problem)}"
+        except Exception as error:  # noqa: BLE001 - runtimes raise errors of their own kinds
+            problem = f"cannot be opened: {one_line(error)}"
         for one in asked:
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
-            now = (
-                RecheckAnswer("unknown", 0, run)
-                if isinstance(run, str)
-                else _searched(run, one, points, time.monotonic() + share, rng)
-            )
-            was = one.proof
-            rows.append(Recheck(was.threat, was.image, name, was.answer, now.answer, now.tried, now.note))
+            was, now = one.proof, RecheckAnswer("unknown", 0, problem)
+            if run is not None:
+                now = _search(run, one, points, time.monotonic() + share, rng)
+            rows.append(Recheck(was.threat, was.image, name, was.answer, **vars(now)))
     return tuple(rows)
 
 
-def _searched(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
+def _search(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
     """What the points of a specification's box say of a runtime; the first is run whatever the time."""
     question, tried, doubt = one.question, 0, ""
     try:
@@ -239,9 +230,8 @@ def _searched(run: Run, one: SpecVerdict, points: int, end: float, rng: np.rando
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
         return RecheckAnswer("unknown", tried, one_line(problem))
     lost = "the witness does not break it there; " if one.witness is not None else ""
-    return RecheckAnswer(
-        "unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}"
-    )
+    said = f"{lost}none of {tried} points of the box breaks it"
+    return RecheckAnswer("unknown", tried, "; ".join(filter(None, (said, doubt))))
 
 
 def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
@@ -282,9 +272,9 @@ class _Walk:
                 given += 1
                 yield self.domain.whole(free[None])[0]
         for at in range(given, count):
-            yield self.domain.whole(self._drawn(step=at % 2 == 0)[None])[0]
+            yield self.domain.whole(self._random_point(step=at % 2 == 0)[None])[0]
 
-    def _drawn(self, step: bool) -> NDArray[Any]:
+    def _random_point(self, step: bool) -> NDArray[Any]:
         """The free inputs of a random point; a step redraws some of those of the best one."""
         low, high = self.sides[int(self.rng.integers(len(self.sides)))]
         parts = self.rng.random(low.shape)

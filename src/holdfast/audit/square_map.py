@@ -26,10 +26,9 @@ class Grid:
     step: int
 
     def __post_init__(self) -> None:
-        if self.side < 1 or self.step < 1:
-            raise InputError(
-                f"Grid: expected a side and a step of 1 or more, got {self.side} and {self.step}"
-            )
+        if min(self.side, self.step) < 1:
+            got = f"{self.side} and {self.step}"
+            raise InputError(f"Grid: expected a side and a step of 1 or more, got {got}")
 
 
 def grid_for(size: Size, share: float = 0.1, most: int = 400) -> Grid:
@@ -96,8 +95,8 @@ class SquareMap:
 
     def __post_init__(self) -> None:
         columns, rows = axes(self.size, self.grid)
-        if self.scores.shape != (len(rows), len(columns)):
-            wanted = len(rows), len(columns)
+        wanted = len(rows), len(columns)
+        if self.scores.shape != wanted:
             raise InputError(f"SquareMap.scores: expected {wanted}, got {self.scores.shape}")
 
     @property
@@ -180,13 +179,9 @@ def describe_square(maps: Sequence[SquareMap]) -> str:
     """The square in words: its side and the number of places, from and to where images differ in size."""
     if not maps:
         return "a black square"
-    sides = _span([one.grid.side for one in maps])
-    return f"a black square of {sides} pixels a side at {_span([one.scores.size for one in maps])} places"
-
-
-def _span(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
+    counts = ([one.grid.side for one in maps], [one.scores.size for one in maps])
+    side, many = (" to ".join(map(str, sorted({min(values), max(values)}))) for values in counts)
+    return f"a black square of {side} pixels a side at {many} places"
 
 
 def to_plain(one: SquareMap) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
 from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError, InputError, ModelError, one_line
+from holdfast.core.errors import DataError, ImageError, ModelError, one_line
 from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
@@ -40,51 +40,13 @@ TIE = 1e-12  # by how much a class that is not the first of equal ones counts as
 
 @dataclass(frozen=True)
 class SquaresPlan:
-    """A model on a data set, the pipeline as trained, and the square; `names` are the images (None: all)."""
+    """A model on a data set, the pipeline as trained, and the square."""
 
     plan: Plan
     pipeline: Pipeline
     rule: Rule = field(default_factory=Rule)
     share: float = 0.1  # of the image's shorter side
     most: int = 400  # places an image
-    names: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class SquareTask:
-    """What a process needs to work on any image under one pipeline. `task_of` makes it."""
-
-    model: Model
-    pipeline: Pipeline
-    rule: Rule
-    to_model: Ints  # per class of the data its number in the model, or -1
-    share: float
-    most: int
-    facts: Any  # all that can change a result, but for the image
-    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
-
-
-def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
-    """The task under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
-    plan, model = squares.plan, squares.plan.model
-    if model.card.task not in ("detect", "single", "classify"):
-        wanted = "expected a detector or a classifier"
-        raise ModelError(
-            f"squares: {model.name}: {wanted}, got a model to {model.card.task}; leave squares out"
-        )
-    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
-    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
-    numbers = to_model(alignment_of(plan))
-    return SquareTask(
-        model=model,
-        pipeline=pipeline,
-        rule=squares.rule,
-        to_model=numbers,
-        share=squares.share,
-        most=squares.most,
-        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
-        until=plan.until,
-    )
 
 
 @dataclass(frozen=True)
@@ -102,13 +64,13 @@ class SquareScorer:
         """The scene's pixels (h, w, 3)."""
         return self.judge.machine.decode(data)
 
-    def said(self, image: Image) -> Prediction:
+    def predict(self, image: Image) -> Prediction:
         """What the model says of decoded pixels; an exception where an output is no number."""
         return self.judge.machine.predict(self.judge.prepared(image))
 
     def targets(self, image: Image, truth: Boxes | Label) -> Boxes | Label | None:
         """What is true of the image and found in it; None if nothing is."""
-        said = self.said(image)
+        said = self.predict(image)
         if isinstance(truth, Label):
             return truth if score_of(said, truth, self.judge.rule) >= self.threshold else None
         if not isinstance(said, Detections):
@@ -118,7 +80,7 @@ class SquareScorer:
 
     def score(self, image: Image, targets: Boxes | Label) -> float:
         """How well the least well found target is found in decoded pixels."""
-        found = score_of(self.said(image), targets, self.judge.rule)
+        found = score_of(self.predict(image), targets, self.judge.rule)
         if not np.isfinite(found):
             raise ImageError(f"expected a score that is a number, got {found}")
         return found
@@ -126,21 +88,6 @@ class SquareScorer:
     def replayed(self, data: bytes, grid: Grid, place: tuple[int, int], targets: Boxes | Label) -> bool:
         """Whether the square breaks it once more, from the encoded bytes, laid on as a patch."""
         return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
-
-
-def open_scorer(task: SquareTask, threads: int) -> SquareScorer:
-    """The model opened; the card's thresholds give way to the rule's behind the network only.
-
-    A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
-    model as it is, once for this and for all other uses of it.
-    """
-    model, rule = task.model, task.rule
-    infer = lookup("infer", task.pipeline.infer)
-    card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
-    pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-    return SquareScorer(
-        Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule)
-    )
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
@@ -158,7 +105,7 @@ def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
     return float(np.where(good, said.scores[None, :], 0.0).max(axis=1).min())
 
 
-def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
+def known_truth(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
     """The truth by the model's class numbers; None if the model knows none of it."""
     if isinstance(truth, Label):
         index = int(numbers[truth.index]) if len(numbers) else truth.index
@@ -172,48 +119,84 @@ def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
 
 @dataclass(frozen=True)
 class SquareWork(ItemWork[Entry, SquareScorer]):
-    """The map of each image."""
+    """The map of each image under one pipeline. `work_of` makes it."""
 
-    task: SquareTask
+    model: Model
+    pipeline: Pipeline
+    rule: Rule
+    to_model: Ints  # per class of the data its number in the model, or -1
+    share: float
+    most: int
+    facts: Any  # all that can change a result, but for the image
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
     def setups(self) -> list[Setup]:
         """Model, pipeline, rule and grid."""
-        return [Setup("squares", ["map", self.task.facts])]
+        return [Setup("squares", ["map", self.facts])]
 
     def contents(self, item: Entry) -> list[list[str]]:
         """Name and content of the image."""
         return [content_of(item)]
 
     def open(self, threads: int) -> SquareScorer:
-        """The model under the pipeline."""
-        return open_scorer(self.task, threads)
+        """The model opened; the card's thresholds give way to the rule's behind the network only.
+
+        A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
+        model as it is, once for this and for all other uses of it.
+        """
+        model, infer = self.model, lookup("infer", self.pipeline.infer)
+        card = dataclasses.replace(model.card, score=self.rule.score, nms_iou=self.rule.nms_iou)
+        pipeline = self.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
+        machine = open_machine(pipeline, dataclasses.replace(model, card=card), threads)
+        return SquareScorer(Judge(machine, self.rule))
 
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
-            square_map = mapped(self.task, state, item)
+            return {"map": _square_map(self, state, item)}
         except ImageError as problem:
             return {"failed": str(problem)}
-        return {"map": None if square_map is None else to_plain(square_map)}
 
 
-def mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> SquareMap | None:
-    """The map of one image; None if nothing true is found in it without a square."""
+def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
+    """The work under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
+    plan, model = squares.plan, squares.plan.model
+    if model.card.task not in ("detect", "single", "classify"):
+        got = f"got a model to {model.card.task}; leave squares out"
+        raise ModelError(f"squares: {model.name}: expected a detector or a classifier, {got}")
+    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
+    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
+    numbers = to_model(alignment_of(plan))
+    return SquareWork(
+        model=model,
+        pipeline=pipeline,
+        rule=squares.rule,
+        to_model=numbers,
+        share=squares.share,
+        most=squares.most,
+        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
+        until=plan.until,
+    )
+
+
+def _square_map(work: SquareWork, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
+    """The map of one image as JSON values; None if nothing true is found in it without a square."""
     began, sample = time.perf_counter(), entry.load()
-    truth, image = known(sample.truth, task.to_model, sample.name), scorer.decoded(sample.data)
+    truth, image = known_truth(sample.truth, work.to_model, sample.name), scorer.decoded(sample.data)
     targets = None if truth is None else scorer.targets(image, truth)
     if targets is None:
         return None
     size = Size(image.shape[1], image.shape[0])
-    grid = grid_for(size, task.share, task.most)
-    scores, notes = enumerated(scorer, image, grid, targets, task.until)
-    notes += _confirmed(scorer, sample.data, scores, grid, size, targets)
+    grid = grid_for(size, work.share, work.most)
+    scores, notes = _score_places(scorer, image, grid, targets, work.until)
+    one = SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean=0.0, seconds=0.0)
+    notes += _confirm_worst(scorer, sample.data, one)
     clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
     note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
-    return SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean, seconds, note)
+    return to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))
 
 
-def enumerated(
+def _score_places(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
     """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
@@ -234,23 +217,17 @@ def enumerated(
     return scores.reshape(len(rows), len(columns)), notes
 
 
-def _confirmed(
-    scorer: SquareScorer, data: bytes, scores: Floats, grid: Grid, size: Size, targets: Boxes | Label
-) -> list[str]:
+def _confirm_worst(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
     """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
-    notes: list[str] = []
-    columns, rows = axes(size, grid)
-    while (scores < scorer.threshold).any():
-        here = SquareMap("", size, grid, scores, scorer.threshold, targets, 0.0, 0.0).where
-        if here is None:
-            break
+    notes, (columns, rows) = list[str](), axes(one.size, one.grid)
+    while one.unsafe.any() and (here := one.where) is not None:
         try:
-            if scorer.replayed(data, grid, here, targets):
+            if scorer.replayed(data, one.grid, here, one.targets):
                 break
             notes.append(f"the square at column {here[0]}, row {here[1]} did not break it a second time")
         except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed is none
             notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
-        scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
+        one.scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
     return notes
 
 
@@ -266,23 +243,19 @@ class Survey:
     @property
     def note(self) -> str:
         """Which images have no map and why, in words; empty if all have one."""
-        said = []
-        if self.without:
-            images = many(len(self.without), "image")
-            said.append(f"{images} without a map: nothing true is found there without a square")
-        if self.failed:
-            said.append(f"{many(len(self.failed), 'image')} could not be run; first {self.failed[0]}")
+        without, failed = (many(len(images), "image") for images in (self.without, self.failed))
+        nothing = f"{without} without a map: nothing true is found there without a square"
+        said = [nothing] if self.without else []
+        said += [f"{failed} could not be run; first {self.failed[0]}"] if self.failed else []
         return "; ".join(said)
 
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
-    entries = asked(plan)
-    task = task_of(plan, plan.pipeline)
+    entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
+    store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
-        store = Store(plan.plan.runs / CELLS)
-        jobs, until = plan.plan.jobs, plan.plan.until
-        cells = run(SquareWork(task), entries, store, jobs=jobs, progress=progress, until=until).read()
+        cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()
     maps, without, failed = [], [], []
     for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
         name = printable(entry.name)  # as records and attempts have it
@@ -295,15 +268,3 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     if failed and plan.plan.strict:
         raise DataError(str(failed[0]))
     return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
-
-
-def asked(plan: SquaresPlan) -> tuple[Entry, ...]:
-    """The images of the plan, in the order of the data set; InputError for a name that is not in it."""
-    data = plan.plan.dataset
-    if plan.names is None:
-        return data.entries
-    missing = set(plan.names) - {entry.name for entry in data.entries}
-    if missing:
-        raise InputError(f"squares: expected names of images of {data.name}, got {sorted(missing)[0]!r}")
-    wanted = set(plan.names)
-    return tuple(entry for entry in data.entries if entry.name in wanted)

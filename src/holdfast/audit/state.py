@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast.attack.result import Outcome
 from holdfast.audit.attack_levels import LevelResult
+from holdfast.audit.options import AuditedOptions
 from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import (
     Audit,
@@ -22,6 +23,8 @@ from holdfast.audit.result import (
 )
 from holdfast.audit.specs import SpecVerdict
 from holdfast.audit.square_map import THREAT, SquareMap, describe_square
+from holdfast.config.options import carry
+from holdfast.config.parser import command_line
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
@@ -91,10 +94,7 @@ class AuditState:
         return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
 
     def repeat_line(self, part: str, first: int | None = None) -> str:
-        """The command that reproduces the numbers of a part, on the images it was planned for.
-
-        `first`: threats on this many images only, as fewer were run under all deployments.
-        """
+        """The command that reproduces a part on its planned images; `first`: threats on this many only."""
         few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
         return self._line(part, {f"{name}_images": count for name, count in few.items()})
 
@@ -103,8 +103,9 @@ class AuditState:
         return self._line(part, {"noise_images": None, "attack_images": None, "square_images": None})
 
     def _line(self, part: str, counts: Mapping[str, int | None]) -> str:
-        places = self.places or self.plan.options.places
-        return self.plan.audit_line(only=(part,), budget="none", places=places, **counts)
+        given = self.plan.options
+        others = {"only": (part,), "budget": "none", "places": self.places or given.places}
+        return command_line(carry(given, AuditedOptions, **others, **counts))
 
 
 def audit_of(state: AuditState, seconds: float) -> Audit:

@@ -36,7 +36,7 @@ class PatchedEntry:
     def key(self) -> str:
         """A hash of image and truth, of the patch as far as it is seen, of the decoder and of the code."""
         decoder = lookup("decode", self.decode)
-        return fingerprint.of(["patched", self.entry.key(), seen(self.patch), decoder, code_of("patched")])
+        return fingerprint.of(["patched", self.entry.key(), visible(self.patch), decoder, code_of("patched")])
 
     def load(self) -> Sample:
         """The picture with the patch as PNG, and the truth; ImageError if it cannot be decoded."""
@@ -48,16 +48,16 @@ class PatchedEntry:
             raise
         except Exception as problem:  # what a decoder of the user's raises is its own
             raise ImageError(f"cannot be decoded: {type(problem).__name__}: {problem}") from problem
-        picture = apply(clean, self.patch, places(sample.truth))
+        picture = apply(clean, self.patch, target_boxes(sample.truth))
         return dataclasses.replace(sample, data=png_of(picture))
 
 
-def places(truth: Truth) -> Floats | None:
+def target_boxes(truth: Truth) -> Floats | None:
     """The true boxes (n, 4) a patch may lie on, crowds left out; None if the truth is no boxes."""
     return truth.xyxy[~truth.crowd] if isinstance(truth, Boxes) else None
 
 
-def seen(patch: Patch) -> Patch:
+def visible(patch: Patch) -> Patch:
     """The patch as far as it is seen: cut to its mask if it lies at a spot, what the mask hides made black.
 
     Two patches that do the same are the same then, and small: an attack's is as large as the picture.
@@ -71,7 +71,7 @@ def seen(patch: Patch) -> Patch:
     return Patch(pixels[part], patch.mask[part], Spot(patch.where.x + left, patch.where.y + top))
 
 
-def threatened(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Decode) -> Dataset:
+def patched_dataset(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Decode) -> Dataset:
     """The data set with the patches on the images they are named by; images without one stay as they are.
 
     A patch whose mask is empty is none. InputError if a patch is for an image the data set has not.
@@ -84,9 +84,7 @@ def threatened(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Dec
             f"a patch is for the image {unknown[0]!r}: expected an image of {dataset.name}; "
             "lay patches over the data they were made on"
         )
-    laid = {name: seen(patch) for name, patch in given.items() if patch.mask.any()}
-    entries = tuple(
-        PatchedEntry(e, laid[printable(e.name)], decode) if printable(e.name) in laid else e
-        for e in dataset.entries
-    )
+    laid = {name: visible(patch) for name, patch in given.items() if patch.mask.any()}
+    found = [(entry, laid.get(printable(entry.name))) for entry in dataset.entries]
+    entries = tuple(PatchedEntry(entry, patch, decode) if patch else entry for entry, patch in found)
     return dataclasses.replace(dataset, entries=entries)

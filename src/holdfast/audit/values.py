@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from holdfast.audit.options import PIXELS
 from holdfast.audit.result import Audit, Cause, Proof
 from holdfast.core.errors import InputError
 
@@ -29,7 +30,7 @@ OTHERS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl", "mAP", "top1",
     "top5", "mIoU", "pixel_accuracy", "iou_equal", "above_half", "precision", "recall", "f1",
 )  # fmt: skip
-BUDGETS = ("100px", "300px", "1000px", "3000px")  # examples; every other number of pixels is a name too
+BUDGETS = tuple(f"{pixels}px" for pixels in PIXELS)  # examples; every other number is a name too
 ENDS = (".low", ".high")
 SQUARE = "square"  # the threat of proofs that are no specifications
 STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
@@ -90,17 +91,10 @@ PATTERNS: tuple[Pattern, ...] = (
 
 
 def pattern_of(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern | None:
-    """The pattern the name fits, None if it is no name.
-
-    Before the run there is no audit, and the metric may be any of `metrics`; then it is the audit's.
-    """
-    end = next((e for e in ENDS if name.endswith(e)), "")
-    bare, engine = name.removesuffix(end), name.partition(".")[0]
-    for pattern in PATTERNS:
-        fits = pattern.engine == engine and (pattern.interval or not end)
-        if fits and re.fullmatch(_regex(pattern.text, audit, metrics), bare):
-            return pattern
-    return None
+    """The pattern the name fits, None if it is no name; before a run the metric may be any of `metrics`."""
+    engine = name.partition(".")[0]
+    fitting = (p for p in PATTERNS if p.engine == engine)
+    return next((p for p in fitting if name in _names(p, name, audit, metrics)), None)
 
 
 def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern:
@@ -108,38 +102,17 @@ def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[st
     found = pattern_of(name, audit, metrics)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name, list(_examples(name, audit, metrics)), n=1, cutoff=0.6)
+    every = [one for pattern in PATTERNS for one in _names(pattern, name, audit, metrics)]
+    near = difflib.get_close_matches(name, every, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     engines = list(dict.fromkeys(p.engine for p in PATTERNS))
     first = (near[0] if near else name).partition(".")[0]
     fitting = [p for p in PATTERNS if p.engine == first] or list(PATTERNS)
-    chosen = _metrics(audit, metrics)
-    metric = f"; METRIC is {' or '.join(chosen)}" if any("METRIC" in p.text for p in fitting) else ""
+    chosen = " or ".join((audit.clean.metric,) if audit else metrics)
+    metric = f"; METRIC is {chosen}" if any("METRIC" in p.text for p in fitting) else ""
     listed = ", ".join(p.text + ("[.low|.high]" if p.interval else "") for p in fitting)
     begins = f"names of {first}: " if first in engines else "names: "
     raise InputError(f"unknown name {name!r} in a gate.{hint} ({begins}{listed}{metric}; see docs/ci.md)")
-
-
-def _metrics(audit: Audit | None, metrics: Sequence[str]) -> tuple[str, ...]:
-    return tuple(metrics) if audit is None else (audit.clean.metric,)
-
-
-def _regex(text: str, audit: Audit | None, metrics: Sequence[str]) -> str:
-    """The pattern as a regular expression; options are asked for only where the pattern has one."""
-    regex = re.escape(text).replace("METRIC", _any(_metrics(audit, metrics))).replace("OTHER", _any(OTHERS))
-    if "BUDGET" in text:
-        threats = [s.threat for s in audit.strikes] if audit is not None else []
-        regex = regex.replace("BUDGET", f"(?:[1-9][0-9]*px|{_any(threats)})" if threats else "[1-9][0-9]*px")
-    if "FAMILY" in text:
-        labels = _labels(audit)
-        options = [f"{family}.{option}" for family, option in labels]
-        regex = regex.replace(r"FAMILY\.OPTION", _any(options))
-        regex = regex.replace("FAMILY", _any(list(dict.fromkeys(family for family, _ in labels))))
-    return regex
-
-
-def _any(words: Sequence[str]) -> str:
-    return f"(?:{'|'.join(map(re.escape, words))})"
 
 
 def _labels(audit: Audit | None) -> list[tuple[str, str]]:
@@ -152,26 +125,22 @@ def _labels(audit: Audit | None) -> list[tuple[str, str]]:
     return list(dict.fromkeys([*found, *own]))
 
 
-def _examples(name: str, audit: Audit | None, metrics: Sequence[str]) -> Iterator[str]:
-    """Names to be compared with a wrong one; with the budgets that stand in it."""
-    budgets = dict.fromkeys([*BUDGETS, *(f"{int(n)}px" for n in re.findall(r"[0-9]{1,9}", name) if int(n))])
-    labels = _labels(audit)
-    families = dict.fromkeys(family for family, _ in labels)
-    for pattern in PATTERNS:
-        for metric in _metrics(audit, metrics) if "METRIC" in pattern.text else ("",):
-            text = pattern.text.replace("METRIC", metric)
-            if "BUDGET" in text:
-                names = [text.replace("BUDGET", b) for b in budgets]
-            elif "OPTION" in text:
-                names = [text.replace("FAMILY.OPTION", f"{f}.{o}") for f, o in labels]
-            elif "FAMILY" in text:
-                names = [text.replace("FAMILY", f) for f in families]
-            else:
-                names = [text.replace("OTHER", o) for o in OTHERS] if "OTHER" in text else [text]
-            for one in names:
-                yield one
-                if pattern.interval:
-                    yield from (one + end for end in ENDS)
+def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[str]) -> list[str]:
+    """Every name of the pattern; with the budgets of pixels that are in `name`, as any number is one."""
+    text = pattern.text
+    found = [text]
+    if "FAMILY" in text:
+        labels = _labels(audit)
+        place, options = "FAMILY.OPTION", [f"{family}.{option}" for family, option in labels]
+        if "OPTION" not in text:
+            place, options = "FAMILY", list(dict.fromkeys(family for family, _ in labels))
+        found = [text.replace(place, option) for option in options]
+    budgets = [*BUDGETS, *(f"{int(n)}px" for n in re.findall(r"[0-9]{1,99}", name) if int(n))]
+    places = {"METRIC": (audit.clean.metric,) if audit else metrics, "BUDGET": budgets, "OTHER": OTHERS}
+    for place, words in places.items():
+        if place in text:
+            found = [one.replace(place, word) for one in found for word in words]
+    return [one + end for one in found for end in (("", *ENDS) if pattern.interval else ("",))]
 
 
 @dataclass(frozen=True)
@@ -297,11 +266,12 @@ def _source(proofs: Sequence[Proof], answer: str) -> tuple[str, str]:
     named = [p for p in proofs if p.answer == answer]
     about = f"{len(named)} of {len(proofs)}"
     if named:
-        about += f": {_some(p.image or p.threat for p in named)}"
+        about += f": {some(p.image or p.threat for p in named)}"
     return about, next((p.command for p in named or proofs if p.command), "")
 
 
-def _some(names: Iterable[str], most: int = 3) -> str:
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first of the names, and how many more there are."""
     every = list(dict.fromkeys(names))
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
@@ -312,7 +282,7 @@ def _rechecks(audit: Audit) -> Iterator[_Row]:
     broken = [r for r in audit.findings if r.was == "holds"]
     unknown = [r for r in audit.rechecks if "unknown" in (r.was, r.now)]
     for name, rows in (("findings", audit.findings), ("broken", broken), ("unknown", unknown)):
-        yield f"recheck.{name}", len(rows), _some(f"{r.image} under {r.deployment}" for r in rows), ""
+        yield f"recheck.{name}", len(rows), some(f"{r.image} under {r.deployment}" for r in rows), ""
 
 
 def _matrix(audit: Audit) -> Iterator[_Row]:
@@ -326,15 +296,15 @@ def _matrix(audit: Audit) -> Iterator[_Row]:
         yield f"matrix.{audit.clean.metric}.min", value, about, worst.command, worst.images
     if any(m.effect for m in cells):
         grown = [m for m in cells if m.effect == "magnified"]
-        about = _some(f"{m.threat} under {m.deployment}" for m in grown)
+        about = some(f"{m.threat} under {m.deployment}" for m in grown)
         images = max(m.images for m in cells)
         yield "matrix.magnified", len(grown), about, next((m.command for m in grown), ""), images
     missing = [m for m in cells if m.value is None]
-    yield "matrix.missing", len(missing), _some(f"{m.threat} under {m.deployment}" for m in missing), ""
+    yield "matrix.missing", len(missing), some(f"{m.threat} under {m.deployment}" for m in missing), ""
 
 
 def _whole(audit: Audit) -> Iterator[_Row]:
     left = [p.name for p in audit.parts if p.left_out]
     yield "audit.left_out", len(left) if audit.parts else None, ", ".join(left), ""
-    yield "audit.failed_images", len(audit.failed), _some(audit.failed), ""
+    yield "audit.failed_images", len(audit.failed), some(audit.failed), ""
     yield "audit.seconds", audit.seconds, "", ""

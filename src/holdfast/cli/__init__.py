@@ -101,7 +101,11 @@ def run(arguments: list[str]) -> int:
 
     try:
         if "_HOLDFAST_COMPLETE" in os.environ:
-            return _complete(os.environ["_HOLDFAST_COMPLETE"])
+            from holdfast.cli.complete import answer
+
+            with contextlib.suppress(Exception):  # an error would spoil the line the user is typing
+                answer(os.environ["_HOLDFAST_COMPLETE"])
+            return 0
         code = execute(arguments)
         if sys.stdout is not None:  # None: begun with its output closed
             sys.stdout.flush()
@@ -119,15 +123,6 @@ def run(arguments: list[str]) -> int:
         return _say("out of memory; try a smaller --jobs", 2)
     except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
-
-
-def _complete(shell: str) -> int:
-    """Exit code 0 after the shell was answered; an error would spoil the line the user is typing."""
-    from holdfast.cli.complete import answer
-
-    with contextlib.suppress(Exception):
-        answer(shell)
-    return 0
 
 
 def _unexpected(problem: Exception) -> int:

@@ -130,12 +130,13 @@ def _root_option(words: list[str]) -> int:
 
         say(f"holdfast {__version__}")
         return 0
-    from holdfast.cli.complete import install, script, shell_named
+    from holdfast.cli.complete import SCRIPTS, install, shell_named
 
     name, _, shell = words[0].partition("=")
     if not shell and len(words) > 1:
         shell, words = words[1], words[1:]
     if len(words) > 1:
         refuse("holdfast", f"unexpected argument {words[1]!r} after {name}")
-    say(script(shell_named(shell)) if name == "--show-completion" else install(shell_named(shell)))
+    shell = shell_named(shell)
+    say(SCRIPTS[shell].rstrip() if name == "--show-completion" else install(shell))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from holdfast.cli.options import (
@@ -17,6 +18,7 @@ from holdfast.cli.options import (
     ReportOptions,
 )
 from holdfast.config.output import say, write_json
+from holdfast.core.errors import CardError, UnknownName
 
 
 def report(options: ReportOptions) -> None:
@@ -91,8 +93,7 @@ def data_info(options: DataInfoOptions) -> None:
 
 def data_make(options: DataMakeOptions) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
-    from holdfast.core.errors import UnknownName
-    from holdfast.data.signs import make as make_signs
+    from holdfast.data.signs.scene import make as make_signs
     from holdfast.engine.progress import progress
 
     if options.what != "signs":
@@ -116,14 +117,7 @@ def data_crop(options: CropOptions) -> None:
     found = open_dataset(
         options.data, task="detect", format=options.format, split=options.split, images=options.images
     )
-    cut = Cut(
-        size=options.size,
-        margin=options.margin,
-        shift=options.shift,
-        least=options.least,
-        crowded=options.crowded,
-        seed=options.seed,
-    )
+    cut = Cut(**{field.name: getattr(options, field.name) for field in fields(Cut)})
     with progress("crop", len(found)) as step:
         crops = cut_out(found, options.out, cut, step)
     say(f"{crops.pictures:,} pictures of {crops.targets:,} targets written: {crops.folder} ({crops.format})")
@@ -166,7 +160,6 @@ def model_list(_options: ModelListOptions) -> None:
 
 def model_convert(options: ModelConvertOptions) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
-    from holdfast.core.errors import CardError
     from holdfast.core.types import Size
     from holdfast.graph.card import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet

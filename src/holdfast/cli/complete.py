@@ -82,10 +82,10 @@ def answer(shell: str) -> None:
     text = os.environ.get("COMP_WORDS", "")
     words = text.split("\n") if "\n" in text else text.split()
     count = int(os.environ.get("COMP_CWORD") or len(words) - 1)
-    words = [*words, ""][1 : count + 1]
-    words = _rejoined(words) if shell == "complete_bash" else words
-    last = words[-1] if words else ""
     bash = shell == "complete_bash"
+    words = [*words, ""][1 : count + 1]
+    words = _rejoined(words) if bash else words
+    last = words[-1] if words else ""
     cut = last.rfind("=") + 1 if bash else 0  # bash takes what is behind it for the word
     lines = []
     for word, about in offers(words or [""]):
@@ -172,11 +172,6 @@ def _parent() -> str:
         return Path(f"/proc/{os.getppid()}/comm").read_text().strip()
     except OSError:
         return ""
-
-
-def script(shell: str) -> str:
-    """The text the shell is to read."""
-    return SCRIPTS[shell].rstrip()
 
 
 def install(shell: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.attack.result import Attempt
 from holdfast.attack.run import MANIFEST
 from holdfast.audit.attack_levels import carry_over
-from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, Proof
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause
+from holdfast.audit.values import values_of
 from holdfast.compare.evaluations import (
     ATTACK,
     EFFECTS,
@@ -47,34 +48,24 @@ NOT_BESIDE = "a run's folder is not beside its audit"
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """Every number of the two; InputError if they are of different metrics or data."""
     _check(a, b)
-    parts = [
-        _evaluations(a, b, folders),
-        _noise(a, b, folders),
-        _attacks(a, b, folders),
-        _proofs(a, b),
-        Body(tuple(_matrix(a, b))),
-    ]
+    own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
+    parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
+    old, new = values_of(a), values_of(b)
     return Body(
         tuple(row for part in parts for row in part.changes),
         differences(_description(a), _description(b)),
         (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        _values(a, b),
+        tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
     )
 
 
 def _check(a: Audit, b: Audit) -> None:
-    pairs = (
-        ("task", a.model.get("task"), b.model.get("task")),
-        ("data", a.data.get("name"), b.data.get("name")),
-        ("metric", a.clean.metric, b.clean.metric),
-        ("rule", a.clean.rule, b.clean.rule),
-    )
-    for what, first, second in pairs:
+    facts = [(x.model.get("task"), x.data.get("name"), x.clean.metric, x.clean.rule) for x in (a, b)]
+    for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
-            raise InputError(
-                f"the {what} of the audits differs: {first} in A, {second} in B; audit both alike"
-            )
+            values = f"{first} in A, {second} in B"
+            raise InputError(f"the {what} of the audits differs: {values}; audit both alike")
 
 
 def _description(audit: Audit) -> dict[str, Any]:
@@ -84,54 +75,46 @@ def _description(audit: Audit) -> dict[str, Any]:
     return facts | {f"version of {n}": v for n, v in audit.versions.items()}
 
 
-_Opened = TypeVar("_Opened")
-
-
-def _from_runs(
-    a: Audit,
-    b: Audit,
-    name: str,
-    folders: tuple[Path, Path],
-    open_one: Callable[[Path], _Opened],
-    compare: Callable[[_Opened, _Opened, tuple[Path, Path]], Body],
-) -> Body | str:
-    """The comparison of a part's own runs, paired on their records; or why there is none."""
-    places = []
+def _run_folders(a: Audit, b: Audit, part: str, folders: tuple[Path, Path]) -> tuple[Path, Path]:
+    """The folders of a part's own runs, next to the audits; InputError if one is not there."""
+    found = []
     for audit, folder in zip((a, b), folders, strict=True):
-        near = [where / audit.runs.get(name, name) for where in (folder.resolve().parent, folder.resolve())]
-        places += [place for place in near if place.is_dir()][:1]
-    if len(places) < 2:
-        return NOT_BESIDE
-    try:
-        return compare(open_one(places[0]), open_one(places[1]), (places[0], places[1]))
-    except InputError as problem:
-        return str(problem)
+        near = [where / audit.runs.get(part, part) for where in (folder.resolve().parent, folder.resolve())]
+        found += [place for place in near if place.is_dir()][:1]
+    if len(found) < 2:
+        raise InputError(NOT_BESIDE)
+    return found[0], found[1]
 
 
 def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """The clean metric and its classes from the records, else what the audits state."""
-    found = _from_runs(a, b, "evaluation", folders, open_run, lambda x, y, _: compare_evaluations(x, y))
-    if isinstance(found, Body):
-        return found
-    sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
-    row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
-    return Body((row,), notes=(f"{a.clean.title} has no paired interval: {found}",))
+    try:
+        first, second = _run_folders(a, b, "evaluation", folders)
+        return compare_evaluations(open_run(first), open_run(second))
+    except InputError as problem:
+        sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
+        row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
+        return Body((row,), notes=(f"{a.clean.title} has no paired interval: {problem}",))
 
 
 def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    found = _from_runs(a, b, "noise", folders, open_suite, compare_suites)
-    if isinstance(found, Body):
+    """What noise costs from the records, else what the audits state."""
+    try:
+        runs = _run_folders(a, b, "noise", folders)
+        found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
         return Body(found.changes[1:], notes=found.notes)  # the clean metric is of the evaluation
+    except InputError as problem:
+        why = str(problem)
     without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
-    if without and found == NOT_BESIDE:
-        found = f"not measured in {without[0]}"
+    if without and why == NOT_BESIDE:
+        why = f"not measured in {without[0]}"
     old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
     rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
         label = "all together" if same else "all together (each run's own worst)"
         rows.append(_cause(label, a.combined, b.combined))
-    return Body(tuple(rows), notes=(f"noise has no paired interval: {found}",) if rows else ())
+    return Body(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
 
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
@@ -155,7 +138,7 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
         paired, why = {}, str(reason)
     for threat in dict.fromkeys([*old, *new]):
         levels = (old.get(threat), new.get(threat))
-        rows += paired.get(threat) or _stated_level(threat, *levels)
+        rows += paired.get(threat) or _stated_effects(threat, levels)
         broken = [_broken(audit, threat) for audit in (a, b)]
         shares = [None if level is None else _share(level.broken, level.aimed) for level in levels]
         rows.append(share_change(Subject(ATTACK, f"{threat}: images broken", "is worse"), broken, shares))
@@ -165,10 +148,10 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
 
 
-def _stated_level(threat: str, old: AttackLevel | None, new: AttackLevel | None) -> Iterator[Change]:
+def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
-        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in (old, new)]
+        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in levels]
         yield from_stated(Subject(ATTACK, f"{threat}: {what}", rise), *sides)
 
 
@@ -193,28 +176,24 @@ def _proofs(a: Audit, b: Audit) -> Body:
         rows.append(share_change(Subject(PROOFS, f"{threat}: proven to hold", "is better"), holds, shares))
         names = [name for name in old if name in new]
         if names:
-            lists += _turned(threat, old, new, names)
+            held = [{n for n in names if side[n]} for side in holds]
+            lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
+            won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
+            lists.append(Listed(f"{threat}: held in A, no longer in B", lost, "worse"))
+            lists.append(Listed(f"{threat}: holds in B, did not in A", won, "better"))
         if any(old[n].members != new[n].members for n in names):
             notes.append(f"{threat}: the sets that were proven are not of the same size in A and B")
     return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
 
 
-def _turned(threat: str, old: dict[str, Proof], new: dict[str, Proof], names: list[str]) -> Iterator[Listed]:
-    held = [{n for n in names if side[n].answer == "holds"} for side in (old, new)]
-    lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
-    won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
-    yield Listed(f"{threat}: held in A, no longer in B", lost, "worse")
-    yield Listed(f"{threat}: holds in B, did not in A", won, "better")
-
-
 def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
     """Answers that are others under some runtime or precision, in one audit only."""
-    found = [
+    old, new = (
         {f"{r.image} under {r.deployment}: {r.threat} {r.was}, there {r.now}" for r in audit.findings}
         for audit in (a, b)
-    ]
-    yield Listed("proof turned under a deployment in B only", tuple(sorted(found[1] - found[0])), "worse")
-    yield Listed("proof turned under a deployment in A only", tuple(sorted(found[0] - found[1])), "better")
+    )
+    yield Listed("proof turned under a deployment in B only", tuple(sorted(new - old)), "worse")
+    yield Listed("proof turned under a deployment in A only", tuple(sorted(old - new)), "better")
 
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
@@ -228,45 +207,34 @@ def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
         yield from_stated(about, *sides)
 
 
-def _values(a: Audit, b: Audit) -> tuple[tuple[str, float | None, float | None], ...]:
-    from holdfast.audit.values import values_of
-
-    old, new = values_of(a), values_of(b)
-    return tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]))
-
-
-@dataclass(frozen=True)
-class _LevelAttempts:
-    """What the attacks of one audit have in common, and the attempts of each budget by image."""
-
-    about: dict[str, Any]
-    attempts: dict[str, dict[str, Attempt]]  # threat -> image -> attempt
-
-
 def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> dict[str, list[Change]]:
     """Threat -> mAP and S_e, paired on the attempts of both audits; Unpaired if they are not there."""
-    a, b = (
-        _level_attempts(audit, folder, which)
-        for audit, folder, which in zip(audits, folders, "AB", strict=True)
-    )
-    if a.about.get("settings") != b.about.get("settings"):
+    both = zip(audits, folders, "AB", strict=True)
+    (about_a, a), (about_b, b) = (_level_attempts(*one) for one in both)
+    if about_a.get("settings") != about_b.get("settings"):
         raise Unpaired("the rule of the metric differs")
     rows = {}
-    for threat, old in a.attempts.items():
-        new = b.attempts.get(threat, {})
+    for threat, old in a.items():
+        new = b.get(threat, {})
         names = [name for name in old if name in new]
-        both = [[side[name] for name in names] for side in (old, new)]
-        rows[threat] = effect_changes(a.about, b.about, both, f"{threat}: ") if names else []
+        sides = [[side[name] for name in names] for side in (old, new)]
+        rows[threat] = effect_changes(about_a, about_b, sides, f"{threat}: ") if names else []
     return rows
 
 
-def _level_attempts(audit: Audit, folder: Path, which: str) -> _LevelAttempts:
-    """The attempts of every level, read again from the attacks next to the audit.
+def _level_attempts(
+    audit: Audit, folder: Path, which: str
+) -> tuple[dict[str, Any], dict[str, dict[str, Attempt]]]:
+    """What the attacks of an audit have in common, and threat -> image -> attempt, from their own runs.
 
     A level consists of several attacks: the smallest budget on all images, larger ones on those that
     withstood. Unpaired if the attempts are gone or do not reproduce the numbers of the audit.
     """
-    runs = _attack_runs(audit, folder)
+    runs: dict[str, AttackRun] = {}
+    for name, run in audit.runs.items():
+        if name.startswith("attack "):
+            with suppress(InputError):
+                runs[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
     levels = sorted(audit.strikes, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
         raise Unpaired(f"the attacks of {which} are not beside it any more")
@@ -280,17 +248,4 @@ def _level_attempts(audit: Audit, folder: Path, which: str) -> _LevelAttempts:
         before, after, _ = effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
             raise Unpaired(f"the attacks beside {which} are not those of its numbers")
-    return _LevelAttempts(about, found)
-
-
-def _attack_runs(audit: Audit, folder: Path) -> dict[str, AttackRun]:
-    """Threat -> the attack within its budget, from the folder the audit names, if it is there."""
-    found: dict[str, AttackRun] = {}
-    for name, run in audit.runs.items():
-        if not name.startswith("attack "):
-            continue
-        try:
-            found[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
-        except InputError:
-            continue
-    return found
+    return about, found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -71,11 +70,10 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
     main = Subject(WHOLE, after.metric, "is better")
     rows = [from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
     rows += _others(before, after)
-    if b.about.task == "detect":
-        rows += _classes(before, after)
     lost, gained = broken(before, after), broken(after, before)
     titles = ("right in A, wrong in B", "wrong in A, right in B")
     if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
+        rows += _classes(before, after)
         titles = ("an object found in A, missed in B", "an object missed in A, found in B")
     return Body(
         tuple(rows),
@@ -120,7 +118,7 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 
 def _only(side: Side, names: Sequence[str]) -> Side:
     known = {record.name: record for record in side.records}
-    return dataclasses.replace(side, records=tuple(known[name] for name in names), kept={})
+    return replace(side, records=tuple(known[name] for name in names), kept={})
 
 
 def _others(before: Side, after: Side) -> Iterator[Change]:
@@ -152,18 +150,15 @@ def _classes(before: Side, after: Side) -> Iterator[Change]:
     levels = IOU_THRESHOLDS.tolist() if settings.rule.name == "coco" else [settings.iou]
     both = [ap_matches(side.records, len(side.classes), settings, levels) for side in (before, after)]
     for place in np.flatnonzero(both[1][0].positives).tolist():
-        found = [ap_draws([_class(m, place) for m in matches], settings, images) for matches in both]
+        own = np.arange(len(after.classes)) == place  # the only class that counts
+        found = [
+            ap_draws([replace(m, positives=m.positives * own) for m in matches], settings, images)
+            for matches in both
+        ]
         about = Subject(CLASSES, f"AP of {after.classes[place]}", "is better")
         first = both[1][0]
         having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
         yield from_draws(about, found[0], found[1], len(having))
-
-
-def _class(matches: Matches, place: int) -> Matches:
-    """The matches with only one class that counts."""
-    own = np.zeros_like(matches.positives)
-    own[place] = matches.positives[place]
-    return dataclasses.replace(matches, positives=own)
 
 
 def _description(run: Evaluation) -> dict[str, Any]:

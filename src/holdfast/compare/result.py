@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from holdfast.core.errors import InputError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
@@ -19,8 +19,10 @@ Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language no
 Verdict: TypeAlias = Literal[
     "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B"
 ]
+Number: TypeAlias = float | None  # None: there is none
 Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a number rises
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+SAME: Verdict = "same to the last digit"
 SEED = 0  # of all draws
 POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 
@@ -29,9 +31,9 @@ POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 class Stated:
     """A number of one run as its manifest states it, with the 95 % interval if there is one."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: Number
+    low: Number = None
+    high: Number = None
     images: int = 0
     words: str = ""  # instead of a number: identical, no effect, impossible, …
 
@@ -59,18 +61,11 @@ class Change:
     before: Stated
     after: Stated
     verdict: Verdict
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: Number = None
+    low: Number = None
+    high: Number = None
     images: int = 0  # common ones
     basis: str = ""
-
-    @property
-    def worsening(self) -> float | None:
-        """The difference counted so that more is worse."""
-        if self.difference is None:
-            return None
-        return self.difference if self.about.rise == "is worse" else 0.0 - self.difference
 
     @property
     def words(self) -> str:
@@ -85,23 +80,15 @@ class Change:
 
 
 def in_points(
-    value: float | None,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    images: int = 0,
-    words: str = "",
+    value: Number, low: Number = None, high: Number = None, *, images: int = 0, words: str = ""
 ) -> Stated:
     """A number stated as a part of 1, in points."""
-    whole = [None if number is None else 100 * number for number in (value, low, high)]
-    return Stated(whole[0], whole[1], whole[2], images, words)
+    value, low, high = (None if number is None else 100 * number for number in (value, low, high))
+    return Stated(value, low, high, images, words)
 
 
 def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
-    """The row of two numbers in the row's unit, each followed by its values on the same draws of images.
-
-    The difference is within ±`bound`: 100 for scores in points.
-    """
+    """The row of two numbers, each followed by its values on the same draws; `bound` of their difference."""
     found = paired(before, after, bound=bound)
     return from_interval(about, float(before[0]), float(after[0]), found, images)
 
@@ -109,49 +96,41 @@ def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound
 def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:
     """The row of two numbers and the paired interval of their difference."""
     first, second = Stated(_known(before), images=images), Stated(_known(after), images=images)
+    row = partial(Change, about, first, second, images=images)
     change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
     if change is None:
-        return Change(about, first, second, "undecided", images=images, basis="nothing to measure in one")
+        return row("undecided", basis="nothing to measure in one")
     if low is None or high is None:
-        verdict: Verdict = "same to the last digit" if change == 0 else "undecided"
-        return Change(about, first, second, verdict, change, images=images, basis="no draw has a value")
-    basis = "paired on the same images"
+        return row(SAME if change == 0 else "undecided", change, basis="no draw has a value")
+    paired_row = partial(row, difference=change, low=low, high=high, basis="paired on the same images")
     if low == change == high == 0.0:
-        return Change(about, first, second, "same to the last digit", change, low, high, images, basis)
+        return paired_row(SAME)
     if images < FEWEST:
         basis = f"{images} image{'s' if images > 1 else ''}: too few for an interval"
-        return Change(about, first, second, "undecided", change, images=images, basis=basis)
-    verdict = _direction(about, change) if low > 0 or high < 0 else "within chance"
-    return Change(about, first, second, verdict, change, low, high, images, basis)
+        return row("undecided", change, basis=basis)
+    return paired_row(_direction(about, change) if low > 0 or high < 0 else "within chance")
 
 
 def from_stated(
     about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
 ) -> Change:
-    """The row of two stated numbers: their intervals can only overlap or not, which is no paired interval.
-
-    `why` says why there is no interval if none is stated.
-    """
+    """The row of two stated numbers, whose intervals can only overlap or not; `why` none may be stated."""
     if before is None or after is None:
-        verdict: Verdict = "only in A" if after is None else "only in B"
-        return Change(about, before or Stated(None), after or Stated(None), verdict)
-    images = min(before.images, after.images)
+        missing = Stated(None)
+        return Change(about, before or missing, after or missing, "only in B" if after else "only in A")
+    row = partial(Change, about, before, after, images=min(before.images, after.images))
     if before.value is None and after.value is None:
-        verdict = "same to the last digit" if before.words == after.words else "undecided"
-        return Change(about, before, after, verdict, images=images)
+        return row(SAME if before.words == after.words else "undecided")
     if before.value is None or after.value is None:
-        verdict = "only in A" if after.value is None else "only in B"
-        return Change(about, before, after, verdict, images=images)
+        return row("only in A" if after.value is None else "only in B")
     change = after.value - before.value
     if change == 0:
-        return Change(about, before, after, "same to the last digit", 0.0, images=images)
+        return row(SAME, 0.0)
     if before.low is None or before.high is None or after.low is None or after.high is None:
-        basis = f"no interval: {why}"
-        return Change(about, before, after, "undecided", change, images=images, basis=basis)
-    apart = before.high < after.low or after.high < before.low
-    basis = "the two intervals do not overlap" if apart else "the two intervals overlap"
-    verdict = _direction(about, change) if apart else "undecided"
-    return Change(about, before, after, verdict, change, images=images, basis=f"{basis} (not paired)")
+        return row("undecided", change, basis=f"no interval: {why}")
+    if before.high < after.low or after.high < before.low:
+        return row(_direction(about, change), change, basis="the two intervals do not overlap (not paired)")
+    return row("undecided", change, basis="the two intervals overlap (not paired)")
 
 
 def as_cost(stated: Stated) -> Stated:
@@ -189,17 +168,7 @@ def turned_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple
     )
 
 
-def paired_or_stated(
-    about: Subject, paired: Callable[[], Change], before: Stated | None, after: Stated | None
-) -> Change:
-    """The paired row where the records of both runs allow it, else that of what the two state."""
-    try:
-        return paired()
-    except InputError:  # records are gone, or no image is left
-        return from_stated(about, before, after)
-
-
-def order(changes: list[Change]) -> tuple[Change, ...]:
+def order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """The rows, worse first, then better and what is open; the largest first, points before other units."""
 
     def key(row: Change) -> tuple[int, bool, float]:
@@ -213,7 +182,7 @@ def _direction(about: Subject, change: float) -> Verdict:
     return "worse" if (change > 0) == (about.rise == "is worse") else "better"
 
 
-def _known(value: float) -> float | None:
+def _known(value: float) -> Number:
     return None if math.isnan(value) else value
 
 
@@ -245,21 +214,16 @@ class Body:
     differs: tuple[tuple[str, str, str], ...] = ()  # what, in A, in B
     lists: tuple[Listed, ...] = ()
     notes: tuple[str, ...] = ()
-    values: tuple[tuple[str, float | None, float | None], ...] = ()  # what gates read, in A and in B
+    values: tuple[tuple[str, Number, Number], ...] = ()  # what gates read, in A and in B
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Body):
     """Two runs side by side; the changes are sorted, worse first."""
 
     kind: Kind
     a: Run
     b: Run
-    changes: tuple[Change, ...]
-    differs: tuple[tuple[str, str, str], ...] = ()
-    lists: tuple[Listed, ...] = ()
-    notes: tuple[str, ...] = ()
-    values: tuple[tuple[str, float | None, float | None], ...] = ()
     main: Change | None = None  # the metric of the whole, named in the summary
     same: bool = False  # both are one and the same run
 
@@ -276,7 +240,7 @@ class Comparison:
         parts = [f"{word} in {counts[word]}" for word in ("worse", "better", "within chance")]
         if counts["undecided"]:
             parts.append(f"undecided in {counts['undecided']}")
-        same = len(self.of("same to the last digit"))
+        same = len(self.of(SAME))
         if not any(counts.values()):
             return self._equal(same) if same else "A and B have no number in common."
         if same:
@@ -303,13 +267,6 @@ def _headline(main: Change | None) -> str:
     span = f" [{main.low:+.2f}, {main.high:+.2f}]" if main.low is not None and main.high is not None else ""
     change = f"{main.difference or 0.0:+.2f} {main.about.unit}{span}"
     return f" {main.about.what}: {main.before.value:.2f} → {main.after.value:.2f} ({change}, {main.verdict})."
-
-
-def comparison_of(kind: Kind, a: Run, b: Run, body: Body, *, same: bool = False) -> Comparison:
-    """The comparison, its rows in order."""
-    rows = order(list(body.changes))
-    main = body.changes[0] if body.changes else None
-    return Comparison(kind, a, b, rows, body.differs, body.lists, body.notes, body.values, main, same)
 
 
 def as_plain(found: Comparison) -> dict[str, Any]:

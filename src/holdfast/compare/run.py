@@ -7,66 +7,69 @@ from typing import Any
 
 import orjson
 
-from holdfast.compare.result import Body, Comparison, Kind, Run, comparison_of
+from holdfast.audit.result import open_audit
+from holdfast.compare import audits, evaluations, suites
+from holdfast.compare.result import Body, Comparison, Kind, Run, order
 from holdfast.core.errors import InputError
+from holdfast.evaluate.result import open_run
+from holdfast.noise.language.result import open_suite as open_language
+from holdfast.noise.speech.result import open_suite as open_speech
+from holdfast.noise.vision.result import open_suite
 
-MANIFESTS: dict[str, Kind] = {  # an audit's folder first: it may hold the others' files too
-    "audit.json": "audit",
-    "noise.json": "noise",
-    "language.json": "language noise",
-    "speech.json": "speech noise",
-    "attack.json": "attack",
-    "run.json": "evaluation",
-}
-_KINDS: dict[str, Kind] = {
+# An audit's folder first: it may hold the others' files too.
+MANIFESTS = ("audit.json", "noise.json", "language.json", "speech.json", "attack.json", "run.json")
+_STATED: dict[str, Kind] = {  # as manifests state it
     "audit": "audit",
     "noise": "noise",
     "noise-language": "language noise",
     "noise of speech": "speech noise",
+}
+_WITH_ARTICLE: dict[Kind, str] = {
+    "evaluation": "an evaluation",
+    "attack": "an attack",
+    "audit": "an audit",
+    "noise": "a noise suite",
+    "language noise": "a suite of language noise",
+    "speech noise": "a suite of speech noise",
 }
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
     """What is better and worse in B than in A; InputError in one line if the two cannot be compared."""
     first, second = manifest_of(a), manifest_of(b)
-    kinds = (kind_of(first), kind_of(second))
-    if kinds[0] != kinds[1]:
+    kind, other = kind_of(first), kind_of(second)
+    if kind != other:
         raise InputError(
-            f"A is {_with_article(kinds[0])} and B {_with_article(kinds[1])}: "
+            f"A is {_WITH_ARTICLE[kind]} and B {_WITH_ARTICLE[other]}: "
             "expected two runs of one kind (evaluation, noise, attack or audit)"
         )
-    body = _compare(kinds[0], first, second)
-    runs = [_about(path, _plain(manifest)) for path, manifest in ((a, first), (b, second))]
-    return comparison_of(kinds[0], runs[0], runs[1], body, same=first.resolve() == second.resolve())
+    body = _compare(kind, first, second)
+    return Comparison(
+        **{**vars(body), "changes": order(body.changes)},
+        kind=kind,
+        a=_about(a, _plain(first)),
+        b=_about(b, _plain(second)),
+        main=next(iter(body.changes), None),
+        same=first.resolve() == second.resolve(),
+    )
 
 
 def _compare(kind: Kind, a: Path, b: Path) -> Body:
     """What two manifests of one kind have to say."""
     folders = (a.resolve().parent, b.resolve().parent)
-    if kind == "evaluation":
-        from holdfast.compare.evaluations import compare_evaluations
-        from holdfast.evaluate.result import open_run
-
-        return compare_evaluations(open_run(a), open_run(b))
-    if kind == "attack":
-        from holdfast.compare.evaluations import compare_attacks, open_attack
-
-        return compare_attacks(open_attack(a), open_attack(b))
-    if kind == "audit":
-        from holdfast.audit.result import open_audit
-        from holdfast.compare.audits import compare_audits
-
-        return compare_audits(open_audit(a), open_audit(b), folders)
-    from holdfast.compare import suites
-    from holdfast.noise.language import result as language
-    from holdfast.noise.speech import result as speech
-    from holdfast.noise.vision import result as vision
-
-    if kind == "noise":
-        return suites.compare_suites(vision.open_suite(a), vision.open_suite(b), folders)
-    if kind == "language noise":
-        return suites.compare_language(language.open_suite(a), language.open_suite(b))
-    return suites.compare_speech(speech.open_suite(a), speech.open_suite(b))
+    match kind:
+        case "evaluation":
+            return evaluations.compare_evaluations(open_run(a), open_run(b))
+        case "attack":
+            return evaluations.compare_attacks(evaluations.open_attack(a), evaluations.open_attack(b))
+        case "audit":
+            return audits.compare_audits(open_audit(a), open_audit(b), folders)
+        case "noise":
+            return suites.compare_suites(open_suite(a), open_suite(b), folders)
+        case "language noise":
+            return suites.compare_language(open_language(a), open_language(b))
+        case "speech noise":
+            return suites.compare_speech(open_speech(a), open_speech(b))
 
 
 def manifest_of(run: Path) -> Path:
@@ -88,8 +91,8 @@ def manifest_of(run: Path) -> Path:
 def kind_of(path: Path) -> Kind:
     """What kind of run a folder or manifest is, by what the manifest holds."""
     plain = _plain(manifest_of(path))
-    if plain.get("kind") in _KINDS:
-        return _KINDS[plain["kind"]]
+    if plain.get("kind") in _STATED:
+        return _STATED[plain["kind"]]
     if "effects" in plain and "images" in plain:
         return "attack"
     if "cells" in plain and "result" in plain:
@@ -110,16 +113,6 @@ def _plain(manifest: Path) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise InputError(f"{manifest}: expected the manifest of a run, got JSON that is no object")
     return plain
-
-
-def _with_article(kind: Kind) -> str:
-    words = {
-        "evaluation": "an evaluation",
-        "attack": "an attack",
-        "audit": "an audit",
-        "noise": "a noise suite",
-    }
-    return words.get(kind, f"a suite of {kind}")
 
 
 def _about(path: Path, plain: dict[str, Any]) -> Run:

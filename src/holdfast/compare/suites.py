@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from holdfast.compare.result import (
     from_draws,
     from_stated,
     in_points,
-    paired_or_stated,
 )
 from holdfast.core.errors import InputError
 from holdfast.engine.pipelines import read_records
@@ -46,12 +45,19 @@ def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
     rows: list[Change] = []
     differs: list[tuple[str, str, str]] = []
     notes: list[str] = []
-    for first, second, name in paired_models(a.models, b.models):
-        _check(first, second)
-        both = _Both(_Records.of(first, stores[0]), _Records.of(second, stores[1]), name)
-        rows += both.rows(first, second)
-        notes += both.notes()
-        differs += differences(_description(first), _description(second))
+    for *models, name in paired_models(a.models, b.models):
+        for what in ("task", "metric", "rule"):
+            first, second = (getattr(model, what) for model in models)
+            if first != second:
+                raise InputError(f"the {what} differs: {first} in A, {second} in B; measure both by the same")
+        sides = tuple(_Records.of(model, store) for model, store in zip(models, stores, strict=True))
+        rows += _rows(sides, f"{name}: " if name else "")
+        notes += [
+            f"{which} {side.missing}: no paired interval, only whether the stated intervals overlap"
+            for which, side in zip("AB", sides, strict=True)
+            if side.missing
+        ]
+        differs += differences(*map(_description, models))
     notes += unpaired_models(a.models, b.models)
     return Body(tuple(rows), tuple(differs), notes=tuple(dict.fromkeys(notes)))
 
@@ -74,21 +80,8 @@ def unpaired_models(a: Sequence[Any], b: Sequence[Any]) -> list[str]:
     if len(a) == len(b) == 1:
         return []
     names = [{model.model for model in side} for side in (a, b)]
-    return [
-        f"only in {n}: {', '.join(sorted(x - y))}"
-        for n, x, y in zip("AB", names, names[::-1], strict=True)
-        if x - y
-    ]
-
-
-def _check(a: ModelNoise, b: ModelNoise) -> None:
-    for what, first, second in (
-        ("task", a.task, b.task),
-        ("metric", a.metric, b.metric),
-        ("rule", a.rule, b.rule),
-    ):
-        if first != second:
-            raise InputError(f"the {what} differs: {first} in A, {second} in B; measure both by the same")
+    only = zip("AB", (names[0] - names[1], names[1] - names[0]), strict=True)
+    return [f"only in {which}: {', '.join(sorted(models))}" for which, models in only if models]
 
 
 def _description(model: ModelNoise) -> dict[str, Any]:
@@ -108,14 +101,14 @@ class _Records:
 
     @staticmethod
     def of(model: ModelNoise, run: Path) -> _Records:
-        store = Store(run.resolve().parent / CELLS)
-        records = _Records(store, model)
+        records = _Records(Store(run.resolve().parent / CELLS), model)
         if not model.setup or not model.alignment or not model.settings:
-            return _Records(store, model, "was written by a version that did not keep which records it read")
+            missing = "was written by a version that did not keep which records it read"
+            return replace(records, missing=missing)
         try:
             records.side()
         except (InputError, KeyError, ValueError) as problem:
-            return _Records(store, model, f"has no records any more ({problem})")
+            return replace(records, missing=f"has no records any more ({problem})")
         return records
 
     def side(self, row: Row | None = None) -> Side:
@@ -131,57 +124,42 @@ class _Records:
         return self.sides[cells.setup]
 
 
-@dataclass(frozen=True)
-class _Both:
-    """The two runs of one model, or of two models on the same data."""
+def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
+    """The clean metric, the cost of every option, and of all together."""
+    models = [side.model for side in sides]
+    clean = Subject(CLEAN, f"{begin}{models[0].metric}", "is better")
+    if any(side.missing for side in sides):
+        yield from_stated(clean, *(in_points(model.clean, images=model.images) for model in models))
+    else:  # not the same images: an error, whatever the runs state
+        both = [side.side() for side in sides]
+        names = common(*both)
+        before, after = (100 * drawn(side, names) for side in both)
+        yield from_draws(clean, before, after, len(names))
+    rows = [{row.label: row for row in model.rows} for model in models]
+    options = {label: (rows[0].get(label), rows[1].get(label)) for label in dict.fromkeys(chain(*rows))}
+    combined = (models[0].combined, models[1].combined)
+    if any(combined):
+        same = len({row and row.option for row in combined}) == 1
+        options[COMBINED if same else f"{COMBINED} (each run's own worst)"] = combined
+    for label, both_rows in options.items():
+        about = Subject(COSTS, begin + label, "is worse", costs=True)
+        try:
+            yield _paired_cost(about, sides, both_rows)
+        except InputError:  # records are gone, or no image is left
+            yield from_stated(about, *map(stated, both_rows))
 
-    a: _Records
-    b: _Records
-    name: str
 
-    def rows(self, first: ModelNoise, second: ModelNoise) -> list[Change]:
-        clean = Subject(CLEAN, self._said(first.metric), "is better")
-        if self.a.missing or self.b.missing:
-            rows = [from_stated(clean, *(in_points(m.clean, images=m.images) for m in (first, second)))]
-        else:  # not the same images: an error, whatever the runs state
-            rows = [self._paired_clean(clean)]
-        old, new = ({row.label: row for row in model.rows} for model in (first, second))
-        rows += [self._cost(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
-        combined = (first.combined, second.combined)
-        if any(combined):
-            same = len({row and row.option for row in combined}) == 1
-            rows.append(self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", *combined))
-        return rows
-
-    def notes(self) -> Iterator[str]:
-        for side, which in ((self.a, "A"), (self.b, "B")):
-            if side.missing:
-                yield f"{which} {side.missing}: no paired interval, only whether the stated intervals overlap"
-
-    def _said(self, what: str) -> str:
-        return f"{self.name}: {what}" if self.name else what
-
-    def _paired_clean(self, about: Subject) -> Change:
-        sides = (self.a.side(), self.b.side())
-        names = common(*sides)
-        old, new = (100 * drawn(side, names) for side in sides)
-        return from_draws(about, old, new, len(names))
-
-    def _cost(self, label: str, old: Row | None, new: Row | None) -> Change:
-        about = Subject(COSTS, self._said(label), "is worse", costs=True)
-        return paired_or_stated(about, partial(self._paired_cost, about, old, new), stated(old), stated(new))
-
-    def _paired_cost(self, about: Subject, old: Row | None, new: Row | None) -> Change:
-        if not (old and new and old.setup and new.setup):
-            raise InputError("no cells of this option")
-        clean = [side.side() for side in (self.a, self.b)]
-        noised = [side.side(row) for side, row in ((self.a, old), (self.b, new))]
-        left = set(common(clean[0], noised[0])) & set(common(clean[1], noised[1]))
-        names = [name for name in common(*clean) if name in left]
-        if not names:
-            raise InputError("no image in common")
-        drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
-        return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
+def _paired_cost(about: Subject, sides: Sequence[_Records], rows: Sequence[Row | None]) -> Change:
+    if not all(row and row.setup for row in rows):
+        raise InputError("no cells of this option")
+    clean = [side.side() for side in sides]
+    noised = [side.side(row) for side, row in zip(sides, rows, strict=True)]
+    left = set(common(clean[0], noised[0])) & set(common(clean[1], noised[1]))
+    names = [name for name in common(*clean) if name in left]
+    if not names:
+        raise InputError("no image in common")
+    drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
+    return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
 
 
 def stated(row: Any) -> Stated | None:
@@ -249,6 +227,6 @@ def _number(number: Any, clips: int) -> Stated:
     return Stated(number.mean, number.low, number.high, clips)
 
 
-def _differing_models(a: Sequence[Any], b: Sequence[Any]) -> tuple[tuple[str, str, str], ...]:
-    names = [", ".join(f"{model.model} {model.sha256[:12]}" for model in models) for models in (a, b)]
+def _differing_models(*runs: Sequence[Any]) -> tuple[tuple[str, str, str], ...]:
+    names = [", ".join(f"{model.model} {model.sha256[:12]}" for model in models) for models in runs]
     return differences({"models": names[0]}, {"models": names[1]})

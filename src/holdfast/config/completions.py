@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
+from functools import partial
 
 from holdfast.config.options import FILES
+from holdfast.core.errors import InputError
 
 
 def models() -> Iterable[str]:
@@ -20,18 +22,15 @@ def datasets() -> Iterable[str]:
     return "signs", "far", FILES
 
 
-def _registered(kind: str) -> Callable[[], Iterable[str]]:
+def _registered(kind: str) -> Iterable[str]:
+    from holdfast.core.registry import names
 
-    def found() -> Iterable[str]:
-        from holdfast.core.registry import names
-
-        return names(kind)
-
-    return found
+    return names(kind)
 
 
-readers, masks, transforms = _registered("reader"), _registered("mask"), _registered("transform")
-decoders, resizes = _registered("decode"), _registered("resize")
+readers, masks = partial(_registered, "reader"), partial(_registered, "mask")
+decoders, resizes = partial(_registered, "decode"), partial(_registered, "resize")
+transforms = partial(_registered, "transform")
 
 
 def rules() -> Iterable[str]:
@@ -72,7 +71,6 @@ def missing_library(label: str) -> str:
 
 def deployment_problem(text: str) -> str:
     """What is wrong with noise options that are separated by commas; empty if nothing is."""
-    from holdfast.core.errors import InputError
     from holdfast.stages.families import options_of
 
     try:

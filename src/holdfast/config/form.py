@@ -71,15 +71,9 @@ def values_of(shape: type[Options], names: tuple[str, ...], given: Mapping[str, 
         try:
             if spec.kind is bool:
                 found[spec.name] = bool(text)
-            elif spec.repeats:
-                lines = [line.strip() for line in text.splitlines() if line.strip()]
-                parsed = [spec.parse(line) for line in lines]
-                if parsed and spec.many:
-                    found[spec.name] = tuple(one for several in parsed for one in several)
-                elif parsed:
-                    found[spec.name] = {name: value for pair in parsed for name, value in pair.items()}
             elif text:
-                found[spec.name] = spec.parse(text)
+                lines = text.splitlines() if spec.repeats else [text]
+                found[spec.name] = spec.parse([line.strip() for line in lines if line.strip()])
         except InvalidValue as problem:
             raise InputError(f"{spec.key}: {problem}") from None
     return found

@@ -184,18 +184,21 @@ class FieldSpec:
             return self.kind(value)
         return value
 
-    def parse(self, text: str) -> Any:
-        """The value, or the values of one word, of a command line or a form."""
+    def parse(self, texts: Sequence[str]) -> Any:
+        """The value of all texts that a command line or a form gives."""
         if self.kind is dict:
-            name, sign, value = text.partition("=")
-            if not sign:
-                example = self.option.example or "NAME=VALUE"
-                raise InvalidValue(f"expected NAME=VALUE such as {example!r}, got {text!r}")
-            return {name: value}
+            return dict(map(self._parse_pair, texts))
         if self.option.commas:
-            words = tuple(word.strip() for word in text.split(",") if word.strip())
-            return tuple(map(self._parse_one, words))
-        return (self._parse_one(text),) if self.many else self._parse_one(text)
+            texts = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+        values = tuple(map(self._parse_one, texts))
+        return values if self.many else values[-1]
+
+    def _parse_pair(self, text: str) -> tuple[str, str]:
+        name, sign, value = text.partition("=")
+        if not sign:
+            example = self.option.example or "NAME=VALUE"
+            raise InvalidValue(f"expected NAME=VALUE such as {example!r}, got {text!r}")
+        return name, value
 
     def _parse_one(self, text: str) -> Any:
         if self.kind not in (int, float):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from holdfast.core.errors import OutputError
+
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     """Print the text, unless the process was started with that stream closed."""
@@ -33,14 +35,13 @@ def write_json(path: Path, value: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, label: str = "") -> None:
     """Raise OutputError now, before hours of work, if this file cannot be created.
 
-    Missing folders are not created: their nearest parent that exists is tried.
+    Missing folders are not created: their nearest parent that exists is tried. `label` is what the message
+    names instead of the path.
     """
     import tempfile
-
-    from holdfast.core.errors import OutputError
 
     try:
         if not is_replaced(path):
@@ -50,7 +51,7 @@ def check_writable(path: Path) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as problem:
         raise OutputError(
-            f"{path}: cannot write there: {problem.strerror}; choose another folder"
+            f"{label or path}: cannot write there: {problem.strerror or problem}; choose another folder"
         ) from problem
 
 
@@ -78,14 +79,17 @@ def check_outputs(files: Mapping[str, Path | None], folders: Mapping[str, Path |
 
     Two flags must not name one file, because the second would replace the first.
     """
-    from holdfast.core.errors import OutputError
-
     for flag, file in files.items():
+        if file is not None and file.is_dir():
+            example = file / ("numbers.json" if flag == "--json" else "report.html")
+            raise OutputError(f"{flag} {file}: is a folder; give the name of a file, such as {example}")
         if file is not None:
-            check_file(flag, file)
+            check_writable(file, f"{flag} {file}")
     for flag, folder in folders.items():
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise OutputError(f"{flag} {folder}: is a file; give the name of a folder")
         if folder is not None:
-            check_folder(flag, folder)
+            check_writable(folder / "file", f"{flag} {folder}")
     seen: dict[str, str] = {}
     for flag, path in {**files, **folders}.items():
         if path is None or not (path.is_dir() or is_replaced(path)):
@@ -93,32 +97,3 @@ def check_outputs(files: Mapping[str, Path | None], folders: Mapping[str, Path |
         earlier = seen.setdefault(os.path.realpath(path), f"{flag} {path}")
         if earlier != f"{flag} {path}":
             raise OutputError(f"{earlier} and {flag} {path}: are one and the same; give two names")
-
-
-def check_file(flag: str, file: Path) -> None:
-    """Raise OutputError now, before a long run, if the file of that flag cannot be written."""
-    from holdfast.core.errors import OutputError
-
-    if file.is_dir():
-        example = file / ("numbers.json" if flag == "--json" else "report.html")
-        raise OutputError(f"{flag} {file}: is a folder; give the name of a file, such as {example}")
-    _check_place(flag, file, file)
-
-
-def check_folder(flag: str, folder: Path) -> None:
-    """Raise OutputError now, before a long run, if nothing can be written into the folder."""
-    from holdfast.core.errors import OutputError
-
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{flag} {folder}: is a file; give the name of a folder")
-    _check_place(flag, folder, folder / "file")
-
-
-def _check_place(flag: str, given: Path, file: Path) -> None:
-    from holdfast.core.errors import OutputError
-
-    try:
-        check_writable(file)
-    except OutputError as problem:
-        why = getattr(problem.__cause__, "strerror", None) or str(problem)
-        raise OutputError(f"{flag} {given}: cannot write there: {why}; choose another folder") from problem

@@ -34,10 +34,14 @@ def parse(shape: type[T], words: Sequence[str]) -> T | None:
         if word.startswith("-") and word != "-":
             flag = word.partition("=")[0]
             refuse(command, f"unknown option {flag!r}", flag, [*flags_of(shape), *HELP])
+    given = {name: [texts] if isinstance(texts, str) else texts for name, texts in vars(found).items()}
+    given |= _place(command, shape, [*loose, *words[cut + 1 :]])
     values: dict[str, Any] = {}
-    for name, given in vars(found).items():
-        _add(command, specs[name], given, values)
-    _place(command, shape, [*loose, *words[cut + 1 :]], values)
+    for name, texts in given.items():
+        try:
+            values[name] = texts if isinstance(texts, bool) else specs[name].parse(texts)
+        except InvalidValue as problem:
+            refuse(command, f"{specs[name].label}: {problem}")
     missing = [spec.label for spec in specs.values() if spec.required and spec.name not in values]
     if missing:
         refuse(command, f"expected {', '.join(missing)}; not given")
@@ -88,30 +92,17 @@ def _said(problem: argparse.ArgumentError, specs: Mapping[str, FieldSpec], words
     return f"{flag}: expected {spec.metavar} after it, got {got}{hint}"
 
 
-def _add(command: str, spec: FieldSpec, given: Any, values: dict[str, Any]) -> None:
-    """Put the value of a flag or of a positional word among the values."""
-    try:
-        for text in given if isinstance(given, list) else [given]:
-            value: Any = text if isinstance(text, bool) else spec.parse(text)
-            if spec.many:
-                values[spec.name] = (*values.get(spec.name, ()), *value)
-            elif spec.kind is dict:
-                values[spec.name] = {**values.get(spec.name, {}), **value}
-            else:
-                values[spec.name] = value
-    except InvalidValue as problem:
-        refuse(command, f"{spec.label}: {problem}")
-
-
-def _place(command: str, shape: type[Options], words: Sequence[str], values: dict[str, Any]) -> None:
-    """Bind the positional words; the last positional field may take several."""
+def _place(command: str, shape: type[Options], words: Sequence[str]) -> dict[str, list[str]]:
+    """The positional words by field; the last positional field may take several."""
     places = [spec for spec in fields_of(shape) if spec.positional]
+    given: dict[str, list[str]] = {}
     for number, text in enumerate(words):
         spec = places[min(number, len(places) - 1)] if places else None
         if spec is None or (number >= len(places) and not spec.many):
             taken = " ".join(spec.label for spec in places) or "no arguments"
             refuse(command, f"unexpected argument {text!r}; expected {taken}")
-        _add(command, spec, text, values)
+        given.setdefault(spec.name, []).append(text)
+    return given
 
 
 def refuse(command: str, problem: str, word: str = "", known: Iterable[str] = ()) -> NoReturn:
@@ -135,17 +126,12 @@ def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]
         _add_rows(parser, "Commands", [(f"{shape.command} {word}", text) for word, text in commands])
     if places:
         _add_rows(parser, "Arguments", [(spec.label, spec.option.help) for spec in places])
-    groups: dict[str, Any] = {}
-    for spec in fields_of(shape):
-        if not spec.positional and spec.group != "Options":
-            if spec.group not in groups:
-                groups[spec.group] = parser.add_argument_group(spec.group)
-            groups[spec.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
-    last = parser.add_argument_group("Options")
-    for spec in fields_of(shape):
-        if not spec.positional and spec.group == "Options":
-            last.add_argument(*_flags(spec), **_how(spec), help=_about(spec))
-    last.add_argument(*HELP, action="help", help="Print this help and exit.")
+    flags = [spec for spec in fields_of(shape) if not spec.positional]
+    titles = dict.fromkeys(spec.group for spec in flags if spec.group != "Options")
+    groups = {title: parser.add_argument_group(title) for title in (*titles, "Options")}
+    for spec in flags:
+        groups[spec.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
+    groups["Options"].add_argument(*HELP, action="help", help="Print this help and exit.")
     return parser.format_help().rstrip()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,7 @@ from holdfast.config.options import FieldSpec, Options, fields_of
 
 def table_schema(shape: type[Options]) -> dict[str, Any]:
     """The schema of a table with the keys of an options class."""
-    return object_schema(fields_of(shape))
-
-
-def object_schema(specs: Iterable[FieldSpec]) -> dict[str, Any]:
-    """The schema of a table with these keys."""
-    specs = tuple(specs)
+    specs = fields_of(shape)
     return {
         "type": "object",
         "properties": {spec.key: value_schema(spec) for spec in specs},

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.options import FieldSpec, InvalidValue, listed, shown, unknown_name
+from holdfast.config.options import FieldSpec, InvalidValue, listed, nearest, shown, unknown_name
 from holdfast.core.errors import InputError
 
 
@@ -103,13 +102,11 @@ def _gone(value: str, folder: Path, expected: str, known: Iterable[str]) -> str:
         beside = [str(Path(value).parent / p.name) for p in path.parent.iterdir()]
     except OSError:
         beside = []
-    near = difflib.get_close_matches(value, [*known, *beside], n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; paths begin at {folder}"
+    hint = nearest(value, [*known, *beside], 0.6) or f"; paths begin at {folder}"
     return f"expected {expected}, got {value!r}, which is not there{hint}"
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """The message for a key that no field has."""
     names = list(known)
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    return f"unknown key; {f'did you mean {near[0]!r}?' if near else f'expected {listed(names)}'}"
+    return f"unknown key{nearest(key, names, 0.6) or f'; expected {listed(names)}'}"

@@ -14,15 +14,14 @@ from typing import TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]  # ("condition", 2, "do"): keys, and places in arrays
 
-_BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SCALAR = re.compile(r"[^,\]}#\n]+")
-_STRINGS = (  # the long ones first: """ also begins with "
-    re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}(?!")', re.DOTALL),
-    re.compile(r"'''.*?'{3,5}(?!')", re.DOTALL),
-    re.compile(r'"(?:[^"\\\n]|\\.)*"'),
-    re.compile(r"'[^'\n]*'"),
+_TOKEN = re.compile(
+    r"""
+    \#[^\n]*
+    | \"{3}(?:[^\\]|\\.)*?\"{3,5}(?!\") | '{3}.*?'{3,5}(?!') | "(?:[^"\\\n]|\\.)*" | '[^'\n]*'
+    | [\[\]{}=,.\n]
+    | [^\s\[\]{}=,.\#"']+
+    """,
+    re.DOTALL | re.VERBOSE,
 )
 
 
@@ -33,68 +32,56 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int:
 
 def lines_of(text: str) -> dict[Path, int]:
     """The line, from 1, of every table header, key and array item of a valid TOML text."""
-    scan = _Scan(text.replace("\r\n", "\n"))
+    tokens, line = [], 1
+    for token in _TOKEN.findall(text.replace("\r\n", "\n")):
+        tokens.append((token, line))
+        line += token.count("\n")
+    scan = _Scan([one for one in reversed(tokens) if one[0][0] != "#"])
     # What was found so far is right; the rest is named by the table around it.
-    with contextlib.suppress(_Lost, RecursionError, tomllib.TOMLDecodeError):
+    with contextlib.suppress(ValueError, IndexError, RecursionError):
         scan.document()
     return scan.found
 
 
-class _Lost(Exception):
-    """The text is not what was expected here."""
-
-
 @dataclass
 class _Scan:
-    """A walk through the text; `place` is where it stands."""
+    """A walk through the tokens, each with its line; the next one is the last of the list."""
 
-    text: str
-    place: int = 0
-    counted: int = 0  # the line ends before `seen`
-    seen: int = 0
+    tokens: list[tuple[str, int]]
     found: dict[Path, int] = field(default_factory=dict)
     arrays: dict[Path, int] = field(default_factory=dict)  # arrays of tables: how many so far
 
     def document(self) -> None:
         table: Path = ()
-        while True:
-            self.take(_BLANK)
-            if self.place >= len(self.text):
-                return
-            if self.at("["):
+        while sign := self.ahead():
+            if sign == "[":
                 table = self.header()
             else:
                 self.pair(table)
 
     def header(self) -> Path:
-        line = self.line()
-        several = self.at("[[")
-        self.place += 1 + several
+        line = self.tokens[-1][1]
+        several = self.tokens[-2][0] == "["
+        del self.tokens[-1 - several :]
         keys = self.keys()
-        self.expect("]]" if several else "]")
-        inside = self.resolved(keys[:-1])
-        if not several:
-            path = self.resolved(keys)
-        else:
-            name = (*inside, keys[-1])
+        del self.tokens[-1 - several :]
+        path: Path = ()
+        for key in keys[:-1]:
+            path = self.resolved((*path, key))
+        name = (*path, keys[-1])
+        if several:
             self.arrays[name] = self.arrays.get(name, -1) + 1
             self.found.setdefault(name, line)
-            path = (*name, self.arrays[name])
+        path = self.resolved(name)
         self.found.setdefault(path, line)
         return path
 
-    def resolved(self, keys: tuple[str, ...]) -> Path:
-        """The path of a header: a key that is an array of tables stands for its last table."""
-        path: Path = ()
-        for key in keys:
-            path = (*path, key)
-            if path in self.arrays:
-                path = (*path, self.arrays[path])
-        return path
+    def resolved(self, path: Path) -> Path:
+        """The path; an array of tables stands for its last table."""
+        return (*path, self.arrays[path]) if path in self.arrays else path
 
-    def pair(self, table: Path) -> None:
-        line = self.line()
-        path = table
+    def pair(self, path: Path) -> None:
+        line = self.tokens[-1][1]
         for key in self.keys():
             path = (*path, key)
             self.found.setdefault(path, line)
@@ -102,81 +89,44 @@ class _Scan:
         self.value(path)
 
     def value(self, path: Path) -> None:
-        self.take(_BLANK)
-        if self.at("["):
-            self.items(path)
-        elif self.at("{"):
-            self.inline(path)
-        elif not any(self.take(form) for form in _STRINGS) and not self.take(_SCALAR):
-            raise _Lost
+        sign = self.ahead()
+        if sign in ("[", "{"):
+            self.several(path, "]" if sign == "[" else "}")
+            return
+        while self.tokens and self.tokens[-1][0] not in (",", "]", "}", "\n"):
+            self.tokens.pop()
 
-    def items(self, path: Path) -> None:
-        self.place += 1
+    def several(self, path: Path, end: str) -> None:
+        """The items of an array, or the pairs of an inline table."""
+        self.tokens.pop()
         number = 0
-        while True:
-            self.take(_BLANK)
-            if self.at("]"):
-                self.place += 1
-                return
-            self.found[(*path, number)] = self.line()
-            self.value((*path, number))
-            number += 1
-            self.comma("]")
-
-    def inline(self, path: Path) -> None:
-        self.place += 1
-        while True:
-            self.take(_BLANK)
-            if self.at("}"):
-                self.place += 1
-                return
-            self.pair(path)
-            self.comma("}")
-
-    def comma(self, end: str) -> None:
-        self.take(_BLANK)
-        if self.at(","):
-            self.place += 1
-        elif not self.at(end):
-            raise _Lost
+        while self.ahead() != end:
+            if end == "]":
+                self.found[(*path, number)] = self.tokens[-1][1]
+                self.value((*path, number))
+                number += 1
+            else:
+                self.pair(path)
+            if self.ahead() != end:
+                self.expect(",")
+        self.tokens.pop()
 
     def keys(self) -> tuple[str, ...]:
         """The parts of a dotted key."""
-        keys = [self.key()]
-        while True:
-            self.take(_SPACE)
-            if not self.at("."):
-                return tuple(keys)
-            self.place += 1
-            keys.append(self.key())
-
-    def key(self) -> str:
-        self.take(_SPACE)
-        bare = self.take(_BARE)
-        if bare:
-            return bare
-        quoted = self.take(_STRINGS[2]) or self.take(_STRINGS[3])
-        if not quoted:
-            raise _Lost
-        return next(iter(tomllib.loads(f"{quoted} = 0")))
+        keys: list[str] = []
+        while not keys or self.tokens[-1][0] == ".":
+            if keys:
+                self.tokens.pop()
+            key = self.tokens.pop()[0]
+            keys.append(next(iter(tomllib.loads(f"{key} = 0"))))  # quotes are taken off
+        return tuple(keys)
 
     def expect(self, sign: str) -> None:
-        self.take(_SPACE)
-        if not self.at(sign):
-            raise _Lost
-        self.place += len(sign)
+        if self.tokens.pop()[0] != sign:
+            raise ValueError(f"expected {sign}")
 
-    def at(self, sign: str) -> bool:
-        return self.text.startswith(sign, self.place)
-
-    def take(self, form: re.Pattern[str]) -> str:
-        found = form.match(self.text, self.place)
-        if found is None:
-            return ""
-        self.place = found.end()
-        return found[0]
-
-    def line(self) -> int:
-        self.counted += self.text.count("\n", self.seen, self.place)
-        self.seen = self.place
-        return self.counted + 1
+    def ahead(self) -> str:
+        """The next token behind line ends; empty at the end."""
+        while self.tokens and self.tokens[-1][0] == "\n":
+            self.tokens.pop()
+        return self.tokens[-1][0] if self.tokens else ""

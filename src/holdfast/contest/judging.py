@@ -25,8 +25,7 @@ from holdfast.core.sources import code_of
 from holdfast.core.types import Floats, Image, Sample, Size
 from holdfast.data.entries import PixelBoxes
 from holdfast.engine.cells import Cells, CellSet, Computed, Missing, Setup, Work
-from holdfast.engine.infer import Inference
-from holdfast.engine.pipelines import SHARD, PipelineWork, content_of
+from holdfast.engine.pipelines import SHARD, Inference, PipelineWork, content_of
 from holdfast.metrics.similarity import psnr
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from holdfast.core.model import Task
@@ -57,12 +57,4 @@ class Dataset:
         """The same data set with at most `count` entries."""
         if count is None or count >= len(self.entries):
             return self
-        return Dataset(
-            self.name,
-            self.format,
-            self.task,
-            self.classes,
-            self.entries[:count],
-            self.problems,
-            self.ignore_index,
-        )
+        return replace(self, entries=self.entries[:count])

@@ -64,7 +64,10 @@ def of_function(function: Callable[..., Any]) -> str:
     if module.startswith("holdfast."):
         return f"{module}.{function.__qualname__}{more}"
     plain = getattr(function, "__func__", function)
-    body = _source(plain) if _hashable(plain) else _source.__wrapped__(plain)
+    try:
+        body = _source(plain)
+    except TypeError:  # it has no hash, by which the cache finds it
+        body = _source.__wrapped__(plain)
     return f"{module}.{function.__qualname__}:{of(body)[:16]}{more}"
 
 
@@ -77,14 +80,6 @@ def _source(function: Callable[..., Any]) -> list[str]:
         return [inspect.getsource(function), whole]
     except (OSError, TypeError):
         return [_compiled(getattr(function, "__code__", None)) or repr(function)]
-
-
-def _hashable(function: Callable[..., Any]) -> bool:
-    try:
-        hash(function)
-    except TypeError:
-        return False
-    return True
 
 
 def _bound(function: Callable[..., Any]) -> list[Any]:

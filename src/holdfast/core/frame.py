@@ -45,30 +45,31 @@ def frame_of(original: Size, wanted: Input) -> Frame:
     net = wanted.size
     if w < 1 or h < 1:
         raise ImageError(f"expected an image of at least 1×1 pixels, got {w}×{h}")
-    if wanted.policy == "stretch":
-        return Frame(original, net, net, net.width / w, net.height / h, 0, 0)
+    new, x, y = net, 0, 0  # policy "stretch"
     if wanted.policy == "letterbox":
         ratio = min(net.width / w, net.height / h)
         new = Size(max(1, round(w * ratio)), max(1, round(h * ratio)))
-        x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
-        if wanted.place == "corner":
-            x = y = 0
-        return Frame(original, net, new, new.width / w, new.height / h, x, y)
-    short = wanted.short_side or min(net)
-    # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256;
-    # "square" stretches to short × short first, as the SysNoise authors' code does.
-    new = Size(short, short)
-    if wanted.policy == "crop":
-        new = Size(short * w // min(w, h), short * h // min(w, h))
-    new = Size(max(net.width, new.width), max(net.height, new.height))
-    left, top = round((new.width - net.width) / 2), round((new.height - net.height) / 2)
-    return Frame(original, net, new, new.width / w, new.height / h, -left, -top)
+        if wanted.place != "corner":
+            x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
+    elif wanted.policy != "stretch":
+        short = wanted.short_side or min(net)
+        # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256;
+        # "square" stretches to short × short first, as the SysNoise authors' code does.
+        crop = wanted.policy == "crop"
+        width, height = (short * side // min(w, h) if crop else short for side in (w, h))
+        new = Size(max(net.width, width), max(net.height, height))
+        x, y = -round((new.width - net.width) / 2), -round((new.height - net.height) / 2)
+    scales = {"scale_x": new.width / w, "scale_y": new.height / h}
+    return Frame(original, network=net, resized=new, **scales, offset_x=x, offset_y=y)
 
 
 def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
-    small = _of_size(resize(image, frame.resized), frame.resized)
+    small = resize(image, frame.resized)
+    width, height = frame.resized
+    if small.shape != (height, width, 3):
+        raise ImageError(f"resize: expected {height}×{width}×3, got {small.shape}")
     if wanted.policy == "stretch":
         return small, frame
     if wanted.policy in ("crop", "square"):
@@ -78,10 +79,3 @@ def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     x, y = frame.offset_x, frame.offset_y
     canvas[y : y + frame.resized.height, x : x + frame.resized.width] = small
     return canvas, frame
-
-
-def _of_size(made: Image, size: Size) -> Image:
-    """What a resize made; ImageError if it is not RGB pixels of that size."""
-    if made.shape != (size.height, size.width, 3):
-        raise ImageError(f"resize: expected {size.height}×{size.width}×3, got {made.shape}")
-    return made

@@ -91,10 +91,16 @@ class Machine:
 
     def prepare(self, data: bytes) -> Prepared:
         """The tensor and the frame of one encoded image."""
-        pixels = self.colour(self.decode(data))
+        stages, frame = self._before_network(data)
+        return Prepared(stages["normalise"], frame)
+
+    def _before_network(self, data: bytes) -> tuple[dict[str, Any], Frame]:
+        decoded = self.decode(data)
+        coloured = self.colour(decoded)
         wanted = self.fit(self.model.card.input)
-        small, frame = place(pixels, wanted, self.resize)
-        return Prepared(self.normalise(small, wanted)[np.newaxis], frame)
+        small, frame = place(coloured, wanted, self.resize)
+        tensor = self.normalise(small, wanted)[np.newaxis]
+        return {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor}, frame
 
     def predict(self, prepared: Prepared) -> Prediction:
         """What the model says of a prepared image, in pixels of the encoded image."""
@@ -102,14 +108,9 @@ class Machine:
 
     def trace(self, data: bytes) -> dict[str, Any]:
         """What every stage hands to the next, by stage name: to see where two pipelines part."""
-        decoded = self.decode(data)
-        coloured = self.colour(decoded)
-        wanted = self.fit(self.model.card.input)
-        small, frame = place(coloured, wanted, self.resize)
-        tensor = self.normalise(small, wanted)[np.newaxis]
-        raw = self.run(tensor)
-        seen = {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor, "infer": raw}
-        return {**seen, "post": self.post(raw, frame, self.model.card)}
+        stages, frame = self._before_network(data)
+        raw = self.run(stages["normalise"])
+        return {**stages, "infer": raw, "post": self.post(raw, frame, self.model.card)}
 
 
 def checked(raw: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

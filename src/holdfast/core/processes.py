@@ -60,23 +60,17 @@ def defer_interrupts() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGINT) if is_main else None
     if handler is not None:
         signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    mask = _block_interrupt()
+    has_masks = hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if has_masks else set()
     try:
         yield
     finally:
-        if mask is not None:
+        if has_masks:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
         if came:
             signal.raise_signal(signal.SIGINT)
-
-
-def _block_interrupt() -> set[signal.Signals | int] | None:
-    """Block SIGINT in this thread and return the mask before; None where the system has no masks."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return None
-    return set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
 
 
 def become_worker(parent: int) -> None:

@@ -24,8 +24,7 @@ _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and mo
 _REWRITE = ("graph.inspect", "graph.kept", "graph.nodes", "graph.rewrite", "graph.session")
 _CELLS = ("engine.cells", "engine.store", "engine.versions")
 _EVALUATE = (
-    *_KERNEL, *_CELLS, "metrics.classification", "engine.infer", "engine.pipelines", "engine.preprocess",
-    "engine.records",
+    *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
@@ -48,7 +47,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "speech": (
             "core", *_CELLS, *_REWRITE, "graph.card", "metrics", "noise.speech", "noise.speech.options",
         ),
-        "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.records"),
+        "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.executor", "engine.records"),
     }
 )  # fmt: skip
 

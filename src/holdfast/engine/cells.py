@@ -87,9 +87,9 @@ class Work(ABC, Generic[Item, State]):
     def contents(self, item: Item) -> Sequence[Any]:
         """What identifies the item in each of its cells; None where it has none."""
 
-    @abstractmethod
-    def open(self, threads: int) -> State:
-        """Open what the work needs. Called once per process, before the first computation."""
+    def open(self, threads: int) -> State | None:
+        """Open what the work needs, if anything. Called once per process, before the first computation."""
+        return None
 
     @abstractmethod
     def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:
@@ -216,13 +216,9 @@ def run(
 
 def count_missing(work: Work[Any, Any], items: Iterable[Any], store: Store) -> int:
     """How many distinct cells of the items are not in the store."""
-    setups = [setup.name for setup in work.setups()]
-    keys: dict[str, int] = {}
-    for item in items:
-        for n, digest in enumerate(_digests(work.contents(item))):
-            if digest:
-                keys[cell_key(setups[n], digest)] = n
-    return sum(not _is_finished(work, store, n, key) for key, n in keys.items())
+    task = CellTask(work, tuple(setup.name for setup in work.setups()), store)
+    missing, _ = task.missing(None, [task.keys(_digests(work.contents(item))) for item in items])
+    return sum(map(len, missing.values()))
 
 
 def cell_key(setup: str, item: str) -> str:
@@ -235,11 +231,6 @@ def _digests(contents: Sequence[Any]) -> tuple[str, ...]:
     known = {id(content): content for content in contents}
     digests = {key: "" if content is None else fingerprint.of(content) for key, content in known.items()}
     return tuple(digests[id(content)] for content in contents)
-
-
-def _is_finished(work: Work[Any, Any], store: Store, setup: int, key: str) -> bool:
-    data = store.get(key)
-    return data is not None and work.is_valid(setup, data)
 
 
 @dataclass(frozen=True)
@@ -257,8 +248,8 @@ class CellTask:
         work = self.work
         contents = [work.contents(item) for item in shard]
         items = [_digests(row) for row in contents]
-        keys = [[d and cell_key(s, d) for s, d in zip(self.setups, row, strict=True)] for row in items]
-        missing, finished = self._missing(state, keys)
+        keys = [self.keys(row) for row in items]
+        missing, finished = self.missing(state, keys)
         unstored: dict[tuple[int, int], Any] = {}
         if missing:
             state = work.open(threads) if state is None else state
@@ -279,7 +270,11 @@ class CellTask:
         progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
         return ShardAnswer(items, self._problems(state), unstored), state, progress
 
-    def _missing(self, state: Any, keys: list[list[str]]) -> tuple[dict[int, list[int]], set[str]]:
+    def keys(self, digests: Sequence[str]) -> list[str]:
+        """The key of each cell of an item, "" where it has none."""
+        return [d and cell_key(setup, d) for setup, d in zip(self.setups, digests, strict=True)]
+
+    def missing(self, state: Any, keys: Sequence[list[str]]) -> tuple[dict[int, list[int]], set[str]]:
         """Position of an item -> setups to compute, each key once; and the keys of finished cells."""
         missing: dict[int, list[int]] = {}
         finished: set[str] = set()
@@ -290,7 +285,8 @@ class CellTask:
                 if not key or key in seen or n in problems:
                     continue
                 seen.add(key)
-                if _is_finished(self.work, self.store, n, key):
+                data = self.store.get(key)
+                if data is not None and self.work.is_valid(n, data):
                     finished.add(key)
                 else:
                     missing.setdefault(at, []).append(n)

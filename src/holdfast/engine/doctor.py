@@ -12,36 +12,22 @@ from pathlib import Path
 
 from holdfast.engine.executor import cores
 
-# extra -> (module to look for, distribution, what it is good for)
-EXTRAS = {
-    "torch": (("torch", "torch", "attacks by gradient, training"),),
-    "language": (("tokenizers", "tokenizers", "language models"),),
-    "speech": (
-        ("librosa", "librosa", "another STFT for speech"),
-        ("scipy", "scipy", "another STFT for speech"),
-    ),
-    "web": (
-        ("starlette", "starlette", "the local web page"),
-        ("uvicorn", "uvicorn", "the local web page"),
-        ("django_htmx", "django-htmx", "the script of the local web page"),
-    ),
-    "bench": (
-        ("pycocotools", "pycocotools", "the reference AP in benchmarks"),
-        ("hotcoco", "hotcoco", "the fastest peer in benchmarks"),
-        ("faster_coco_eval", "faster-coco-eval", "a peer in benchmarks"),
-    ),
-}
-REQUIRED = (
-    "numpy",
-    "onnx",
-    "onnxruntime",
-    "opencv-python-headless",
-    "orjson",
-    "pillow",
-    "pyyaml",
-    "rich",
-    "jinja2",
+# extra, module to look for, distribution, what it is good for
+EXTRAS = (
+    ("torch", "torch", "torch", "attacks by gradient, training"),
+    ("language", "tokenizers", "tokenizers", "language models"),
+    ("speech", "librosa", "librosa", "another STFT for speech"),
+    ("speech", "scipy", "scipy", "another STFT for speech"),
+    ("web", "starlette", "starlette", "the local web page"),
+    ("web", "uvicorn", "uvicorn", "the local web page"),
+    ("web", "django_htmx", "django-htmx", "the script of the local web page"),
+    ("bench", "pycocotools", "pycocotools", "the reference AP in benchmarks"),
+    ("bench", "hotcoco", "hotcoco", "the fastest peer in benchmarks"),
+    ("bench", "faster_coco_eval", "faster-coco-eval", "a peer in benchmarks"),
 )
+REQUIRED = (
+    "numpy", "onnx", "onnxruntime", "opencv-python-headless", "orjson", "pillow", "pyyaml", "rich", "jinja2",
+)  # fmt: skip
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd")
 
 
@@ -81,24 +67,23 @@ def _cpu_flags() -> set[str]:
 
 def _libraries() -> Iterable[Finding]:
     for name in REQUIRED:
-        try:
-            yield Finding("library", name, metadata.version(name))
-        except metadata.PackageNotFoundError:
-            yield Finding("library", name, "missing", f"pip install {name}")
+        version = _version(name)
+        yield Finding("library", name, version or "missing", "" if version else f"pip install {name}")
 
 
 def _extras() -> Iterable[Finding]:
-    for extra, rows in EXTRAS.items():
-        for module, distribution, purpose in rows:
-            if importlib.util.find_spec(module) is None:
-                remedy = f"pip install 'holdfast[{extra}]'"
-                yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
-            else:
-                yield Finding(f"extra {extra}", distribution, _version(distribution))
+    for extra, module, distribution, purpose in EXTRAS:
+        if importlib.util.find_spec(module) is None:
+            remedy = f"pip install 'holdfast[{extra}]'"
+            yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
+        else:  # a module may have no distribution, or one of another name
+            state = _version(distribution) or "installed, version unknown"
+            yield Finding(f"extra {extra}", distribution, state)
 
 
 def _version(distribution: str) -> str:
+    """The version that is installed; empty without one."""
     try:
         return metadata.version(distribution)
-    except metadata.PackageNotFoundError:  # a module without a distribution, or of one named otherwise
-        return "installed, version unknown"
+    except metadata.PackageNotFoundError:
+        return ""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.engine.workers import Task, Worker, WorkerLost, answers, workers
@@ -31,19 +31,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-class Executor(Protocol):
-    """Where the shards of a task are processed. Every executor gives the same answers."""
-
-    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
-        """The answers to the leading shards that were finished by `until` (of `time.monotonic`).
-
-        Raise BudgetSpent if there are shards and none was finished.
-        """
-        ...
-
-
-def choose_executor(jobs: int, shards: int) -> Executor:
-    """The executor for a number of processes (0: one per core)."""
+def choose_executor(jobs: int, shards: int) -> InProcess | Processes:
+    """The executor for a number of processes (0: one per core). Every executor gives the same answers."""
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one per core) or more, got {jobs}")
     processes = min(jobs or cores(), shards)
@@ -55,7 +44,10 @@ class InProcess:
     """Process all shards in this process."""
 
     def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
-        """The answers to the leading shards that were finished in time."""
+        """The answers to the leading shards that were finished by `until` (of `time.monotonic`).
+
+        Raise BudgetSpent if there are shards and none was finished.
+        """
         state, found = None, []
         for shard in shards:
             if time.monotonic() >= until:

@@ -51,7 +51,7 @@ class _Lines:
         self.speaking = threading.Lock()
 
     def step(self, done: int, reused: int) -> None:
-        """Nothing; so many more are done, of which some were found finished already."""
+        """Count units that are done, and those of them that were finished before."""
         with self.speaking:
             self.done += done
             self.worked += done - reused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -93,21 +93,16 @@ def to_plain(record: Record) -> dict[str, Any]:
         return {"failed": record.name, "reason": record.reason}
     common: dict[str, Any] = {"name": record.name, "size": list(record.size)}
     if isinstance(record, Found):
-        t, d = record.truth, record.detections
-        truth = {
-            "xyxy": t.xyxy.tolist(),
-            "classes": t.classes.tolist(),
-            "crowd": t.crowd.tolist(),
-            "difficult": t.difficult.tolist(),
-            "areas": t.areas.tolist(),
-        }
-        found = {"boxes": d.boxes.tolist(), "scores": d.scores.tolist(), "classes": d.classes.tolist()}
-        return {**common, "truth": truth, "found": found}
+        return {**common, "truth": _columns(record.truth), "found": _columns(record.detections)}
     if isinstance(record, Ranked):
         return {**common, "label": record.label, "top": record.top.tolist(), "scores": record.scores.tolist()}
     packed = zlib.compress(np.ascontiguousarray(record.grid, "<u2").tobytes())
     grid = base64.b64encode(packed).decode("ascii") if record.grid.size else ""
     return {**common, "confusion": record.confusion.tolist(), "grid": grid}
+
+
+def _columns(boxes: Boxes | Detections) -> dict[str, Any]:
+    return {column.name: getattr(boxes, column.name).tolist() for column in fields(boxes)}
 
 
 def from_plain(plain: dict[str, Any]) -> Record:
@@ -116,25 +111,10 @@ def from_plain(plain: dict[str, Any]) -> Record:
         return Failed(plain["failed"], plain["reason"])
     name, size = plain["name"], Size(*plain["size"])
     if "found" in plain:
-        t, d = plain["truth"], plain["found"]
-        truth = Boxes(
-            np.array(t["xyxy"], np.float64).reshape(-1, 4),
-            np.array(t["classes"], np.int64),
-            np.array(t["crowd"], bool),
-            np.array(t["difficult"], bool),
-            np.array(t["areas"], np.float64),
-        )
-        boxes = np.array(d["boxes"], np.float64).reshape(-1, 4)
-        found = Detections(boxes, np.array(d["scores"], np.float64), np.array(d["classes"], np.int64))
-        return Found(name, size, truth, found)
+        return Found(name, size, Boxes(**plain["truth"]), Detections(**plain["found"]))
     if "label" in plain:
-        return Ranked(
-            name,
-            size,
-            plain["label"],
-            np.array(plain["top"], np.int64),
-            np.array(plain["scores"], np.float64),
-        )
+        top, scores = np.array(plain["top"], np.int64), np.array(plain["scores"], np.float64)
+        return Ranked(name, size, plain["label"], top, scores)
     confusion = np.array(plain["confusion"], np.int64)
     if not plain.get("grid"):
         return Counted(name, size, confusion)
@@ -159,10 +139,7 @@ def record_of(sample: Sample, size: Size, prediction: Prediction, classes: int, 
 
 def first_of(values: Floats, count: int) -> Ints:
     """The places of the highest values, highest first, of equals the first one first."""
-    if len(values) <= count:
-        return np.argsort(-values, kind="stable")
-    candidates = np.flatnonzero(values >= np.partition(values, -count)[-count])
-    return np.asarray(candidates[np.argsort(-values[candidates], kind="stable")[:count]])
+    return np.argsort(-values, kind="stable")[:count]
 
 
 def _confusion(truth: MaskFile, size: Size, prediction: LabelMap, classes: int, ignore: int | None) -> Ints:

@@ -125,27 +125,22 @@ def answers(
 
 
 def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
-    """Answer shards, one by one, until None comes or the parent is gone."""
+    """Answer shards, one by one, until None comes or the parent is gone; the parent reports errors."""
     become_worker(parent)
     if brief.threads:  # OpenCV reads it on import; its own pool of threads would crowd the other workers
         os.environ.setdefault("OPENCV_FOR_THREADS_NUM", str(brief.threads))
-    held: list[Any] = []  # the task and its state
+    task, state = None, None
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
-            pipe.send(_attempt(brief, held, shard))
-
-
-def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, tuple[int, int]] | Exception:
-    """The answer to one shard, or the error to be told by the parent, which is the one with a voice."""
-    try:
-        if not held:
-            held[:] = [brief.open(), None]
-        new = held[1] is None
-        answer, held[1], done = held[0].process(held[1], shard, brief.threads)
-        if new:
-            gc.freeze()  # what is loaded stays: the collector need not go over it again and again
-        return answer, done
-    except HoldfastError as problem:
-        return problem
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it must not be taken for a lost worker
-        return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
+            reply: Any
+            try:
+                task, new = task or brief.open(), state is None
+                answer, state, done = task.process(state, shard, brief.threads)
+                reply = answer, done
+                if new:
+                    gc.freeze()  # what is loaded stays: the collector need not go over it again and again
+            except HoldfastError as problem:
+                reply = problem
+            except Exception as problem:  # noqa: BLE001 - it must not be taken for a lost worker
+                reply = RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
+            pipe.send(reply)

@@ -130,15 +130,9 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     if not pairs:
         return ()
     title = "Most frequent confusions"
-    columns: list[Column[tuple[int, int]]] = [
-        Column("true", get=lambda pair: classes[pair[0]]),
-        Column("taken for", get=lambda pair: classes[pair[1]]),
-        Column(unit, get=lambda pair: inner[pair]),
-        Column(
-            "share", get=lambda pair: inner[pair] / whole[pair[0]], note=f"of the {unit} of the true class"
-        ),
-    ]
-    body = to_html(Table.of(pairs, columns))
+    share = Column("share", note=f"of the {unit} of the true class")
+    rows = [[classes[i], classes[j], inner[i, j], inner[i, j] / whole[i]] for i, j in pairs]
+    body = to_html(Table(["true", "taken for", unit, share], rows))
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
@@ -149,7 +143,7 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     certainty = Section(
         "certainty", "Right and wrong", (_scores(records), class_bars(evaluation, "top1", "Top-1 by class"))
     )
-    counts = _confusion(records, len(classes))
+    counts = _confusion([r.label for r in records], [_first(r) for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
     lead = "The best answer of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
@@ -175,11 +169,10 @@ def _score(record: Ranked) -> float:
     return float(record.scores[0]) if len(record.scores) else 0.0
 
 
-def _confusion(records: list[Ranked], classes: int) -> Ints:
-    """(classes, classes + 1): true class against best answer; the last column is any other class."""
+def _confusion(true: Sequence[int] | Ints, said: Sequence[int] | Ints, classes: int) -> Ints:
+    """(classes, classes + 1): true class against the answer; the last column is any other answer, −1."""
     table = np.zeros((classes, classes + 1), np.int64)
-    for record in records:
-        table[record.label, _first(record)] += 1
+    np.add.at(table, (np.asarray(true, np.int64), np.asarray(said, np.int64)), 1)
     return table
 
 
@@ -225,8 +218,7 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
     bars = class_bars(evaluation, "iou_equal", "IoU × equal by class")
     overview = Section("overlap", "Overlap", (_overlaps(overlap, said == labels), bars))
-    counts = np.zeros((len(classes), len(classes) + 1), np.int64)
-    np.add.at(counts, (labels, said), 1)
+    counts = _confusion(labels, said, len(classes))
     nothing = "nothing" if counts[:, -1].any() else ""
     lead = "The one object of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
@@ -287,10 +279,10 @@ def _image_overlaps(means: Floats) -> Figure:
 
 
 def _worst_masks(records: list[Counted], means: Floats, classes: tuple[str, ...]) -> Worst:
-    order = [i for i in np.argsort(means, kind="stable")[:MOST].tolist() if means[i] < 1.0]
     shots = [
         Shot(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
-        for i in order
+        for i in np.argsort(means, kind="stable")[:MOST].tolist()
+        if means[i] < 1.0
     ]
     definition = (
         "Ranked by mean IoU of the image, lowest first. "

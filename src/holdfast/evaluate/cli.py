@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.config.options import changed, field_of
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.errors import InputError
 from holdfast.evaluate.options import EvaluateOptions, EvaluationOptions
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def evaluate(options: EvaluateOptions) -> int:
     With no arguments but --explain: the worked example of the detection lecture.
     Exit code 4 means: done, but some images failed and are not in the numbers.
     """
-    from holdfast.core.errors import InputError
-
     options.check_output()
     if options.class_ and not options.explain:
         raise InputError("--class names the class that --explain explains; add --explain")
@@ -67,7 +66,6 @@ def plan_of(
     options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
 ) -> Plan:
     """The plan of an evaluation; the model and the dataset are opened unless they are given."""
-    from holdfast.core.errors import InputError
     from holdfast.core.pipeline import pipeline_of
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import Plan
@@ -111,7 +109,6 @@ def tell_about(plan: Plan) -> None:
 
 def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     """Run the plan, show its result and return the exit code."""
-    from holdfast.core.errors import InputError
     from holdfast.engine.progress import progress
     from holdfast.evaluate.result import open_run
     from holdfast.evaluate.run import evaluate as run
@@ -151,11 +148,9 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
 
 def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.config.output import write_json
-    from holdfast.evaluate.tables import as_json, by_class, headline
+    from holdfast.evaluate.result import as_json, by_class, headline
 
-    if options.json:
-        write_json(options.json, {**as_json(result), **extra})
+    options.write_json({**as_json(result), **extra})
     if options.csv:
         return options.print_table(by_class(result, every=True, overall=True))
     options.print_table(headline(result))
@@ -194,9 +189,6 @@ def _lecture(options: EvaluateOptions) -> int:
     from holdfast.evaluate.explain import explain_lecture
 
     text, result = explain_lecture()
-    if options.json:
-        from holdfast.config.output import write_json
-
-        write_json(options.json, result)
+    options.write_json(result)
     say(text)
     return 0

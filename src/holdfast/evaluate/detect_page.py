@@ -11,7 +11,6 @@ from holdfast.engine.records import Found
 from holdfast.evaluate.class_pages import class_section, confusion_section
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
-from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.coco import AREAS
 from holdfast.metrics.curves import Curve, hundred_one_points
 from holdfast.metrics.detection import DetectionResult, confusion, evaluate, passes
@@ -35,8 +34,6 @@ class MatchedDetections:
 
     records: tuple[Found, ...]
     classes: tuple[str, ...]
-    truth: TruthTable
-    detections: DetectionTable
     result: DetectionResult
 
     @property
@@ -54,18 +51,16 @@ def detected(evaluation: Evaluation) -> MatchedDetections:
     """The matches and curves behind the numbers, computed again from the records by the same rule."""
     about = evaluation.about
     records = tuple(r for r in evaluation.records if isinstance(r, Found))
-    truth, detections = tables(records)
     settings = about.settings
     result = evaluate(
-        truth,
-        detections,
+        *tables(records),
         rule_named(settings.get("rule", "coco")),
         images=len(records),
         classes=len(about.classes),
         iou=settings.get("iou", 0.5),
         score=settings.get("score", 0.5),
     )
-    return MatchedDetections(records, about.classes, truth, detections, result)
+    return MatchedDetections(records, about.classes, result)
 
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
@@ -104,15 +99,8 @@ def _curves(d: MatchedDetections) -> Figure:
     ]
     if len(present) > 1:
         mean = np.mean([hundred_one_points(d.result.curves[i]) for i in present], axis=0)
-        lines.append(
-            Line(
-                "mean of all classes",
-                np.linspace(0, 1, 101),
-                mean,
-                bold=True,
-                note=f"mAP {d.result.mean_ap:.3f}",
-            )
-        )
+        note = f"mAP {d.result.mean_ap:.3f}"
+        lines.append(Line("mean of all classes", np.linspace(0, 1, 101), mean, bold=True, note=note))
     title = f"Precision over recall at {d.overlap}"
     desc = f"One line for each of {len(shown)} classes; mean average precision {d.result.mean_ap:.3f}."
     chart = line_chart(lines, title=title, desc=desc, x_label="recall", y_label="precision")
@@ -149,15 +137,15 @@ def _counted(d: MatchedDetections) -> str:
     return f"{right} right, {false} false and {missed} missed, by {d.overlap}."
 
 
+def _fates(table: Ints) -> tuple[int, int, int, int]:
+    """How many boxes of a confusion table are right, of another class, missed and false."""
+    right = int(np.trace(table[:-1, :-1]))
+    return right, int(table[:-1, :-1].sum()) - right, int(table[:-1, -1].sum()), int(table[-1, :-1].sum())
+
+
 def _fate(d: MatchedDetections) -> Figure:
-    table = d.result.confusion
-    n = len(d.classes)
-    right = int(np.trace(table[:n, :n]))
-    mixed = int(table[:n, :n].sum()) - right
-    stacks = [
-        Stack("true boxes", (right, mixed, int(table[:n, n].sum()))),
-        Stack("detections", (right, mixed, int(table[n, :n].sum()))),
-    ]
+    right, mixed, missed, false = _fates(d.result.confusion)
+    stacks = [Stack("true boxes", (right, mixed, missed)), Stack("detections", (right, mixed, false))]
     kinds = [("right", "right"), ("mixed", "of another class"), ("wrong", "missed, or nothing there")]
     title = "What became of every box"
     chart = stacked_chart(stacks, kinds, title=title, desc=f"{right} right, {mixed} confused.")
@@ -184,23 +172,20 @@ def _scores(d: MatchedDetections) -> Figure:
 
 
 def _sizes(d: MatchedDetections) -> Figure:
-    m = d.result.matches
-    hit = np.zeros(len(d.truth), bool)
-    hit[_kept_rows(d, TRUE_POSITIVE)[1]] = True
+    counted, area = d.result.matches.counted, d.result.truth.area
+    missed = _missed(d)
     stacks = []
     for name in ("small", "medium", "large"):
         low, high = AREAS[name]
-        inside = m.counted & (d.truth.area >= low) & ((d.truth.area < high) | (name == "large"))
-        stacks.append(Stack(name, (int((inside & hit).sum()), int((inside & ~hit).sum()))))
+        inside = counted & (area >= low) & ((area < high) | (name == "large"))
+        stacks.append(Stack(name, (int((inside & ~missed).sum()), int((inside & missed).sum()))))
     title = "Found and missed by size"
     chart = stacked_chart(stacks, [("right", "found"), ("wrong", "missed")], title=title)
     return Figure(title, chart, "Area of the true box: small below 32², large from 96² pixels.")
 
 
 def _fit(d: MatchedDetections) -> Figure:
-    m = d.result.matches
-    kept = passes(m.score, d.result.score, d.result.rule) & (m.outcome == TRUE_POSITIVE)
-    overlap = Kind("right", "right", m.overlap[kept])
+    overlap = Kind("right", "right", d.result.matches.overlap[_passing(d, TRUE_POSITIVE)])
     mean = f"; mean {float(overlap.values.mean()):.3f}" if len(overlap.values) else ""
     title = "How tightly the boxes fit"
     low = min(d.result.iou, 0.95)
@@ -208,21 +193,25 @@ def _fit(d: MatchedDetections) -> Figure:
     return Figure(title, chart, f"IoU of each right detection with its true box{mean}.")
 
 
-def _kept_rows(d: MatchedDetections, outcome: int) -> tuple[Ints, Ints]:
-    """Rows of the detections of that outcome that pass the score threshold, and of the boxes they took."""
+def _passing(d: MatchedDetections, outcome: int) -> Bools:
+    """Which detections of that outcome pass the score threshold."""
     m = d.result.matches
-    kept = passes(m.score, d.result.score, d.result.rule) & (m.outcome == outcome)
-    return m.detection[kept], m.truth[kept]
+    return np.asarray(passes(m.score, d.result.score, d.result.rule) & (m.outcome == outcome))
+
+
+def _missed(d: MatchedDetections) -> Bools:
+    """Which true boxes count and are not found at the score threshold."""
+    missed = d.result.matches.counted.copy()
+    missed[d.result.matches.truth[_passing(d, TRUE_POSITIVE)]] = False
+    return missed
 
 
 def worst(d: MatchedDetections) -> Worst:
     """The images with the most missed boxes and confident false detections."""
-    images = len(d.records)
-    missed = d.result.matches.counted.copy()
-    missed[_kept_rows(d, TRUE_POSITIVE)[1]] = False
-    false, _ = _kept_rows(d, FALSE_POSITIVE)
-    error = np.bincount(d.truth.image[missed], minlength=images).astype(np.float64)
-    error += np.bincount(d.detections.image[false], d.detections.score[false], minlength=images)
+    images, missed, found = len(d.records), _missed(d), d.result.detections
+    false = d.result.matches.detection[_passing(d, FALSE_POSITIVE)]
+    error = np.bincount(d.result.truth.image[missed], minlength=images).astype(np.float64)
+    error += np.bincount(found.image[false], found.score[false], minlength=images)
     order = [i for i in np.argsort(-error, kind="stable")[:MOST].tolist() if error[i] > 0]
     definition = (
         f"Ranked by the number of true boxes missed plus the scores of the false detections at {d.at}; "
@@ -232,18 +221,18 @@ def worst(d: MatchedDetections) -> Worst:
 
 
 def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot:
-    record, m = d.records[image], d.result.matches
+    record, m, truth, found = d.records[image], d.result.matches, d.result.truth, d.result.detections
     kind: MarkKind
     marks = []
-    for row in np.flatnonzero(d.truth.image == image).tolist():
+    for row in np.flatnonzero(truth.image == image).tolist():
         kind = "missed" if missed[row] else "truth" if m.counted[row] else "ignored"
-        text = d.classes[d.truth.category[row]] if missed[row] else ""
-        marks.append(Mark.of(d.truth.xyxy[row], kind, text))
+        text = d.classes[truth.category[row]] if missed[row] else ""
+        marks.append(Mark.of(truth.xyxy[row], kind, text))
     here = (m.image == image) & passes(m.score, d.result.score, d.result.rule)
     for row, outcome in zip(m.detection[here].tolist(), m.outcome[here].tolist(), strict=True):
         kind = "right" if outcome == TRUE_POSITIVE else "wrong" if outcome == FALSE_POSITIVE else "ignored"
-        text = f"{d.classes[d.detections.category[row]]} {d.detections.score[row]:.2f}"
-        marks.append(Mark.of(d.detections.xyxy[row], kind, text))
+        text = f"{d.classes[found.category[row]]} {found.score[row]:.2f}"
+        marks.append(Mark.of(found.xyxy[row], kind, text))
     return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_said(d, record)}")
 
 
@@ -253,11 +242,6 @@ def _said(d: MatchedDetections, record: Found) -> str:
     r, n = d.result, len(d.classes)
     matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
     table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
-    right = int(np.trace(table[:n, :n]))
-    counts = {
-        "missed": int(table[:n, n].sum()),
-        "of the wrong class": int(table[:n, :n].sum()) - right,
-        "false": int(table[n, :n].sum()),
-        "right": right,
-    }
+    right, mixed, missed, false = _fates(table)
+    counts = {"missed": missed, "of the wrong class": mixed, "false": false, "right": right}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing found"

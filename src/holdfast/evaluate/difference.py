@@ -10,7 +10,7 @@ A prediction is another one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.seeds import generator
-from holdfast.core.types import Bools, Detections, Floats
+from holdfast.core.types import Bools, Detections, Floats, Ints
 from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.classes import realign
 from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
+CLEAR = ("classify", "single")  # tasks in which an image is right or wrong
 POINTS = 0.01  # share of the grid's points from which a label map is another
 
 
@@ -128,34 +129,25 @@ def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     classify: the best class; single: IoU · [class equal] > 0.5; detect: a true box that was found at the
     score and IoU thresholds is not found any more; segment: 1 % of the pixels less are right.
     """
-    score: dict[str, Callable[..., Any]] = {
-        "classify": lambda records: places(records)[0] == 0,
-        "single": lambda records: single_outputs(records)[0] > 0.5,
-        "segment": lambda records: np.array(
-            [np.trace(r.confusion) / max(1, int(r.confusion.sum())) for r in records]
-        ),
-    }
     if task == "detect":
-        return _boxes_missed(before, after, settings)
-    first, second = score[task](before), score[task](after)
+        (image, found), (_, found_after) = (_boxes_found(records, settings) for records in (before, after))
+        return np.isin(np.arange(len(before)), image[found & ~found_after])
     if task == "segment":
+        counts = [[r.confusion for r in records if isinstance(r, Counted)] for records in (before, after)]
+        first, second = (np.array([np.trace(c) / max(1, int(c.sum())) for c in side]) for side in counts)
         return np.asarray(first - second >= POINTS)
-    return np.asarray(first & ~second)
+    return np.asarray(_right(task, before) & ~_right(task, after))
 
 
-def _boxes_missed(before: Sequence[Any], after: Sequence[Any], settings: Settings) -> Bools:
-    missed = np.zeros(len(before), bool)
-    hits = []
-    for records in (before, after):
-        truth, detections = tables(records)
-        classes = int(max((c.max() for c in (truth.category, detections.category) if len(c)), default=0)) + 1
-        found = match(truth, detections, settings.rule, settings.iou, images=len(records), classes=classes)
-        hit = np.zeros(len(truth), bool)
-        counted = (found.outcome == TRUE_POSITIVE) & passes(found.score, settings.score, settings.rule)
-        hit[found.truth[counted]] = True
-        hits.append(hit)
-    missed[tables(before)[0].image[hits[0] & ~hits[1]]] = True
-    return missed
+def _boxes_found(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
+    """The image of every true box, and whether it is found at the score and IoU thresholds."""
+    truth, detections = tables(records)
+    classes = int(max((c.max() for c in (truth.category, detections.category) if len(c)), default=0)) + 1
+    found = match(truth, detections, settings.rule, settings.iou, images=len(records), classes=classes)
+    hit = np.zeros(len(truth), bool)
+    counted = (found.outcome == TRUE_POSITIVE) & passes(found.score, settings.score, settings.rule)
+    hit[found.truth[counted]] = True
+    return truth.image, hit
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,12 +231,9 @@ def difference(before: Evaluation, after: Evaluation) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, by the rule of `after`."""
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
         raise InputError("two runs can be compared only if they have the same task and the same classes")
-    stated = after.about.settings
+    about, stated = after.about, after.about.settings
     settings = Settings(rule_named(stated["rule"]), stated["iou"], stated["score"])
-    first, second = (
-        Side(tuple(run.records), after.about.task, after.about.classes, settings) for run in (before, after)
-    )
-    return compare(first, second)
+    return compare(*(Side(run.records, about.task, about.classes, settings) for run in (before, after)))
 
 
 def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000) -> Difference:
@@ -252,18 +241,15 @@ def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000)
     if (before.task, before.classes, before.settings) != (after.task, after.classes, after.settings):
         raise InputError("two runs can be compared only if task, classes and rule are the same")
     first, second = _paired(before.records, after.records)
-    old, new = (
-        _values(side, records, seed, replicates) for side, records in ((before, first), (after, second))
-    )
-    right = [_right(before.task, records) for records in (first, second)]
+    old, new = _values(before, first, seed, replicates), _values(after, second, seed, replicates)
     return Difference(
-        after.metric,
-        len(second),
-        paired(old, new),
-        float(old[0]),
-        float(new[0]),
-        changes(first, second, after.task, after.settings),
-        None if right[0] is None or right[1] is None else flips(right[0], right[1]),
+        metric=after.metric,
+        images=len(second),
+        interval=paired(old, new),
+        before=float(old[0]),
+        after=float(new[0]),
+        changes=changes(first, second, after.task, after.settings),
+        flips=flips(_right(after.task, first), _right(after.task, second)) if after.task in CLEAR else None,
     )
 
 
@@ -347,8 +333,6 @@ def _scored(side: Side, records: Sequence[Any], seed: int, replicates: int) -> F
     return mean_values(np.asarray(column, np.float64), rng, replicates=replicates)
 
 
-def _right(task: Task, records: Sequence[Any]) -> Bools | None:
-    """Which images are right, (n,); None where an image is neither right nor wrong."""
-    if task == "classify":
-        return np.asarray(places(records)[0] == 0)
-    return np.asarray(single_outputs(records)[0] > 0.5) if task == "single" else None
+def _right(task: Task, records: Sequence[Any]) -> Bools:
+    """Which images are right, (n,), of a task where an image is right or wrong."""
+    return np.asarray(places(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5)

@@ -19,12 +19,9 @@ from holdfast.metrics.rules import RULES
 
 def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:
     """The walk through one class of a detector's run, as text."""
-    if evaluation.about.task != "detect":
-        raise InputError(f"--explain walks through AP; a {evaluation.about.task} model has none")
     records = [r for r in evaluation.records if isinstance(r, Found)]
-    truth, detections = tables(records)
     names = tuple(r.name for r in records)
-    return _walk(truth, detections, names, evaluation.about.classes, settings, class_name)
+    return _walk(*tables(records), names, evaluation.about.classes, settings, class_name)
 
 
 def explain_files(truth: Path, predictions: Path, settings: Settings, class_name: str | None) -> str:

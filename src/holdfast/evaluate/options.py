@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
+from holdfast.config.output import check_outputs, say, write_json
+from holdfast.core.errors import InputError
 
 if TYPE_CHECKING:
     from holdfast.report.tables import Table
@@ -140,16 +142,17 @@ class OutputOptions(Options, group=OUTPUT):
 
     def check_output(self, runs: Path | None = None) -> None:
         """Raise an error if two formats are given at once, or if a file cannot be written."""
-        from holdfast.config.output import check_outputs
-        from holdfast.core.errors import InputError
-
         if self.csv + self.markdown + self.latex > 1:
             raise InputError("expected one of --csv, --markdown and --latex, not several")
         check_outputs({"--json": self.json, "--out": getattr(self, "out", None)}, {"--runs": runs})
 
+    def write_json(self, numbers: Any) -> None:
+        """Write the numbers to the JSON file, if one is given."""
+        if self.json:
+            write_json(self.json, numbers)
+
     def print_table(self, table: Table) -> None:
         """Print a table in the format of choice."""
-        from holdfast.config.output import say
         from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 
         if self.csv:

@@ -175,21 +175,14 @@ def facts(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
 
 def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:
     """What the reader must know before the numbers: doubts, failures, guesses, problems of the data."""
-    about = evaluation.about
     found = [Alert(line, "trouble") for line in evaluation.result.get("warnings", ())]
-    failed, total = len(evaluation.failed), len(evaluation.failed) + len(evaluation.records)
-    if failed:
-        is_are = "is" if failed == 1 else "are"
-        found.append(Alert(f"{failed} of {many(total, 'image')} failed and {is_are} in no number", "trouble"))
-    guessed = len(about.model.get("guessed", ()))
-    if guessed:
-        found.append(
-            Alert(
-                f"{many(guessed, 'property', 'properties')} of the model guessed: no card states them", "run"
-            )
-        )
-    problems = problem_count(about)
-    if problems:
+    if failed := len(evaluation.failed):
+        whole, is_are = many(failed + len(evaluation.records), "image"), "is" if failed == 1 else "are"
+        found.append(Alert(f"{failed} of {whole} failed and {is_are} in no number", "trouble"))
+    if guessed := len(evaluation.about.model.get("guessed", ())):
+        what = many(guessed, "property", "properties")
+        found.append(Alert(f"{what} of the model guessed: no card states them", "run"))
+    if problems := problem_count(evaluation.about):
         found.append(Alert(f"{many(problems, 'problem')} found in the data", "trouble"))
     return tuple(found)
 

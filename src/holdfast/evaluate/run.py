@@ -115,7 +115,9 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
     remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)
-    evaluation = Evaluation(about, kept, failed, remarks, result, done, alignment, cells.content)
+    evaluation = Evaluation(
+        about, kept, failed, remarks, result, cells=done, alignment=alignment, content=cells.content
+    )
     save(evaluation, run_folder(plan))
     return evaluation
 

@@ -6,23 +6,31 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Boxes, Detections, Floats, Ints
-from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
+from holdfast.core.model import Task
+from holdfast.core.types import Boxes, Detections, Floats, Ints, no_detections
+from holdfast.engine.records import Counted, Found, Ranked, Record
+from holdfast.metrics.boxes import (
+    DetectionTable,
+    TruthTable,
+    detection_table,
+    single_result,
+    single_values,
+    truth_table,
+)
+from holdfast.metrics.classification import classification_result, segmentation_result
 from holdfast.metrics.coco import KEYS, coco_numbers
 from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.metrics.curves import average_precision
-from holdfast.metrics.detection import Counts, counts_at
+from holdfast.metrics.detection import Counts, class_curves, counts_at, mean_of_present
 from holdfast.metrics.matching import match, prepare
 from holdfast.metrics.rules import Rule
 
-if TYPE_CHECKING:
-    from holdfast.core.model import Task
-    from holdfast.engine.records import Counted, Found, Ranked, Record
+NO_BOXES = Boxes(np.zeros((0, 4)), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -36,55 +44,42 @@ class Settings:
 
 def tables(records: Sequence[Found]) -> tuple[TruthTable, DetectionTable]:
     """All true boxes and all detections of the records as columns; image i is record i."""
-    truths: list[Boxes] = [r.truth for r in records]
-    found: list[Detections] = [r.detections for r in records]
-    counts = np.array([len(t) for t in truths], np.int64)
-    numbers = np.array([len(d) for d in found], np.int64)
-    images = np.arange(len(records))
+    truths: list[Boxes] = [NO_BOXES, *(r.truth for r in records)]
+    found: list[Detections] = [no_detections(), *(r.detections for r in records)]
+    images = np.arange(-1, len(records))  # −1: what is there also without records, and empty
     truth = truth_table(
-        np.repeat(images, counts),
-        _joined([t.classes for t in truths], np.int64),
-        xyxy=_joined([t.xyxy for t in truths], np.float64).reshape(-1, 4),
-        area=_joined([t.areas for t in truths], np.float64),
-        crowd=_joined([t.crowd for t in truths], bool),
-        difficult=_joined([t.difficult for t in truths], bool),
+        np.repeat(images, [len(t) for t in truths]),
+        np.concatenate([t.classes for t in truths]),
+        xyxy=np.concatenate([t.xyxy for t in truths]),
+        area=np.concatenate([t.areas for t in truths]),
+        crowd=np.concatenate([t.crowd for t in truths]),
+        difficult=np.concatenate([t.difficult for t in truths]),
     )
     detections = detection_table(
-        np.repeat(images, numbers),
-        _joined([d.classes for d in found], np.int64),
-        _joined([d.scores for d in found], np.float64),
-        xyxy=_joined([d.boxes for d in found], np.float64).reshape(-1, 4),
+        np.repeat(images, [len(d) for d in found]),
+        np.concatenate([d.classes for d in found]),
+        np.concatenate([d.scores for d in found]),
+        xyxy=np.concatenate([d.boxes for d in found]),
     )
     return truth, detections
-
-
-def _joined(columns: list[Any], dtype: Any) -> Any:
-    return np.concatenate(columns) if columns else np.zeros(0, dtype)
 
 
 def score_records(
     records: Sequence[Record], task: Task, classes: tuple[str, ...], settings: Settings
 ) -> dict[str, Any]:
     """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
-    from holdfast.engine.records import Counted, Found, Ranked
-
-    kind = {"detect": Found, "single": Found, "classify": Ranked, "segment": Counted}[task]
+    scorers: dict[str, tuple[type, Callable[..., dict[str, Any]]]] = {
+        "detect": (Found, lambda records, *how: score_tables(*tables(records), len(records), *how)),
+        "single": (Found, _single),
+        "classify": (Ranked, _classify),
+        "segment": (Counted, _segment),
+    }
+    kind, scorer = scorers[task]
     if not all(isinstance(r, kind) for r in records):
         raise InputError(
             f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
         )
-    scorers: dict[str, Callable[..., dict[str, Any]]] = {
-        "detect": _detect,
-        "single": _single,
-        "classify": _classify,
-        "segment": _segment,
-    }
-    return {"task": task, "images": len(records), **scorers[task](records, classes, settings)}
-
-
-def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    truth, detections = tables(records)
-    return score_tables(truth, detections, len(records), classes, settings)
+    return {"task": task, "images": len(records), **scorer(records, classes, settings)}
 
 
 def score_tables(
@@ -100,52 +95,32 @@ def score_tables(
         metrics = {key: _number(whole.numbers[key]) for key in KEYS}
         per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
     else:
-        from holdfast.metrics.detection import class_curves, mean_of_present
-
         curves = class_curves(matches, settings.rule)
         ap = np.array([average_precision(c, settings.rule) for c in curves], dtype=np.float64)
         metrics = {"mAP": _number(mean_of_present(ap))}
         per_class = [{"AP": _number(value)} for value in ap.tolist()]
-    rows = _counted(counts, matches.positives, detections)
+    found = np.bincount(detections.category, minlength=len(classes))
+    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _counted(counts))
     return {
         "rule": str(settings.rule),
         "metrics": metrics,
         "per_class": [
-            {"class": name, **numbers, **row}
-            for name, numbers, row in zip(classes, per_class, rows, strict=True)
+            {"class": name, **numbers, "truth": truths, "found": boxes, **row}
+            for name, numbers, truths, boxes, row in zip(*columns, strict=True)
         ],
-        "at_score": {"score": settings.score, "iou": settings.iou, **_totals(counts)},
+        "at_score": {"score": settings.score, "iou": settings.iou, **_counted(counts.total())[0]},
     }
 
 
-def _counted(counts: Counts, positives: Ints, detections: DetectionTable) -> list[dict[str, Any]]:
-    classes = len(positives)
-    columns: dict[str, Any] = {
-        "truth": positives,
-        "found": np.bincount(detections.category, minlength=classes),
-        "tp": counts.tp,
-        "fp": counts.fp,
-        "fn": counts.fn,
-    }
-    shares: dict[str, Floats] = {"precision": counts.precision, "recall": counts.recall, "f1": counts.f1}
-    return [
-        {
-            **{name: int(column[i]) for name, column in columns.items()},
-            **{name: _number(column[i]) for name, column in shares.items()},
-        }
-        for i in range(classes)
-    ]
-
-
-def _totals(counts: Counts) -> dict[str, Any]:
-    c = counts.total()
-    sums = {"tp": int(c.tp[0]), "fp": int(c.fp[0]), "fn": int(c.fn[0])}
-    return {**sums, **{k: _number(getattr(c, k)[0]) for k in ("precision", "recall", "f1")}}
+def _counted(counts: Counts) -> list[dict[str, Any]]:
+    """TP, FP, FN and the shares made of them, by class."""
+    columns: dict[str, list[Any]] = {name: getattr(counts, name).tolist() for name in ("tp", "fp", "fn")}
+    for name in ("precision", "recall", "f1"):
+        columns[name] = [_number(share) for share in getattr(counts, name)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.boxes import single_result
-
     values, labels = single_outputs(records)
     per_class = []
     for i, name in enumerate(classes):
@@ -162,8 +137,6 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
 def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
-    from holdfast.metrics.boxes import single_values
-
     for record in records:
         if len(record.truth) != 1:
             raise InputError(
@@ -184,8 +157,6 @@ def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
 
 
 def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.classification import classification_result
-
     place, labels = places(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
     whole = classification_result(place, labels, len(classes), ks)
@@ -200,8 +171,6 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
 
 
 def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.classification import segmentation_result
-
     total = np.sum([r.confusion for r in records], axis=0)
     whole = segmentation_result(total)
     pixels = total.sum(axis=1)

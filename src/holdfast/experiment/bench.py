@@ -75,38 +75,35 @@ class Bench:
 
     def model(self, given: GivenModel) -> Model:
         """The model, opened."""
-        return self.once(("model", given.name), lambda: self._model(given))
-
-    def _model(self, given: GivenModel) -> Model:
         from holdfast.graph.load import load_model
 
-        found = load_model(given.path, given.card)
-        for reason in found.guessed:
-            self.notify(f"guessed  {given.name}: {reason}")
-        return found
+        def load() -> Model:
+            found = load_model(given.path, given.card)
+            for reason in found.guessed:
+                self.notify(f"guessed  {given.name}: {reason}")
+            return found
+
+        return self.once(("model", given.name), load)
 
     def data(self, given: GivenData, task: Task) -> Dataset:
         """The data for a task, opened."""
-        return self.once(("data", given.name, task), lambda: self._data(given, task))
-
-    def _data(self, given: GivenData, task: Task) -> Dataset:
         from holdfast.data.open import open_dataset
 
-        how: dict[str, Any] = {"format": given.format, "split": given.split, "images": given.images}
-        found = open_dataset(given.path, task=task, **how)
-        for problem in found.problems[:10]:
-            self.notify(f"data     {problem}")
-        return found
+        def load() -> Dataset:
+            how: dict[str, Any] = {"format": given.format, "split": given.split, "images": given.images}
+            found = open_dataset(given.path, task=task, **how)
+            for problem in found.problems[:10]:
+                self.notify(f"data     {problem}")
+            return found
+
+        return self.once(("data", given.name, task), load)
 
     def options(self, piece: Piece, target: type[Target], **others: Any) -> Target:
         """The options of a command for this piece: the condition, with its model and its data."""
         model, data = piece.model, self.data_of(piece)
-        subject = {"model": model.path, "data": data.path, "card": model.card}
-        classes = {"classes": model.classes, "map": model.map}
-        reading = {"format": data.format, "split": data.split, "images": data.images}
         where = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
+        given = {**vars(model), **vars(data), **where, "model": model.path, "data": data.path}
         known = {spec.name for spec in fields_of(target)}
-        given = {**subject, **classes, **reading, **where}
         return carry(piece.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
 
     def plan(self, piece: Piece) -> Plan:
@@ -130,14 +127,14 @@ class Bench:
 
     def line(self, piece: Piece, **found: Any) -> Line:
         """The line of a piece with what was found."""
-        data = piece.data.name if piece.data else ""
-        what = (piece.model.name, data, piece.label, piece.condition.do)
-        return Line(*what, command=self.command(piece), **found)
-
-    def is_first(self, piece: Piece) -> bool:
-        """Whether the piece is the evaluation that others of its model and data are compared with."""
-        evaluations = [c.name for c in self.experiment.conditions if c.do == "evaluate"]
-        return evaluations[:1] == [piece.condition.name]
+        return Line(
+            model=piece.model.name,
+            data=piece.data.name if piece.data else "",
+            condition=piece.label,
+            do=piece.condition.do,
+            command=self.command(piece),
+            **found,
+        )
 
     def data_of(self, piece: Piece) -> GivenData:
         """The data of a piece; InputError if it has none."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.config.output import check_outputs, say
+from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
+from holdfast.core.errors import InputError
 from holdfast.experiment.options import ExperimentOptions
 
 if TYPE_CHECKING:
     from holdfast.experiment.bench import Bench, Piece
-    from holdfast.experiment.result import Findings, Line
+    from holdfast.experiment.result import Line
 
 PAGES = "pages"  # of the pieces, in the experiment's folder
 
@@ -23,45 +26,23 @@ def run(options: ExperimentOptions) -> int:
     Paths in it are relative to it; docs/experiment.md has all of its fields. Killed at any point, the same
     command goes on. Exit code 1: a gate failed. 4: a piece failed, or some images did. 2: bad input.
     """
-    from holdfast.core.errors import InputError
-
     if options.schema:
-        return _schema(options.file)
+        if options.file is not None:
+            raise InputError(f"--schema is of every experiment; leave out {options.file}")
+        from holdfast.experiment.plan import schema
+
+        say(json.dumps(schema(), indent=2, ensure_ascii=False))
+        return 0
     if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
     from holdfast.engine.progress import progress
     from holdfast.experiment.bench import Bench
     from holdfast.experiment.plan import read_experiment
-    from holdfast.experiment.run import execute
 
-    bench = Bench(
-        read_experiment(options.file),
-        runs=options.runs,
-        jobs=options.jobs,
-        watch=progress,
-        notify=lambda line: say(line, sys.stderr),
-    )
-    if options.dry_run:
-        return _planned(bench, options.only)
-
-    def keep(piece: Piece, result: Any, line: Line) -> Path | None:
-        return _page(bench, piece, result, line)
-
-    found = execute(bench, options.only, begin=_begin, keep=keep, command=command_line(options))
-    return _shown(found, bench, options)
-
-
-def _schema(file: Path | None) -> int:
-    import json as text
-
-    from holdfast.core.errors import InputError
-    from holdfast.experiment.plan import schema
-
-    if file is not None:
-        raise InputError(f"--schema is of every experiment; leave out {file}")
-    say(text.dumps(schema(), indent=2, ensure_ascii=False))
-    return 0
+    notify = partial(say, stream=sys.stderr)
+    bench = Bench(read_experiment(options.file), options.runs, options.jobs, progress, notify)
+    return _planned(bench, options.only) if options.dry_run else _run(bench, options)
 
 
 def _planned(bench: Bench, only: tuple[str, ...]) -> int:
@@ -72,10 +53,6 @@ def _planned(bench: Bench, only: tuple[str, ...]) -> int:
     lines = planned(bench, only)
     say(to_text(plan_table(lines)))
     return 4 if any(line.state == "failed" for line in lines) else 0
-
-
-def _begin(piece: Piece, number: int, of: int) -> None:
-    say(f"[{number}/{of}] {piece.title}", sys.stderr)
 
 
 def _page(bench: Bench, piece: Piece, result: Any, line: Line) -> Path | None:
@@ -100,22 +77,25 @@ def _page(bench: Bench, piece: Piece, result: Any, line: Line) -> Path | None:
         wanted, found = result
         return write_attack(found, decoded(wanted.plan), wanted.out / "report.html")
     if piece.condition.do == "audit":
-        return _audit_page(result, line)
+        from holdfast.audit.cli import write_page
+
+        return write_page(result, line.gates)
     return None
 
 
-def _audit_page(result: Any, line: Line) -> Path:
-    from holdfast.audit.cli import write_page
-
-    return write_page(result, line.gates)
-
-
-def _shown(found: Findings, bench: Bench, options: ExperimentOptions) -> int:
-    from holdfast.config.output import write_json
+def _run(bench: Bench, options: ExperimentOptions) -> int:
     from holdfast.experiment.page import gates_table, results, write
     from holdfast.experiment.result import PAGE, as_plain, experiment_folder
+    from holdfast.experiment.run import execute
     from holdfast.report.tables import to_text
 
+    found = execute(
+        bench,
+        options.only,
+        begin=lambda piece, number, of: say(f"[{number}/{of}] {piece.title}", sys.stderr),
+        keep=partial(_page, bench),
+        command=command_line(options),
+    )
     say(to_text(results(found.lines, bench.experiment.title)))
     if any(line.gates for line in found.lines):
         say("\n" + to_text(gates_table(found.lines)))

@@ -8,37 +8,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.audit.gates import count_verdicts, gate_title, value_text
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
 from holdfast.experiment.result import Findings, Line
-from holdfast.report.html import document
+from holdfast.noise.page import about_section, table_figure
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, fragment, joined, scroll
 from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
 
 DELTA = "to the model's first evaluation of the same images; noise, attack: to the clean model"
-COLUMNS: tuple[Column, ...] = (
-    Column("model"),
-    Column("data"),
-    Column("condition"),
-    Column("metric"),
-    Column("value", 4),
-    Column("Δ", 4, DELTA),
-    Column("95 % interval", note="paired: the same images are drawn for both"),
-    Column("images", 0),
-    Column("what else"),
-)
 
 
 def results(lines: Sequence[Line], caption: str = "") -> Table:
     """The lines of an experiment as a table."""
-    rows: list[list[Cell]] = [
-        [
-            line.model, line.data or "none needed", line.condition, _metric(line), line.value,
-            _signed(line.delta), _interval(line), line.images or None, line.words,
-        ]
-        for line in lines
-    ]  # fmt: skip
-    return Table(COLUMNS, rows, caption)
+    return Table.of(lines, COLUMNS, caption)
 
 
 def plan_table(lines: Sequence[Line]) -> Table:
@@ -67,12 +48,21 @@ def _metric(line: Line) -> str:
     return "failed" if line.state == "failed" else line.metric
 
 
-def _signed(value: float | None) -> str | None:
-    return None if value is None else f"{value:+z.4f}"
-
-
 def _interval(line: Line) -> str:
     return "" if line.low is None or line.high is None else f"[{line.low:+z.4f}, {line.high:+z.4f}]"
+
+
+COLUMNS: tuple[Column[Line], ...] = (
+    Column("model", get=lambda line: line.model),
+    Column("data", get=lambda line: line.data or "none needed"),
+    Column("condition", get=lambda line: line.condition),
+    Column("metric", get=_metric),
+    Column("value", 4, get=lambda line: line.value),
+    Column("Δ", 4, DELTA, get=lambda line: None if line.delta is None else f"{line.delta:+z.4f}"),
+    Column("95 % interval", note="paired: the same images are drawn for both", get=_interval),
+    Column("images", 0, get=lambda line: line.images or None),
+    Column("what else", get=lambda line: line.words),
+)
 
 
 def verdict(found: Findings) -> str:
@@ -93,6 +83,10 @@ def verdict(found: Findings) -> str:
 def page(found: Findings, out: Path) -> str:
     """The experiment as one HTML file that lies at `out`: links are relative to its folder."""
     experiment = found.experiment
+    first: dict[tuple[str, str], Line] = {}  # measured, of every model on every data
+    for line in found.lines:
+        if line.value is not None:
+            first.setdefault((line.model, line.data), line)
     data = joined([one.name for one in experiment.data]) or "no data"
     return document(
         Document(
@@ -108,7 +102,7 @@ def page(found: Findings, out: Path) -> str:
             verdict=verdict(found),
             cards=tuple(
                 Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
-                for line in _first_lines(found)[:6]
+                for line in list(first.values())[:6]
             ),
             minor=(),
             rule="",
@@ -123,19 +117,7 @@ def page(found: Findings, out: Path) -> str:
 
 def write(found: Findings, out: Path) -> Path:
     """The path of the written page."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(found, out).encode())
-    return out
-
-
-def _first_lines(found: Findings) -> list[Line]:
-    """The first measured line of every model on every data."""
-    seen: dict[tuple[str, str], Line] = {}
-    for line in found.lines:
-        if line.value is not None:
-            seen.setdefault((line.model, line.data), line)
-    return list(seen.values())
+    return write_page(page(found, out), out)
 
 
 def _alerts(found: Findings) -> tuple[Alert, ...]:
@@ -152,17 +134,12 @@ def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
     if any(line.gates for line in found.lines):
         gates = Figure("", scroll(to_html(gates_table(found.lines)), "Gates"), wide=True)
         sections.append(Section("gates", "Gates", (gates,), "What every audit must keep."))
-    versions: list[list[Cell]] = [[name, version] for name, version in found.versions.items()]
     commands: list[list[Cell]] = [
         [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.lines
     ]
     again = Table(["piece", Column("again", command=True), Column("seconds", 1), "its run"], commands)
-    libraries = Table(["library", "version"], versions)
-    figures = (
-        Figure("Every piece", scroll(to_html(again), "Pieces"), wide=True),
-        Figure("Versions", scroll(to_html(libraries, sortable=False), "Versions")),
-    )
-    return (*sections, Section("about", "How it was run", figures))
+    figure = table_figure("Every piece", again, name="Pieces", wide=True)
+    return (*sections, about_section([figure], found.versions))
 
 
 def _linked(lines: Sequence[Line], out: Path) -> str:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from holdfast.attack.options import AttackSettings
+from holdfast.audit.options import AuditSettings
 from holdfast.core.errors import InputError
-from holdfast.engine.manifest import now, slug
-from holdfast.engine.versions import versions
+from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
@@ -28,16 +29,14 @@ Keep: TypeAlias = Callable[[Piece, Any, Line], Path | None]  # writes the page o
 
 def run_piece(bench: Bench, piece: Piece) -> tuple[Line, Any]:
     """Run the piece: its line, and the result itself for whoever writes its page. Its errors are raised."""
-    work = piece.condition.work
-    if isinstance(work, given.Evaluate):
-        return _evaluate(bench, piece, work)
-    if isinstance(work, given.Noise):
-        return _noise(bench, piece, work)
-    if isinstance(work, given.Attack):
-        return _attack(bench, piece, work)
-    if isinstance(work, given.Audit):
-        return _audit(bench, piece, work)
-    return _verify(bench, piece, work)
+    parts: dict[str, Callable[[Bench, Piece, Any], tuple[Line, Any]]] = {
+        "evaluate": _evaluate,
+        "noise": _noise,
+        "attack": _attack,
+        "audit": _audit,
+        "verify": _verify,
+    }
+    return parts[piece.condition.do](bench, piece, piece.condition.work)
 
 
 def check_piece(bench: Bench, piece: Piece) -> int:
@@ -47,12 +46,12 @@ def check_piece(bench: Bench, piece: Piece) -> int:
         return 0
     if isinstance(work, given.Evaluate):
         plan = _evaluation_plan(bench, piece, work)
-    elif isinstance(work, given.Audit):
+    elif isinstance(work, AuditSettings):
         plan = _audit_plan(bench, piece, work).plan
     else:
         plan = bench.plan(piece)
     alignment_of(plan)
-    if isinstance(work, given.Attack) and model.card.task not in ("detect", "single"):
+    if isinstance(work, AttackSettings) and model.card.task not in ("detect", "single"):
         raise InputError(f"{model.name}: expected a detector, got a model to {model.card.task}")
     return len(plan.dataset)
 
@@ -84,8 +83,9 @@ def _evaluate(bench: Bench, piece: Piece, work: given.Evaluate) -> tuple[Line, A
         folder=str(run_folder(plan)),
         numbers={**found.result, "pipeline": found.about.pipeline},
     )
+    # Others of the same model and data are compared with the first evaluation of the file.
     key = (piece.model.name, bench.data_of(piece).name)
-    if bench.is_first(piece):
+    if piece.condition == next(c for c in bench.experiment.conditions if c.do == "evaluate"):
         bench.first[key] = found
         return line, found
     return _compared(line, bench.first.get(key), found), found
@@ -100,23 +100,14 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
     except InputError as problem:
         return replace(line, words="; ".join(filter(None, (line.words, f"no Δ: {problem}"))))
     words = f"{found.changed} of {found.images} predictions changed"
+    numbers = {name: getattr(found, name) for name in ("metric", "images", "before", "after", "changed")}
     return replace(
         line,
         delta=found.interval.estimate,
         low=found.interval.low,
         high=found.interval.high,
         words="; ".join(filter(None, (words, line.words))),
-        numbers={
-            **line.numbers,
-            "difference": {
-                "metric": found.metric,
-                "images": found.images,
-                "before": found.before,
-                "after": found.after,
-                "changed": found.changed,
-                "said": str(found),
-            },
-        },
+        numbers={**line.numbers, "difference": {**numbers, "said": str(found)}},
     )
 
 
@@ -148,22 +139,17 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
 
 
 def _noise(bench: Bench, piece: Piece, work: given.Noise) -> tuple[Line, Any]:
+    from holdfast.noise.cli import suite_of
     from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.result import Suite, as_plain, save, suite_folder
+    from holdfast.noise.vision.result import as_plain, save, suite_folder
 
     began = time.perf_counter()
     plan = bench.plan(piece)
     spare = bench.spare(piece, work.calibration, work.calibration_images)
     wanted = NoiseSelection(work.only, work.skip, work.all)
-    found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
-    suite = Suite(
-        plan.dataset.name,
-        (found,),
-        command=plan.command,
-        created=now(),
-        seconds=round(time.perf_counter() - began, 3),
-        versions=versions(),
-    )
+    noise = NoisePlan(plan, wanted, spare, work.calibration_images)
+    found = measure(prepare(noise), bench.watch)
+    suite = suite_of([found], noise, plan.command, began)
     folder = suite_folder(suite, bench.runs)
     save(suite, folder)
     worst, both = found.worst, found.combined
@@ -193,7 +179,7 @@ def _change(points: float | None) -> float | None:
     return None if points is None else -points / 100 + 0.0
 
 
-def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
+def _attack(bench: Bench, piece: Piece, work: AttackSettings) -> tuple[Line, Any]:
     """The line of an attack, and (its plan, its outcome)."""
     from holdfast.attack.cli import attack_plan
     from holdfast.attack.plan import apart, check_attack
@@ -202,9 +188,8 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
     from holdfast.attack.universal import make_universal
 
     plan = bench.plan(piece)
-    name = f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}"
-    out = bench.runs / slug(name)
-    wanted = attack_plan(plan, work, out, bench.experiment.seed)
+    name = slug(f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}")
+    wanted = attack_plan(plan, work, bench.runs / name, bench.experiment.seed)
     check_attack(wanted)
     wanted = apart(wanted, alignment_of(plan))
     patch = None
@@ -220,7 +205,6 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
         words.insert(1, f"S_e {effect.effect:.3f}")
     if aimed:
         words.append(f"{found.mean(lambda a: a.pixels):.0f} px changed in the mean")
-    plain = {key: value for key, value in as_plain(found).items() if key != "images"}
     line = bench.line(
         piece,
         metric="mAP" if work.rule != "coco" else "AP50",
@@ -230,12 +214,12 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
         failed=len(found.failed),
         words="; ".join(words),
         folder=str(wanted.out),
-        numbers=plain,
+        numbers={key: value for key, value in as_plain(found).items() if key != "images"},
     )
     return line, (wanted, found)
 
 
-def _audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
+def _audit_plan(bench: Bench, piece: Piece, work: AuditSettings) -> AuditPlan:
     """The plan of an audit; InputError if a gate names a metric that this model is not measured by."""
     from holdfast.audit.gates import check
     from holdfast.audit.options import AuditOptions
@@ -248,7 +232,7 @@ def _audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
     return AuditPlan(plan, bench.options(piece, AuditOptions), spare)
 
 
-def _audit(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
+def _audit(bench: Bench, piece: Piece, work: AuditSettings) -> tuple[Line, Any]:
     """The line of an audit with its gates judged, and what the audit made."""
     from holdfast.audit.gates import judge
     from holdfast.audit.result import as_plain
@@ -300,13 +284,13 @@ def _verify(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]:
     if verdict.status == "error":
         raise InputError(verdict.note)
     words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
-    keys = ("status", "engine", "seconds", "bound", "note", "real_only")
-    kept = {key: getattr(verdict, key) for key in keys}
+    kept = ("status", "engine", "seconds", "bound", "note", "real_only")
+    numbers = {key: getattr(verdict, key) for key in kept}
     witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
     line = bench.line(
         piece,
         metric=verdict.status,
         words="; ".join(filter(None, words)),
-        numbers={**kept, "spec": str(piece.spec), "witness": witness},
+        numbers={**numbers, "spec": str(piece.spec), "witness": witness},
     )
     return line, verdict

@@ -6,7 +6,6 @@ each with its line.
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min
 from holdfast.audit.options import ENOUGH, AuditSettings
 from holdfast.config import completions
 from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, shown
-from holdfast.config.schema import table_schema, value_schema
+from holdfast.config.schema import table_schema
 from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
@@ -69,16 +68,6 @@ class Noise(AllOptions, RuleOptions, StageOptions, CalibrationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(AttackSettings):
-    """do = "attack": few pixels on every image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit(AuditSettings):
-    """do = "audit": all of it within a budget of time."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verify(TimeoutOptions):
     """do = "verify": prove that no input of a set violates a property. It needs no data."""
 
@@ -86,10 +75,14 @@ class Verify(TimeoutOptions):
     seconds: Annotated[float | None, Option("Earlier name of timeout.", least=0)] = None
 
 
-Work: TypeAlias = Evaluate | Noise | Attack | Audit | Verify
+Work: TypeAlias = Evaluate | Noise | AttackSettings | AuditSettings | Verify
 DOES: dict[str, type[Work]] = {
-    "evaluate": Evaluate, "noise": Noise, "attack": Attack, "audit": Audit, "verify": Verify,
-}  # fmt: skip
+    "evaluate": Evaluate,
+    "noise": Noise,
+    "attack": AttackSettings,
+    "audit": AuditSettings,
+    "verify": Verify,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,15 +167,20 @@ class _Reader:
     def experiment(self, document: Mapping[str, Any]) -> Experiment:
         """The experiment; what could not be read has a default, and its problem is reported."""
         own = {key: value for key, value in document.items() if key not in TABLES}
-        values = self.table(Experiment, own, (), TABLES)
-        models = self.several(document, "model", GivenModel)
-        data = self.several(document, "data", GivenData, needed=False)
-        conditions = self.conditions(document)
-        gates = tuple(self.gates(document.get("gates", {})))
         found = Experiment(
-            file=self.file, models=models, data=data, conditions=conditions, gates=gates, **values
+            file=self.file,
+            **self.table(Experiment, own, (), TABLES),
+            models=self.several(document, "model", GivenModel),
+            data=self.several(document, "data", GivenData, needed=False),
+            conditions=self.conditions(document),
+            gates=tuple(self.gates(document.get("gates", {}))),
         )
-        self.whole(found, document)
+        rows = document.get("condition", [])
+        does = [str(row.get("do")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        if set(does) != {"verify"} and "data" not in document:
+            self.report((), "expected at least one table [[data]], got none")
+        if found.gates and "audit" not in does:
+            self.report(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
         return found
 
     def table(
@@ -211,7 +209,9 @@ class _Reader:
         """The tables of [[name]]."""
         given = document.get(name, [])
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-            self.report((name,), f"expected tables [[{name}]], got {_kind(given)}")
+            one = "one table; write [[ ]] around its name, with two brackets"
+            got = one if isinstance(given, dict) else shown(given)
+            self.report((name,), f"expected tables [[{name}]], got {got}")
             return []
         if not given and (needed or name in document):
             where = (name,) if name in document else ()
@@ -222,10 +222,8 @@ class _Reader:
         """The models or the data, each with a name."""
         found = []
         for place, row in enumerate(self.rows(document, name, needed)):
-            values = self.table(shape, row, (name, place))
-            made = shape(**{"path": "", **values})
-            unnamed = made.path and "name" not in row
-            found.append(replace(made, name=_name(made.path)) if unnamed else made)
+            one = shape(**{"path": "", **self.table(shape, row, (name, place))})
+            found.append(replace(one, name=_name(one.path)) if one.path and "name" not in row else one)
         self.twice(name, {place: one.name for place, one in enumerate(found)})
         return tuple(found)
 
@@ -234,23 +232,21 @@ class _Reader:
         found, named = [], dict[int, str]()
         for place, row in enumerate(self.rows(document, "condition")):
             where: Where = ("condition", place)
-            does = row.get("do")
-            shape = DOES.get(does) if isinstance(does, str) else None
             common = keys_of(Condition)
             rest = {key: value for key, value in row.items() if key not in common}
             values = self.table(Condition, {k: v for k, v in row.items() if k in common}, where)
-            if shape is None:  # what else it holds cannot be judged before it is known what it does
+            if "do" not in values:  # what else it holds cannot be judged before it is known what it does
                 continue
-            named[place] = values.get("name", "" if "name" in row else str(does))
-            work = self.work(shape, str(does), rest, where)
+            named[place] = values.get("name", "" if "name" in row else values["do"])
+            work = self.work(values["do"], rest, where)
             if work is not None:
                 found.append(Condition(do=values["do"], name=named[place], work=work))
         self.twice("condition", named)
         return tuple(found)
 
-    def work(self, shape: type[Work], does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
+    def work(self, does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
         """What a condition does; None if something it cannot do without is missing."""
-        before = len(self.problems)
+        shape, before = DOES[does], len(self.problems)
         foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
         for key in sorted(foreign):
             self.report((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
@@ -280,9 +276,9 @@ class _Reader:
             for place, item in enumerate(items):
                 where: Where = ("gates", key, place) if items is value else ("gates", key)
                 try:
-                    made = gates_of({key: item}, "gates")
-                    check(made)
-                    yield from (dataclasses.replace(one, min_images=least) for one in made)
+                    gates = gates_of({key: item}, "gates")
+                    check(gates)
+                    yield from (replace(gate, min_images=least) for gate in gates)
                 except InputError as problem:
                     text = str(problem)
                     self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
@@ -295,14 +291,6 @@ class _Reader:
             if one and first != place:
                 said = f"{one!r} is the name of {name}[{first}] already; give it another `name`"
                 self.report((name, place, "name"), said)
-
-    def whole(self, found: Experiment, document: Mapping[str, Any]) -> None:
-        """Report what no single table shows."""
-        does = [str(row.get("do")) for row in _tables(document, "condition")]
-        if set(does) != {"verify"} and "data" not in document:
-            self.report((), "expected at least one table [[data]], got none")
-        if found.gates and "audit" not in does:
-            self.report(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
 
 
 def _name(path: str) -> str:
@@ -321,17 +309,6 @@ def _homes(key: str) -> str:
     tables: dict[str, type[Options]] = {"model": GivenModel, "data": GivenData}
     inside = [f"[[{name}]]" for name, shape in tables.items() if key in keys_of(shape)]
     return " or ".join([*([f"do = {' or '.join(does)}"] if does else []), *inside])
-
-
-def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    given = document.get(name, [])
-    return [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, dict):
-        return "one table; write [[ ]] around its name, with two brackets"
-    return shown(value)
 
 
 def schema() -> dict[str, Any]:
@@ -361,18 +338,14 @@ def _rows(items: dict[str, Any], about: str) -> dict[str, Any]:
 
 def _condition() -> dict[str, Any]:
     """One of several tables, which differ in what is done."""
-    shared = {spec.key: spec for spec in fields_of(Condition)}
     several = []
     for does, shape in DOES.items():
-        table = table_schema(shape)
-        own = {
-            "do": {"const": does, "description": shared["do"].option.help},
-            "name": value_schema(shared["name"]),
-        }
+        shared, table = table_schema(Condition), table_schema(shape)
+        own = shared["properties"]
+        own["do"] = {"const": does, "description": own["do"]["description"]}
         table["properties"] = {**own, **table["properties"]}
-        table["required"] = ["do", *table["required"]]
-        table["title"] = does
-        several.append(table)
+        table["required"] = [*shared["required"], *table["required"]]
+        several.append({**table, "title": does})
     return {"type": "object", "required": ["do"], "oneOf": several}
 
 

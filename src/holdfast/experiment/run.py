@@ -14,7 +14,7 @@ from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.pieces import Keep, check_piece, run_piece
-from holdfast.experiment.plan import Audit, Experiment, Verify
+from holdfast.experiment.plan import Experiment, Verify
 from holdfast.experiment.result import Findings, Line, experiment_folder, save
 
 
@@ -82,15 +82,14 @@ def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
     except HoldfastError as problem:
         line = _failed(bench, piece, str(problem))
     except Exception as problem:  # noqa: BLE001 - whatever ends one piece must not end the others
-        line = _failed(
-            bench, piece, f"internal error, please report it ({type(problem).__name__}: {problem})"
-        )
+        reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
+        line = _failed(bench, piece, reason)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
 
 
 def _failed(bench: Bench, piece: Piece, reason: str) -> Line:
     """The line of a piece that could not be run; the gates of an audit that did not run have failed."""
-    gates = bench.experiment.gates if isinstance(piece.condition.work, Audit) else ()
+    gates = bench.experiment.gates if piece.condition.do == "audit" else ()
     judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
     return bench.line(piece, state="failed", words=" ".join(reason.split()), gates=judged)
 

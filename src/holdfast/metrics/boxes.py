@@ -77,9 +77,7 @@ def pair_iou(a: Floats, b: Floats, crowd: Bools | None = None, *, plus_one: bool
 
 def _quotient(inner: Floats, union: Floats) -> Floats:
     """The ratio, 0 where the boxes do not meet."""
-    out: Floats = np.zeros_like(inner)
-    np.divide(inner, union, out=out, where=inner > 0.0)
-    return out
+    return np.divide(inner, union, out=np.zeros_like(inner), where=inner > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +126,13 @@ def truth_table(
     """A checked `TruthTable`; area defaults to w·h, crowd and difficult to no."""
     boxes = _boxes(xyxy, xywh)
     n = len(boxes)
-    no = np.zeros(n, dtype=bool)
     return TruthTable(
-        _indices(image, n, "image"),
-        _indices(category, n, "category"),
-        boxes,
-        boxes[:, 2] * boxes[:, 3] if area is None else _column(area, n, "area"),
-        no if crowd is None else _column(crowd, n, "crowd").astype(bool),
-        no if difficult is None else _column(difficult, n, "difficult").astype(bool),
+        image=_indices(image, n, "image"),
+        category=_indices(category, n, "category"),
+        xywh=boxes,
+        area=_column(boxes[:, 2] * boxes[:, 3] if area is None else area, n, "area"),
+        crowd=_column(np.zeros(n) if crowd is None else crowd, n, "crowd").astype(bool),
+        difficult=_column(np.zeros(n) if difficult is None else difficult, n, "difficult").astype(bool),
     )
 
 
@@ -171,9 +168,8 @@ def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
     if len(wrong):
         row = int(wrong[0])
-        raise InputError(
-            f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {boxes[row].tolist()}"
-        )
+        got = boxes[row].tolist()
+        raise InputError(f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {got}")
     return boxes
 
 
@@ -220,9 +216,6 @@ def single_values(
 
 def single_result(values: Floats) -> SingleResult:
     """The result from the outputs of all images."""
-    empty = len(values) == 0
-    return SingleResult(
-        values=values,
-        mean=float("nan") if empty else float(values.mean()),
-        above_half=float("nan") if empty else float((values > 0.5).mean()),
-    )
+    if len(values) == 0:
+        return SingleResult(values, float("nan"), float("nan"))
+    return SingleResult(values, float(values.mean()), float((values > 0.5).mean()))

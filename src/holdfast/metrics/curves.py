@@ -20,16 +20,13 @@ RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Precision and recall of one class after each detection that counts, best score first.
-
-    `end_points`: the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0).
-    """
+    """Precision and recall of one class after each detection that counts, best score first."""
 
     score: Floats
     tp: Ints
     fp: Ints
     positives: int
-    end_points: bool = False
+    end_points: bool = False  # the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -63,16 +60,20 @@ def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: b
     return Curve(scores[kept], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)
 
 
+def _sampled(c: Curve, precision: Floats, places: Ints) -> Floats:
+    """The largest precision at each place or after it; 0 beyond the last detection."""
+    values = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)[places]
+    if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
+        values[0] = 1.0
+    return values
+
+
 def eleven_points(c: Curve) -> Floats:
     """The largest precision at recall ≥ 0, .1 … 1, (11,), 0 where that recall is not reached.
 
     Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
     """
-    envelope = np.append(np.maximum.accumulate(c.precision[::-1])[::-1], 0.0)
-    values = envelope[np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left")]
-    if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
-        values[0] = 1.0
-    return values
+    return _sampled(c, c.precision, np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left"))
 
 
 def eleven_point_ap(c: Curve) -> float:
@@ -82,14 +83,9 @@ def eleven_point_ap(c: Curve) -> float:
 
 def hundred_one_points(c: Curve) -> Floats:
     """The largest precision at recall ≥ 0, .01 … 1, (101,), compared as COCO does, in floats."""
-    recall = c.recall
     # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
     precision = c.tp / (c.tp + c.fp + np.spacing(1))
-    envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    values = envelope[np.searchsorted(recall, RECALLS, side="left")]
-    if c.end_points:
-        values[0] = 1.0
-    return values
+    return _sampled(c, precision, np.searchsorted(c.recall, RECALLS, side="left"))
 
 
 def hundred_one_point_ap(c: Curve) -> float:

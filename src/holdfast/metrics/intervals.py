@@ -68,22 +68,19 @@ def flips(before: ArrayLike, after: ArrayLike) -> Flips:
     return Flips(int((first & ~second).sum()), int((~first & second).sum()), len(first))
 
 
-def mean_interval(
-    values: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000
-) -> Interval:
+def mean_interval(values: ArrayLike, rng: Generator, replicates: int = 1000) -> Interval:
     """The mean of one value per image, of any range, with its bootstrap interval."""
     drawn = mean_values(np.asarray(values, np.float64), rng, replicates=replicates)
-    return interval_of(drawn, level, within=(-math.inf, math.inf))
+    return interval_of(drawn, within=(-math.inf, math.inf))
 
 
 def mean_difference(
-    before: ArrayLike, after: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000,
-    bound: float = math.inf
-) -> Interval:  # fmt: skip
+    before: ArrayLike, after: ArrayLike, rng: Generator, replicates: int = 1000, bound: float = math.inf
+) -> Interval:
     """The mean of after − before over the same images, with its paired bootstrap interval within ±`bound`."""
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
-    return _of_difference(mean_values(second - first, rng, replicates=replicates), level, bound)
+    return _of_difference(mean_values(second - first, rng, replicates=replicates), 0.95, bound)
 
 
 def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.0) -> Interval:
@@ -112,16 +109,12 @@ def _of_difference(values: Floats, level: float, bound: float) -> Interval:
     low, high = moved.low, moved.high
     if first <= 0.0 <= last:
         low, high = min(low, 0.0), max(high, 0.0)
-    if present.min() >= 0.0:
-        low = max(low, 0.0)
-    if present.max() <= 0.0:
-        high = min(high, 0.0)
+    low = max(low, 0.0) if present.min() >= 0.0 else low
+    high = min(high, 0.0) if present.max() <= 0.0 else high
     return replace(moved, low=min(low, moved.estimate), high=max(high, moved.estimate))
 
 
-def interval_of(
-    values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE
-) -> Interval:  # fmt: skip
+def interval_of(values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE) -> Interval:
     """The interval from a score and those of its replicates, moved so that their mean is the score.
 
     A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
@@ -258,8 +251,7 @@ def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floa
         valid = positives > 0
         total[valid] += _summed_ap(ranking, rule, weights, np.maximum(positives, 1))[valid]
         count += valid * ranking.thresholds
-    mean: Floats = np.full(len(total), np.nan)
-    return np.divide(total, count, out=mean, where=count > 0)
+    return np.asarray(np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))
 
 
 def _summed_ap(ranking: _Ranking, rule: Rule, weights: Weights, positives: Ints) -> Floats:
@@ -322,7 +314,4 @@ def _running(operation: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
 
 def _sum(rows: Floats) -> Floats:
     """The sum of the rows, added one after the other: for any number of columns the same to the last bit."""
-    total = np.zeros(rows.shape[1])
-    for row in rows:
-        total += row
-    return total
+    return np.asarray(sum(rows, np.zeros(rows.shape[1])))

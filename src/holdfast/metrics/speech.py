@@ -63,15 +63,8 @@ def warp(cost: Floats) -> NDArray[np.int64]:
         j = diagonal - i
         before = np.minimum(np.minimum(total[i, j], total[i, j + 1]), total[i + 1, j])
         total[i + 1, j + 1] = cost[i, j] + before
-    return _walked(total)
-
-
-def _walked(total: Floats) -> NDArray[np.int64]:
-    """The path back through the sums; of equal ways the diagonal one."""
-    i, j = total.shape[0] - 1, total.shape[1] - 1
-    path = [(i - 1, j - 1)]
-    while (i, j) != (1, 1):
-        steps = ((i - 1, j - 1), (i - 1, j), (i, j - 1))
-        i, j = min(steps, key=lambda cell: total[cell])
-        path.append((i - 1, j - 1))
-    return np.array(path[::-1], np.int64)
+    path = [(rows, columns)]
+    while path[-1] != (1, 1):  # back through the sums; of equal ways the diagonal one
+        i, j = path[-1]
+        path.append(min(((i - 1, j - 1), (i - 1, j), (i, j - 1)), key=lambda cell: total[cell]))
+    return np.array(path[::-1], np.int64) - 1

@@ -21,16 +21,9 @@ SIZE_LIMIT = 3_000_000  # bytes of a page
 def document(content: Document) -> str:
     """The document as HTML, with the hashes of its style and script in its content security policy."""
     style, script = _text("style.css"), _text("script.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src {_hash(style)}",
-            f"script-src {_hash(script)}",
-            "img-src data:",
-            "media-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        "media-src data:; base-uri 'none'; form-action 'none'"
     )
     return fragment(
         "page.html",

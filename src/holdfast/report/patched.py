@@ -92,9 +92,10 @@ def _grounds(exhibit: Exhibit, mask: Bools, key: str) -> list[str]:
     place = {"x": 0.0, "y": 0.0, "width": float(mask.shape[1]), "height": float(mask.shape[0])}
     only = np.dstack([exhibit.after, np.where(mask, 255, 0).astype(np.uint8)])
     only[~mask] = 0
+    jpeg = picture_uri(exhibit.before, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
     original = element("use", href=f"#{key}-0")  # stored once
     return [
-        element("image", href=_jpeg(exhibit.before), preserveAspectRatio="none", **place),
+        element("image", href=jpeg, preserveAspectRatio="none", **place),
         original + element("image", href=_png(only), **place),
         element("image", href=_png(np.where(mask, 255, 0).astype(np.uint8)), **place),
         element("image", href=_png(difference(exhibit.before, exhibit.after)), **place),
@@ -162,10 +163,6 @@ def _labels(marks: Sequence[Mark], size: tuple[int, int]) -> list[str]:
         if place is not None:
             written.append(label(*place, text, class_=f"tag {mark.kind}"))
     return written
-
-
-def _jpeg(image: Image) -> str:
-    return picture_uri(image, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
 
 
 def _png(pixels: Any) -> str:

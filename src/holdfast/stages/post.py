@@ -83,9 +83,8 @@ def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
     import cv2
 
     if frame.offset_x < 0 or frame.offset_y < 0:
-        raise CardError(
-            "segmentation under policy 'crop' does not see the whole image; use stretch or letterbox"
-        )
+        hint = "does not see the whole image; use stretch or letterbox"
+        raise CardError(f"segmentation under policy 'crop' {hint}")
     x, y = frame.offset_x, frame.offset_y
     right, bottom = x + frame.resized.width, y + frame.resized.height
     # Exact: centres aligned as in the linear one; OpenCV's plain nearest shifts by half a pixel.

@@ -6,6 +6,6 @@ GROUPS = {
 COMMANDS = {
     "train mix": "cli:mix",
     "train tent": "cli:tent",
-    "train matrix": "mitigate.cli:matrix",
-    "train compare": "mitigate.cli:compare",
+    "train matrix": "cli:matrix",
+    "train compare": "cli:compare",
 }

@@ -63,19 +63,11 @@ def _check(x: Tensor, labels: Tensor, epsilon: Bound, steps: int, size: Bound) -
 
 @contextmanager
 def _at_rest(net: nn.Module) -> Iterator[None]:
-    """The net in evaluation mode, where running statistics are read and not written; then as it was.
-
-    The weights are spared a gradient: only the picture's is asked for.
-    """
+    """The net in evaluation mode, where running statistics are read and not written; then as it was."""
     modes = [(module, module.training) for module in net.modules()]
-    asked = [(weight, weight.requires_grad) for weight in net.parameters()]
     try:
         net.eval()
-        for weight, _ in asked:
-            weight.requires_grad_(False)
         yield
     finally:
         for module, mode in modes:
             module.training = mode
-        for weight, was in asked:
-            weight.requires_grad_(was)

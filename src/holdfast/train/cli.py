@@ -1,26 +1,29 @@
-"""`holdfast train mix` and `tent`: classifiers made robust against system noise, or tried to."""
+"""`holdfast train`: classifiers made robust against system noise, and which way of training helps."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.options import carry
-from holdfast.config.output import say, write_json
+from holdfast.config.output import say
 from holdfast.config.parser import command_line
-from holdfast.evaluate.cli import tell_about
-from holdfast.evaluate.options import EvaluationOptions, SubjectOptions
+from holdfast.core.errors import InputError, MissingExtra, UnknownName
+from holdfast.evaluate.cli import plan_of, tell_about
+from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import NoiseOptions
-from holdfast.train.options import MixOptions, TentOptions
+from holdfast.train.options import MatrixOptions, MitigateOptions, MitigationOptions, MixOptions, TentOptions
 
 if TYPE_CHECKING:
+    from holdfast.core.dataset import Dataset
+    from holdfast.core.model import Card, Model
     from holdfast.evaluate.run import Plan
-    from holdfast.report.tables import Table
-    from holdfast.train.run import Mixed, MixPlan
-    from holdfast.train.shown import Choice
+    from holdfast.train.mitigate.training import Training
+    from holdfast.train.pictures import Choice
+    from holdfast.train.run import MixResult
+
+HELD_OUT = 4  # every fourth image is tested on if no test data is given
 
 
 def mix(options: MixOptions) -> int:
@@ -29,49 +32,23 @@ def mix(options: MixOptions) -> int:
     Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
     of them only that one. The graph stays as it is, its weights become others; MODEL is never changed.
     """
-    from holdfast.core.errors import InputError
-    from holdfast.data.open import open_dataset
-    from holdfast.train.run import MixPlan, as_plain
+    from holdfast.engine.progress import progress
 
     options.check_output()
     if options.steps and options.epochs:
         raise InputError("expected --steps or --epochs, not both")
     check_torch()
-    from holdfast.train.tune import Tuning
+    from holdfast.train import run
+    from holdfast.train.tables import mix_table
 
-    plan = _plan(options, command_line(options))
-    mixed, reported = _choices(plan, options.decode, options.resize)
-    tuning = Tuning(
-        steps=options.steps or 300,
-        batch=options.batch,
-        rate=options.rate,
-        mix=mixed,
-        augment=options.augment,
-        adversarial=options.adversarial,
-        shift=options.shift,
-        statistics=options.statistics,
-        label_smoothing=options.smoothing,
-        consistency=options.consistency,
-    )
-    test = options.test
-    found = _trained(
-        MixPlan(
-            plan,
-            options.out,
-            tuning=tuning,
-            reported=reported,
-            work=options.work,
-            seed=options.seed,
-            held_out=options.held_out,
-            test=open_dataset(test, task="classify", images=options.images) if test else None,
-            epochs=options.epochs,
-        )
-    )
-    if options.json:
-        write_json(options.json, as_plain(found))
-    options.print_table(mix_table(found))
-    _ending(found, options)
-    return 4 if found.left_out else 0
+    plan = _plan(options)
+    mixed, reported = _choices(plan.model.card, options.decode, options.resize)
+    tell_about(plan)
+    result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
+    options.write_json(run.as_plain(result))
+    options.print_table(mix_table(result))
+    _print_next(result, options)
+    return 4 if result.left_out else 0
 
 
 def tent(options: TentOptions) -> int:
@@ -80,73 +57,116 @@ def tent(options: TentOptions) -> int:
     TENT lowers the entropy of the model's own answers, batch by batch, by its normalisation layers. MODEL is
     as in its file before each option.
     """
-    import os
-
-    from holdfast.train.mitigate.adapt import FAMILIES, Adaptation, adapt, as_plain
-    from holdfast.train.tables import tent_csv, tent_table
-
     options.check_output()
     check_torch()
     from holdfast.train.loop import threads
+    from holdfast.train.mitigate.adapt import FAMILIES, Adaptation, adapt, as_plain
+    from holdfast.train.tables import tent_csv, tent_table
     from holdfast.train.tune import check_adaptable, trainable_of
 
-    plan = _plan(options, command_line(options))
+    plan = _plan(options)
     over = options.only or FAMILIES
     _check_families(over, FAMILIES)
     check_adaptable(trainable_of(plan.model), plan.model.name)
     how = Adaptation(options.batch, options.rate, options.steps, options.seed)
     with threads(options.jobs):
-        jobs = options.jobs or os.cpu_count() or 1
-        found = adapt(plan.model, plan.dataset, options.work, how, _told, jobs, over)
-    if options.json:
-        write_json(options.json, as_plain(found))
-    options.print_table(tent_csv([found]) if options.csv else tent_table([found]))
+        result = adapt(plan.model, plan.dataset, options.work, how, _say_unless_bar, options.jobs, over)
+    options.write_json(as_plain(result))
+    options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
     return 0
 
 
-def mix_table(found: Mixed) -> Table:
-    """Accuracy under each choice before and after, the mean and the standard deviation."""
-    from holdfast.report.tables import Column, Table
+def matrix(options: MatrixOptions) -> int:
+    """Train a model on each decoder or resize and on their mix, test each on all: the paper's Tables 7 and 8.
 
-    rows: list[list[str | float]] = [[o.choice, o.before, o.after, o.gain] for o in found.lines]
-    means, stds = zip(found.spread("before"), found.spread("after"), strict=True)
-    rows += [["mean", *means, means[1] - means[0]], ["std", *stds, stds[1] - stds[0]]]
-    caption = (
-        f"top-1 in % on {found.tested_on} images of {found.tested} that were not trained on; trained for "
-        f"{found.steps} steps on {found.trained_on}. Δ = after − before: higher is better"
-    )
-    columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in ("before", "after", "Δ"))]
-    return Table(columns, rows, caption)
+    Every row starts from the model's own weights. A row that is robust has a low std over its cells.
+    """
+    options.check_output()
+    training, tested = _training(options)
+    from holdfast.train.mitigate import matrix as matrices
+    from holdfast.train.mitigate.rows import DECODERS, RESIZES, matrix_rows
+    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.tables import matrix_csv, matrix_table
+
+    names = options.with_ or (RESIZES if options.over == "resize" else DECODERS)
+    rows = matrix_rows(training.model, options.over, names, names)
+    models = train(training, orders(rows, range(options.seed, options.seed + options.seeds)), _say)
+    result = matrices.matrix(training, tested, options.over, models, names, _say)
+    options.write_json(matrices.as_plain(result))
+    options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
+    if not options.csv:
+        say(matrices.verdict(result))
+    return 0
+
+
+def compare(options: MitigateOptions) -> int:
+    """Train a model with each mitigation and measure what every family of noise then costs it: Fig. 4.
+
+    Standard, AugMix, APR-SP, DeepAugment alone and with both, adversarial and mix training, all starting
+    from the model's own weights; then the noise suite of each.
+    """
+    from holdfast.engine.progress import progress
+    from holdfast.noise.suite import NoiseSelection
+    from holdfast.noise.vision.result import as_plain
+
+    options.check_output()
+    NoiseSelection(options.only).check()
+    training, tested = _training(options)
+    from holdfast.train.mitigate.matrix import FAMILIES, families
+    from holdfast.train.mitigate.rows import mitigations
+    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.tables import families_csv, families_table
+
+    models = train(training, orders(mitigations(training.model, options.with_), (options.seed,)), _say)
+    result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
+    options.write_json(as_plain(result))
+    name = training.model.name
+    options.print_table(families_csv(result, name) if options.csv else families_table(result, name))
+    return 0
 
 
 def check_torch() -> None:
     """Raise MissingExtra if torch is not installed."""
     import importlib.util
 
-    from holdfast.core.errors import MissingExtra
-
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("training", "torch", "torch")
 
 
-def _plan(options: SubjectOptions, command: str) -> Plan:
-    """The plan; a model that is no classifier is reported before the data is opened."""
-    from holdfast.core.errors import InputError
-    from holdfast.evaluate.cli import plan_of
+def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str = "") -> Model:
     from holdfast.graph.load import load_model
 
     model = load_model(options.model, options.card)
     task = model.card.task
     if task != "classify":
-        raise InputError(
-            f"{options.model}: expected a classifier, got a model of the task {task!r}; "
-            "only classifiers are trained"
-        )
-    return plan_of(carry(options, EvaluationOptions), model, command=command)
+        raise InputError(f"{options.model}: expected a classifier, got a model of the task {task!r}{hint}")
+    return model
+
+
+def _plan(options: MixOptions | TentOptions) -> Plan:
+    """The plan; a model that is no classifier is reported before the data is opened."""
+    model = _classifier(options, "; only classifiers are trained")
+    return plan_of(carry(options, EvaluationOptions), model, command=command_line(options))
+
+
+def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
+    """What is trained, and the images it is tested on, none of which it is trained on."""
+    check_torch()
+    from holdfast.data.open import open_dataset
+    from holdfast.train.mitigate.rows import apart, held_out, some
+    from holdfast.train.mitigate.training import Training
+
+    model = _classifier(options)
+    whole = some(open_dataset(options.data, task="classify"), options.images)
+    if options.test is None:
+        seen, tested = held_out(whole, HELD_OUT)
+    else:
+        seen, tested = apart(whole, some(open_dataset(options.test, task="classify"), options.images))
+    same = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
+    return Training(model, seen, options.work, **same), tested
 
 
 def _check_families(over: tuple[str, ...], known: tuple[str, ...]) -> None:
-    from holdfast.core.errors import UnknownName
     from holdfast.stages.families import option
 
     for word in over:
@@ -157,14 +177,13 @@ def _check_families(over: tuple[str, ...], known: tuple[str, ...]) -> None:
 
 
 def _choices(
-    plan: Plan, decode: tuple[str, ...], resize: tuple[str, ...]
+    card: Card, decode: tuple[str, ...], resize: tuple[str, ...]
 ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
     """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
     from holdfast.core.registry import lookup
     from holdfast.train.mitigate.rows import DECODERS, RESIZES
-    from holdfast.train.shown import Choice
+    from holdfast.train.pictures import Choice
 
-    card = plan.model.card
     if not decode and not resize:
         decode, resize = DECODERS, RESIZES
     decode, resize = decode or (card.decode,), resize or (card.resize,)
@@ -176,36 +195,25 @@ def _choices(
     return every, every if len(every) <= len(alone) else alone
 
 
-def _trained(wanted: MixPlan) -> Mixed:
-    from holdfast.train.run import mix as run
-
-    tell_about(wanted.plan)
-    return run(wanted, _told, _watch)
+def _say(text: str) -> None:
+    say(text, sys.stderr)
 
 
-@contextmanager
-def _watch(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
-    from holdfast.engine.progress import progress
-
-    with progress(what, total, unit) as step:
-        yield step
-
-
-def _told(text: str) -> None:
+def _say_unless_bar(text: str) -> None:
     if not sys.stderr.isatty():  # a terminal has the bar
-        say(text, sys.stderr)
+        _say(text)
 
 
-def _ending(found: Mixed, options: MixOptions) -> None:
+def _print_next(result: MixResult, options: MixOptions) -> None:
     """Print what was trained and what to do next."""
-    kept = f"; {len(found.kept)} other float constants are as they were" if found.kept else ""
-    sys.stderr.write(f"trained  {found.numbers:,} numbers in {found.weights} weights{kept}\n")
-    for failure in found.left_out[:20]:
+    kept = f"; {len(result.kept)} other float constants are as they were" if result.kept else ""
+    sys.stderr.write(f"trained  {result.numbers:,} numbers in {result.weights} weights{kept}\n")
+    for failure in result.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    sys.stderr.write(f"model    {found.new} ({Path(found.new).with_suffix('.toml')} is its card)\n")
-    models, test = (options.model, found.new), options.test
+    sys.stderr.write(f"model    {result.new} ({Path(result.new).with_suffix('.toml')} is its card)\n")
+    models, test = (options.model, result.new), options.test
     say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
-    unseen = found.held_out or ("" if test else _other_seed(options.data))
+    unseen = result.held_out or ("" if test else _other_seed(options.data))
     if unseen:
         command = command_line(NoiseOptions(models_data=(*models, unseen)))
         say(f"on images it was not trained on: {command}")

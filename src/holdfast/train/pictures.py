@@ -1,32 +1,49 @@
-"""Training pictures as several systems would show them: decoded, resized and laid out once, kept on disk."""
+"""Training pictures as several systems would show them: decoded, resized and laid out once, kept on disk.
+
+Without torch, because worker processes load this module.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, HoldfastError, InputError, OutputError
-from holdfast.core.model import Card, Input, Model
-from holdfast.core.processes import become_worker, starting_workers
-from holdfast.train.loop import Say
-from holdfast.train.shown import GOOD, Choice, Shard, Task, fill, key_of, seen
+from holdfast.core.frame import place
+from holdfast.core.model import Input, Model
+from holdfast.core.registry import lookup
+from holdfast.core.types import Image, Label
+from holdfast.engine.cells import ItemWork, Setup, count_missing, run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.store import Store
 
-Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
-CHUNK: Final = 32
+Say: TypeAlias = Callable[[str], None]
+IMAGES: Final = "images.npy"
 RESERVE: Final = 100 << 20  # bytes that stay free on the disk
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a system turns bytes into the network's pixels: the stages before normalisation, by name."""
+
+    decode: str = "pillow"
+    resize: str = "pillow-bilinear"
+    colour: str = "rgb"
+    fit: str = "card"
+
+    @property
+    def label(self) -> str:
+        """What differs from other choices, as it is printed."""
+        more = [n for n, usual in ((self.colour, "rgb"), (self.fit, "card")) if n != usual]
+        return " + ".join([self.decode, self.resize, *more])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +68,57 @@ class Pictures:
         return self.choices.index(choice)
 
 
+@dataclass(frozen=True)
+class PictureWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
+    """Write the pictures of each image into its row of the file; the cell holds its class."""
+
+    home: Path
+    wanted: Input
+    choices: tuple[Choice, ...]
+    key: str
+    batch = 32
+
+    def setups(self) -> list[Setup]:
+        """The key, which holds all that decides the pixels."""
+        return [Setup("train", ["pictures", self.key])]
+
+    def contents(self, item: tuple[int, Entry]) -> list[Any]:
+        """The row of the image."""
+        return [item[0]]
+
+    def open(self, threads: int) -> NDArray[np.uint8]:
+        """The file of all pictures."""
+        images: NDArray[np.uint8] = np.load(self.home / IMAGES, mmap_mode="r+")
+        return images
+
+    def compute_item(self, state: NDArray[np.uint8], item: tuple[int, Entry]) -> dict[str, Any]:
+        """Write the pictures of an image; return its class, or why it cannot be read."""
+        row, entry = item
+        try:
+            label, images = self.shown(entry)
+        except HoldfastError as problem:
+            text = str(problem)
+            return {"failed": text if text.startswith(entry.name) else f"{entry.name}: {text}"}
+        for at, image in enumerate(images):
+            state[at, row] = image
+        return {"label": label}
+
+    def shown(self, entry: Entry) -> tuple[int, list[Image]]:
+        """The class of an image and what the network is shown of it under each choice."""
+        sample = entry.load()
+        if not isinstance(sample.truth, Label):
+            raise DataError(f"{entry.name}: expected one class for the image")
+        decoded: dict[tuple[str, str], Image] = {}
+        images = []
+        for choice in self.choices:
+            path = (choice.decode, choice.colour)
+            if path not in decoded:
+                decoded[path] = lookup("colour", choice.colour)(lookup("decode", choice.decode)(sample.data))
+            wanted = lookup("fit", choice.fit)(self.wanted)
+            images.append(place(decoded[path], wanted, lookup("resize", choice.resize))[0])
+        return sample.truth.index, images
+
+
 def pictures_of(
     model: Model,
     dataset: Dataset,
@@ -59,7 +127,7 @@ def pictures_of(
     jobs: int,
     say: Say,
     places: Sequence[int] | None = None,
-    progress: Progress = lambda done, reused: None,
+    progress: Progress = silent,
 ) -> Pictures:
     """The pictures of a data set under each choice, made now unless the folder holds them.
 
@@ -71,126 +139,63 @@ def pictures_of(
         raise DataError(f"{dataset.name}: the data set is empty; expected at least one image with its class")
     if dataset.task != "classify":
         raise DataError(f"{dataset.name}: expected a data set to classify, got one to {dataset.task}")
-    task = Task(model.card.input, tuple(choices))
-    key = key_of(task, dataset.entries)
+    wanted, choices = model.card.input, tuple(choices)
+    kinds = ("decode", "colour", "resize", "fit")
+    stages = [[lookup(kind, getattr(choice, kind)) for kind in kinds] for choice in choices]
+    key = Setup("train", [wanted, choices, stages, [entry.key() for entry in dataset.entries]]).name
     home = folder / f"pictures-{key[:16]}"
-    _prepare(home, key, task, len(dataset))
-    state = np.load(home / "state.npy", mmap_mode="r+")
-    waiting = [at for at in range(0, len(dataset), CHUNK) if not (state[at : at + CHUNK] > 0).all()]
-    shards = [Shard(home, task, at, dataset.entries[at : at + CHUNK]) for at in waiting]
-    finished = len(dataset) - sum(len(shard.entries) for shard in shards)
-    progress(finished, finished)
-    for done in _filled(shards, jobs or os.cpu_count() or 1):
-        progress(done, 0)
-    made = _opened(home, task, dataset, np.array(state), key)
-    if made.left_out:
-        say(f"{len(made.left_out)} of {len(dataset)} images could not be read, first {made.left_out[0]}")
-    return _placed(made, places, len(model.card.classes), dataset.name)
+    _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
+    work = PictureWork(home, wanted, choices, key)
+    items, store = list(enumerate(dataset.entries)), Store(home / "cells")
+    jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
+    cells = run(work, items, store, jobs=jobs, progress=progress).read()
+    failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
+    if len(failed) == len(cells):
+        raise DataError(f"none of the {len(dataset)} images could be read; first {failed[0]}")
+    if failed:
+        say(f"{len(failed)} of {len(dataset)} images could not be read, first {failed[0]}")
+    order = _close_gaps(home / IMAGES, np.array(["label" in cell for cell in cells]))
+    labels = np.array([cells[at]["label"] for at in order], np.int64)
+    labels = labels if places is None else np.asarray(places, np.int64)[labels]
+    classes = len(model.card.classes)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise DataError(
+            f"{dataset.name}: expected classes 0 to {classes - 1}, as the model has, "
+            f"got {labels.min()} to {labels.max()}"
+        )
+    images = np.load(home / IMAGES, mmap_mode="r")[:, : len(order)]
+    names = tuple(dataset.entries[at].name for at in order)
+    return Pictures(images, labels, choices, key, names=names, left_out=failed)
 
 
-def normalised(images: NDArray[np.uint8] | Tensor, card: Card) -> Tensor:
-    """The network's input tensor of images (b, h, w, 3), in the card's colour order, layout and type."""
-    wanted = card.input
-    pixels = torch.from_numpy(np.array(images)) if isinstance(images, np.ndarray) else images
-    pixels = pixels.flip(3) if wanted.colour == "bgr" else pixels
-    if wanted.dtype != "uint8":
-        gain, shift = gain_and_shift(wanted)
-        pixels = pixels.to(torch.float32) * gain - shift
-    return pixels.permute(0, 3, 1, 2) if wanted.layout == "nchw" else pixels
-
-
-def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
-    """What a pixel's channels (3,) are multiplied with, and what is then taken off."""
-    std = np.asarray(wanted.std, np.float32)
-    gain = np.float32(wanted.scale) / std
-    return torch.from_numpy(gain), torch.from_numpy(np.asarray(wanted.mean, np.float32) / std)
-
-
-def _prepare(home: Path, key: str, task: Task, count: int) -> None:
-    """Make the files, empty, unless an earlier run left those of this key."""
-    if (home / "state.npy").exists() and (home / "key").exists() and (home / "key").read_text() == key:
+def _prepare(home: Path, shape: tuple[int, ...]) -> None:
+    """Create the file of all pictures, unless an earlier run did."""
+    if (home / IMAGES).exists():
         return
-    size = task.wanted.size
-    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "images": (np.uint8, (len(task.choices), count, size.height, size.width, 3)),
-        "labels": (np.int64, (count,)),
-    }
     try:
         home.mkdir(parents=True, exist_ok=True)
         # A file that is mapped to memory ends the process if the disk is full.
-        needed, free = prod(shapes["images"][1]), shutil.disk_usage(home).free
+        needed, free = prod(shape), shutil.disk_usage(home).free
         if needed + RESERVE > free:
             raise OutputError(
                 f"{home}: the pictures need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; mix fewer "
                 "decoders and resizes, take fewer images or another folder"
             )
-        for name, (kind, shape) in shapes.items():
-            np.lib.format.open_memmap(home / f"{name}.npy", "w+", kind, shape)
-        (home / "key").write_text(key)
-        part = home / "state.part.npy"
-        np.save(part, np.zeros(count, np.uint8))
-        part.replace(home / "state.npy")  # last: with it the others are whole
+        part = home / "part.npy"
+        np.lib.format.open_memmap(part, "w+", np.uint8, shape)
+        part.replace(home / IMAGES)
     except OSError as problem:
         raise OutputError(f"{home}: the pictures cannot be kept there: {problem.strerror}") from problem
 
 
-def _filled(shards: list[Shard], jobs: int) -> Iterator[int]:
-    """The number of images of each shard, when it is on disk."""
-    if jobs == 1 or len(shards) < 2:
-        yield from map(fill, shards)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(shards)), context, become_worker, (os.getpid(),)) as staff:
-        try:
-            with starting_workers():  # they start while the shards are handed out
-                answers = staff.map(fill, shards)
-            yield from answers
-        except BaseException:
-            staff.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _opened(home: Path, task: Task, dataset: Dataset, state: NDArray[np.uint8], key: str) -> Pictures:
-    """The pictures that are good, in front; each gap is filled by a good one from the end."""
-    good = state == GOOD
-    kept = int(good.sum())
-    if not kept:
-        reason = _reason(dataset.entries[0], task)
-        raise DataError(f"none of the {len(dataset)} images could be read; first {reason}")
-    images, labels = (np.load(home / f"{name}.npy", mmap_mode="r+") for name in ("images", "labels"))
-    order = np.arange(kept)
-    # From behind `kept` into gaps before it: done twice, as after a kill, it does the same.
-    order[~good[:kept]] = kept + np.flatnonzero(good[kept:])
-    for gap in np.flatnonzero(order != np.arange(kept)):
-        images[:, gap] = images[:, order[gap]]
-    failed = [_reason(dataset.entries[at], task) for at in np.flatnonzero(~good)]
-    names = tuple(dataset.entries[at].name for at in order)
-    shown = np.load(home / "images.npy", mmap_mode="r")[:, :kept]
-    return Pictures(
-        images=shown,
-        labels=np.array(labels[order]),
-        choices=task.choices,
-        key=key,
-        names=names,
-        left_out=tuple(failed),
-    )
-
-
-def _reason(entry: Entry, task: Task) -> str:
-    try:
-        seen(entry, task)
-    except HoldfastError as problem:
-        text = str(problem)
-        return text if text.startswith(entry.name) else f"{entry.name}: {text}"
-    return entry.name
-
-
-def _placed(made: Pictures, places: Sequence[int] | None, classes: int, name: str) -> Pictures:
-    """The pictures with the model's class numbers."""
-    labels = made.labels if places is None else np.asarray(places, np.int64)[made.labels]
-    if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(
-            f"{name}: expected classes 0 to {classes - 1}, as the model has, "
-            f"got {labels.min()} to {labels.max()}"
-        )
-    return replace(made, labels=labels)
+def _close_gaps(path: Path, good: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Move readable pictures from the end into the gaps; return the image of each row from the front."""
+    count = int(good.sum())
+    order = np.arange(count)
+    # From behind `count` into gaps before it: done twice, as after a kill, it does the same.
+    order[~good[:count]] = count + np.flatnonzero(good[count:])
+    if not good[:count].all():
+        images = np.load(path, mmap_mode="r+")
+        for gap in np.flatnonzero(~good[:count]):
+            images[:, gap] = images[:, order[gap]]
+    return order

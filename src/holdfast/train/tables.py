@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.tables import groups_of, lines_of, title_of
 from holdfast.report.tables import Cell, Column, Table, table_of
 from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
-from holdfast.train.mitigate.matrix import Line, Matrix
+from holdfast.train.mitigate.matrix import Matrix
+from holdfast.train.run import MixResult
 
+MISSING = "–"
 _TABLES = {"resize": "Table 7", "decode": "Tables 8 and 9"}
+
+
+def mix_table(result: MixResult) -> Table:
+    """Accuracy under each choice before and after, the mean and the standard deviation."""
+    rows: list[tuple[str, float, float]] = [(line.choice, line.before, line.after) for line in result.lines]
+    means, stds = zip(result.spread("before"), result.spread("after"), strict=True)
+    rows += [("mean", *means), ("std", *stds)]
+    caption = (
+        f"top-1 in % on {result.tested_on} images of {result.tested} that were not trained on; trained for "
+        f"{result.steps} steps on {result.trained_on}. Δ = after − before: higher is better"
+    )
+    columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in ("before", "after", "Δ"))]
+    return Table(columns, [[*row, row[2] - row[1]] for row in rows], caption)
 
 
 def matrix_table(found: Matrix) -> Table:
     """The paper's layout: a row each way to train, accuracy in each cell, mean and std."""
-    columns: list[Column[Line]] = [
-        Column("train \\ test", get=lambda line: line.train),
-        *(Column(name, get=_accuracy(place), digits=2) for place, name in enumerate(found.tests)),
-        Column("mean", get=lambda line: line.mean, digits=2),
-        Column("std", get=lambda line: line.std),
-        Column("95 % of std", get=lambda line: f"{line.std_low:.3f} to {line.std_high:.3f}"),
-        Column("behind best", get=found.behind, digits=2),
-    ]
+    columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
+    columns += [Column("mean", 2), "std", "95 % of std", Column("behind best", 2)]
+    rows: list[list[Cell]] = []
+    for line in found.lines:
+        interval = f"{line.std_low:.3f} to {line.std_high:.3f}"
+        rows.append([line.train, *line.accuracy, line.mean, line.std, interval, found.behind(line)])
     seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
     caption = (
         f"{found.model}, mix training on {found.over} (layout of the paper's {_TABLES[found.over]}): "
@@ -31,33 +44,21 @@ def matrix_table(found: Matrix) -> Table:
         f"± {found.binomial:.2f} (one standard deviation), differences along a row to less: they are "
         "on the same images. Behind best: mean over the columns of what the best row has more"
     )
-    return Table.of(found.lines, columns, caption)
-
-
-def _accuracy(place: int) -> Callable[[Line], float]:
-    return lambda line: line.accuracy[place]
+    return Table(columns, rows, caption)
 
 
 def matrix_csv(found: Matrix) -> Table:
     """Every number of the matrix, one row each way to train."""
+    whole = ("over", "model", "data", "images", "trained_on", "steps")
+    shown = ("mean", "mean_low", "mean_high", "std", "std_low", "std_high")
     return table_of(
         [
             {
-                "over": found.over,
-                "model": found.model,
-                "data": found.data,
-                "images": found.images,
-                "trained_on": found.trained_on,
-                "steps": found.steps,
+                **{name: getattr(found, name) for name in whole},
                 "seeds": " ".join(map(str, found.seeds)),
                 "train": line.train,
                 **dict(zip(found.tests, line.accuracy, strict=True)),
-                "mean": line.mean,
-                "mean_low": line.mean_low,
-                "mean_high": line.mean_high,
-                "std": line.std,
-                "std_low": line.std_low,
-                "std_high": line.std_high,
+                **{name: getattr(line, name) for name in shown},
                 "spread_over_seeds": line.spread,
                 "binomial": found.binomial,
                 "behind_best": found.behind(line),
@@ -118,31 +119,22 @@ def tent_table(found: Sequence[Adapted]) -> Table:
 
 def tent_csv(found: Sequence[Adapted]) -> Table:
     """One row an option: what it costs without TENT and with it."""
-    pairs = [(one, drop) for one in found for drop in one.drops]
-    columns: list[Column[tuple[Adapted, Drop]]] = [
-        Column("model", get=lambda pair: pair[0].model),
-        Column("data", get=lambda pair: pair[0].data),
-        Column("images", get=lambda pair: pair[0].images),
-        Column("batch", get=lambda pair: pair[0].how.batch),
-        Column("rate", get=lambda pair: pair[0].how.rate),
-        Column("clean", get=lambda pair: pair[0].clean),
-        Column("clean_tent", get=lambda pair: pair[0].clean_adapted),
-        Column("family", get=lambda pair: pair[1].family),
-        Column("option", get=lambda pair: pair[1].option),
-        Column("drop", get=lambda pair: pair[1].without),
-        Column("drop_tent", get=lambda pair: pair[1].adapted),
-    ]
-    return Table.of(pairs, columns)
+    columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option", "drop"]
+    rows: list[list[Cell]] = []
+    for one in found:
+        how, clean = (one.how.batch, one.how.rate), (one.clean, one.clean_adapted)
+        for drop in one.drops:
+            cost = (drop.family, drop.option, drop.without, drop.adapted)
+            rows.append([one.model, one.data, one.images, *how, *clean, *cost])
+    return Table([*columns, "drop_tent"], rows)
 
 
 def _of_family(drops: Sequence[Drop], adapted: bool) -> str:
     values = [drop.adapted if adapted else drop.without for drop in drops]
-    if not values:
-        return _mean_worst(None, None, 0)
-    return _mean_worst(sum(values) / len(values), max(values), len(values))
+    return _mean_worst(sum(values) / len(values), max(values), len(values)) if values else MISSING
 
 
 def _mean_worst(mean: float | None, worst: float | None, count: int) -> str:
     if mean is None or worst is None:
-        return "–"
+        return MISSING
     return f"{worst:z.2f}" if count == 1 else f"{mean:z.2f} ({worst:z.2f})"

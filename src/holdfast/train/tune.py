@@ -15,14 +15,14 @@ from torch.nn import functional
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError, ModelError
-from holdfast.core.model import Model
+from holdfast.core.model import Card, Input, Model
 from holdfast.core.registry import lookup
+from holdfast.engine.executor import Progress, silent
 from holdfast.train.adversarial import perturbed
 from holdfast.train.augment.augmix import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
 from holdfast.train.onnx import Trainable, open_trainable, written
-from holdfast.train.pictures import Pictures, Progress, gain_and_shift, normalised
-from holdfast.train.shown import Choice
+from holdfast.train.pictures import Choice, Pictures
 
 SAVE_EVERY = 100  # steps between checkpoints
 
@@ -47,20 +47,15 @@ class Tuning:
     statistics: Literal["file", "moving"] = "moving"
     weight_decay: float = 0.02
     averaging: float = 0.997
-    label_smoothing: float = 0.0
+    smoothing: float = 0.0
     adversarial_steps: int = 5
     consistency: float = 0.0
 
     def check(self) -> None:
         """Raise InputError for a number that cannot be meant."""
-        for name, value, least in (
-            ("steps", self.steps, 1),
-            ("batch", self.batch, 1),
-            ("shift", self.shift, 0),
-            ("adversarial_steps", self.adversarial_steps, 1),
-        ):
-            if value < least:
-                raise InputError(f"{name}: expected {least} or more, got {value}")
+        for name, least in {"steps": 1, "batch": 1, "shift": 0, "adversarial_steps": 1}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name}: expected {least} or more, got {getattr(self, name)}")
         if not 0 < self.rate < 10:
             raise InputError(f"rate: expected a learning rate above 0 and below 10, got {self.rate}")
         if not 0 <= self.adversarial <= 255:
@@ -80,7 +75,7 @@ def tune(
     seed: int,
     checkpoint: Path,
     say: Say,
-    progress: Progress = lambda done, reused: None,
+    progress: Progress = silent,
     name: str = "",
 ) -> Any:
     """The model's ONNX graph with weights trained on the pictures; a killed run goes on where it was.
@@ -97,7 +92,8 @@ def tune(
         )
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
-    stage = Stage("tuning", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
+    steps, rate = tuning.steps, tuning.rate
+    stage = Stage("tuning", steps, tuning.batch, size=0, high=rate, low=rate / 100, warmup=steps // 10)
     loss_of_batch = loss_of(model, tuning)
 
     def counted_loss(net: nn.Module, batch: Batch) -> Tensor:
@@ -123,10 +119,7 @@ def tune(
     except Exception as problem:
         raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
     progress(done, done)
-    trained = fit(job, path, say, SAVE_EVERY)
-    if not isinstance(trained, Trainable):
-        raise TypeError(f"expected the network that was given, got {type(trained).__name__}")
-    return written(trained)
+    return written(fit(job, path, say, SAVE_EVERY))
 
 
 def trainable_of(model: Model) -> Trainable:
@@ -150,6 +143,24 @@ def trainable_of(model: Model) -> Trainable:
 def skipped(model: Model) -> int:
     """How many leading outputs are no class."""
     return int(model.card.head.options.get("skip", 0))
+
+
+def normalised(images: NDArray[np.uint8], card: Card) -> Tensor:
+    """The network's input tensor of images (b, h, w, 3), in the card's colour order, layout and type."""
+    wanted = card.input
+    pixels = torch.from_numpy(np.array(images))
+    pixels = pixels.flip(3) if wanted.colour == "bgr" else pixels
+    if wanted.dtype != "uint8":
+        gain, shift = gain_and_shift(wanted)
+        pixels = pixels.to(torch.float32) * gain - shift
+    return pixels.permute(0, 3, 1, 2) if wanted.layout == "nchw" else pixels
+
+
+def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
+    """What a pixel's channels (3,) are multiplied with, and what is then taken off."""
+    std = np.asarray(wanted.std, np.float32)
+    gain = np.float32(wanted.scale) / std
+    return torch.from_numpy(gain), torch.from_numpy(np.asarray(wanted.mean, np.float32) / std)
 
 
 def draw_of(
@@ -204,11 +215,9 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
         images, labels, seed = batch
         if tuning.adversarial:
             images = perturbed(net, images, labels, seed=int(seed), **ball)
-        if tuning.consistency:
-            versions = net(images).chunk(3)
-            own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.label_smoothing)
-            return own + tuning.consistency * consistency(versions)
-        return functional.cross_entropy(net(images), labels, label_smoothing=tuning.label_smoothing)
+        versions = net(images).chunk(3 if tuning.consistency else 1)
+        own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.smoothing)
+        return own + tuning.consistency * consistency(versions) if tuning.consistency else own
 
     return loss
 

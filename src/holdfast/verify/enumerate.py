@@ -19,7 +19,7 @@ from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import part_of
 from holdfast.graph.session import runtime
 from holdfast.verify import finite
-from holdfast.verify.finite import Cells, NotFinite, Values, cut_tensors
+from holdfast.verify.finite import Cells, NotFinite, Split, Trace, Values, cut_tensors
 from holdfast.verify.problem import Answer, Clock, Domain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
@@ -34,8 +34,8 @@ class Machine:
     """The network and its parts as sessions, opened when first needed, and what they gave so far."""
 
     model: Any  # onnx.ModelProto
-    trace: finite.Trace
-    split: finite.Split
+    trace: Trace
+    split: Split
     constants: Mapping[str, NDArray[Any]]
     domain: Domain
     runner: Callable[[], Runner]
@@ -62,23 +62,40 @@ def on_original(machine: Machine, point: Values) -> Floats:
     return outputs
 
 
-def kinds_of(machine: Machine, start: Values, free: int, values: Values) -> Sequence[np.float32]:
-    """Those values of one input that differ in what they make of the tensors that depend on it alone."""
-    names = machine.split.alone[free]
-    shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
-    if any(free in machine.trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return list(values)
-    if not names:
-        return list(values[:1])  # nothing depends on it
-    found: dict[bytes, np.float32] = {}
-    for value in values:
+def first_alike(
+    trace: Trace, split: Split, free: int, count: int, tensors: Callable[[int], Iterable[NDArray[Any]]]
+) -> NDArray[np.int64]:
+    """For each of the cells of one input the first cell that the network cannot tell from it, (count,).
+
+    `tensors` gives what a cell makes of the tensors that depend on this input alone.
+    """
+    first = np.arange(count)
+    shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
+    if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
+        return first
+    if not split.alone[free]:
+        return np.zeros_like(first)  # nothing depends on it
+    seen: dict[bytes, int] = {}
+    for i in range(count):
+        first[i] = seen.setdefault(_digest(tensors(i)), i)
+    return first
+
+
+def _different(machine: Machine, cells: Sequence[Cells], free: int) -> Values:
+    """A value in each cell of one input that the network can tell from those before it."""
+    start = np.array([row.middle[0] for row in cells], np.float32)
+    values = cells[free].middle
+
+    def tensors(number: int) -> Iterable[NDArray[Any]]:
         point = start.copy()
-        point[free] = value
-        tensors = cut_tensors(machine.trace, point)
+        point[free] = values[number]
+        cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
-            machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(digest(machine.alone.run(names, tensors).values()), value)
-    return list(found.values())
+            machine.alone = _Part(machine, cuts, itertools.chain(*machine.split.alone.values()))
+        found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
+        return found.values()
+
+    return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 
 
 def outputs_of(machine: Machine, point: Values) -> tuple[bytes, Floats]:
@@ -90,7 +107,7 @@ def outputs_of(machine: Machine, point: Values) -> tuple[bytes, Floats]:
     if machine.head is None:
         machine.head = _Part(machine, tensors, machine.split.joint)
     joint = machine.head.run(machine.split.joint, tensors)
-    key = digest(joint.values())
+    key = _digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
@@ -124,7 +141,7 @@ class _Part:
         return {name: found[name] for name in names}
 
 
-def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
     """A key that is the same for the same tensors."""
     made = hashlib.blake2b(digest_size=16)
     for value in tensors:
@@ -207,8 +224,7 @@ def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, lis
 
 def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
-    start = np.array([row.middle[0] for row in cells], np.float32)
-    kinds = [kinds_of(machine, start, i, row.middle) for i, row in enumerate(cells)]
+    kinds = [_different(machine, cells, free) for free in range(len(cells))]
     left, judged = prod(map(len, kinds)), set[bytes]()
     choose(machine, left)
     for values in itertools.product(*kinds):

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,12 +18,12 @@ from starlette.routing import Route
 
 from holdfast.core.errors import HoldfastError
 from holdfast.web import pages, uploads
-from holdfast.web.form import FIRST, Places, command_of, known_values
+from holdfast.web.form import FIRST, UPLOADED, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
 from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
 from holdfast.web.pages import Site
-from holdfast.web.render import Refusal, answer, htmx, integrity, style
-from holdfast.web.runs import compared, page_of, picture_page, run_of, written
+from holdfast.web.render import Refusal, answer, htmx, integrity, render, style
+from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
 
 # A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
 RUN_POLICY = (
@@ -50,9 +51,13 @@ def app_of(
         yield
         await run_in_threadpool(site.queue.close)
 
+    policy = (
+        f"default-src 'none'; style-src 'self'; script-src '{integrity(htmx())}'; connect-src 'self'; "
+        "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
     app = Starlette(
         routes=_routes(),
-        middleware=[Middleware(Guard, port=port, policy=_policy())],
+        middleware=[Middleware(Guard, port=port, policy=policy)],
         exception_handlers={HTTPException: _unknown},
         lifespan=lifespan,
     )
@@ -77,21 +82,6 @@ def _routes() -> list[Route]:
         Route("/static/style.css", _style),
         Route("/static/htmx.js", _htmx),
     ]
-
-
-def _policy() -> str:
-    return "; ".join(
-        [
-            "default-src 'none'",
-            "style-src 'self'",
-            f"script-src '{integrity(htmx())}'",
-            "connect-src 'self'",
-            "img-src 'self' data:",
-            "form-action 'self'",
-            "base-uri 'none'",
-            "frame-ancestors 'none'",
-        ]
-    )
 
 
 def _sandboxed(text: str) -> Response:
@@ -133,22 +123,20 @@ def _progress(request: Request) -> Response:
 
 
 def _files(request: Request) -> Response:
-    part = request.headers.get("hx-request") == "true"
-    return HTMLResponse(
-        pages.files(_site(request), request.query_params.get("at", ""), _values(request), part)
-    )
+    part, at = request.headers.get("hx-request") == "true", request.query_params.get("at", "")
+    return HTMLResponse(pages.files(_site(request), at, _values(request), part))
 
 
 def _choose(request: Request) -> Response:
     """The input of the form with what was chosen in the list of files."""
     given = request.query_params
     name = "model" if "model" in given else "data"
-    return HTMLResponse(pages.chosen(name, given.get(name, "")))
+    hint = "chosen from the files"
+    return HTMLResponse(render("choice.html", name=name, value=given.get(name, ""), hint=hint))
 
 
 def _run(request: Request) -> Response:
-    run = run_of(_site(request).places.runs, request.path_params["key"])
-    return _sandboxed(page_of(run))
+    return _sandboxed(page_of(run_of(_site(request).places.runs, request.path_params["key"])))
 
 
 def _compare(request: Request) -> Response:
@@ -157,7 +145,7 @@ def _compare(request: Request) -> Response:
         raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
     runs = _site(request).places.runs
     newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
-    return _sandboxed(compared(older, newer))
+    return _sandboxed(comparison_page(older, newer))
 
 
 def _log(request: Request) -> Response:
@@ -167,7 +155,7 @@ def _log(request: Request) -> Response:
 
 def _page(request: Request) -> Response:
     """The page an audit of this list was told to write."""
-    found = written(_site(request).queue.job(request.path_params["key"]).folder)
+    found = written_page(_site(request).queue.job(request.path_params["key"]).folder)
     if found is None:
         raise Refusal("this audit has written no page; its log says why", 404)
     return _sandboxed(found)
@@ -175,7 +163,7 @@ def _page(request: Request) -> Response:
 
 def _picture(request: Request) -> Response:
     site, name = _site(request), request.path_params["name"]
-    path = next((p for p in site.pictures() if p.name == name), None)
+    path = next((p for p in site.uploaded(*uploads.PICTURES.values()) if p.name == name), None)
     if path is None:
         raise Refusal("there is no such picture; load the page again", 404)
     return _sandboxed(picture_page(path))
@@ -205,7 +193,8 @@ async def _upload(request: Request) -> Response:
     site = _site(request)
     upload = await uploads.received(request, site.token)
     path = await run_in_threadpool(uploads.keep, upload, site.places.uploads)
-    return RedirectResponse(pages.uploaded_address(path), status_code=303)
+    form = f"/?{urlencode({'model': UPLOADED + path.name})}#start"
+    return RedirectResponse(form if path.suffix == ".onnx" else "/#uploads", status_code=303)
 
 
 def _style(_request: Request) -> Response:

@@ -65,17 +65,12 @@ class Guard:
                 await answer(scope, line, 500)(scope, receive, with_headers)
 
 
-def allowed_hosts(port: int) -> frozenset[str]:
-    """The Host headers this server answers to; a name that was made to lead here (rebinding) is none."""
-    named = {f"{host}:{port}" for host in HOSTS}
-    return frozenset(named | set(HOSTS) if port == 80 else named)
-
-
 def check(scope: Scope, port: int) -> None:
     """Raise Refusal for a foreign Host, a page of another site, or a method that is not used here."""
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
-    if len(hosts) != 1 or hosts[0].lower() not in allowed_hosts(port):
+    named = {f"{host}:{port}" for host in HOSTS} | set(HOSTS if port == 80 else ())
+    if len(hosts) != 1 or hosts[0].lower() not in named:  # a name made to lead here (rebinding) is none
         raise Refusal(f"expected the Host localhost:{port} or 127.0.0.1:{port}, got another", 400)
     if scope["method"] not in ("GET", "HEAD", "POST"):
         raise Refusal("expected GET or POST", 405)

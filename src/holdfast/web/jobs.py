@@ -88,12 +88,6 @@ def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
             process.terminate()
 
 
-def last_line(log: Path, code: int) -> str:
-    """The last line a process said, or its exit code if it said nothing."""
-    lines = [line.strip() for line in tail(log, 4096).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else f"ended with exit code {code}"
-
-
 def tail(log: Path, most: int) -> str:
     """The last `most` bytes of a text file; empty if there is none."""
     try:
@@ -225,8 +219,10 @@ class AuditQueue:
                 ended = replace(job, state="cancelled", note="what was finished is kept")
             elif code in WORDS:
                 ended = replace(job, state="done", note=WORDS[code])
-            else:
-                ended = replace(job, state="failed", note=last_line(job.folder / LOG, code))
+            else:  # the last line it said, or its exit code if it said nothing
+                lines = [line.strip() for line in tail(job.folder / LOG, 4096).splitlines() if line.strip()]
+                note = lines[-1][:300] if lines else f"ended with exit code {code}"
+                ended = replace(job, state="failed", note=note)
             self._put(ended)
             del self._keepers[key], self._stops[key], self._options[key]
             self._next()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,6 +15,7 @@ from holdfast.web.form import UPLOADED, Places, form_inputs, listing
 from holdfast.web.jobs import AuditQueue, Job
 from holdfast.web.render import htmx, integrity, render, style
 from holdfast.web.runs import PAGE, Progress, Run, progresses, runs_in
+from holdfast.web.uploads import PICTURES
 
 ENDED = 3  # audits that are over and still told of
 SHOWN = 300  # runs in the list
@@ -29,16 +29,8 @@ class Site:
     queue: AuditQueue
     token: str
 
-    def pictures(self) -> list[Path]:
-        """The uploaded pictures."""
-        return self._uploaded((".jpg", ".png"))
-
-    def models(self) -> list[Path]:
-        """The uploaded models."""
-        return self._uploaded((".onnx",))
-
-    def _uploaded(self, endings: tuple[str, ...]) -> list[Path]:
-        """Our own files of that kind: a link somebody put there is none."""
+    def uploaded(self, *endings: str) -> list[Path]:
+        """The uploaded files of that kind: a link somebody put there is none."""
         try:
             found = sorted(self.places.uploads.iterdir())
         except OSError:
@@ -55,20 +47,13 @@ class Row:
     state: str
     note: str
     progress: Progress | None
-    cancel: bool
     again: str = ""  # address of the form filled in the same way
-    log: bool = False
     page: bool = False
 
     @property
     def live(self) -> bool:
         """Whether it runs or waits."""
         return self.state in ("queued", "running", "cancelling")
-
-    @property
-    def elapsed(self) -> str:
-        """How long it has run."""
-        return self.progress.elapsed(datetime.now(UTC)) if self.progress else ""
 
     @property
     def said(self) -> str:
@@ -81,8 +66,8 @@ class Row:
 class Now:
     """What runs, what is over, and the runs there are."""
 
-    rows: list[Row] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
+    rows: list[Row]
+    runs: list[Run]
 
     @property
     def live(self) -> bool:
@@ -97,7 +82,7 @@ class Now:
     @property
     def seen(self) -> str:
         """A short name of this list of runs, to see whether it is another one."""
-        text = "|".join(f"{r.key} {r.headline}" for r in self.runs)
+        text = "|".join(f"{r.key} {r.subject} {r.created} {r.value} {r.words}" for r in self.runs)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
@@ -107,32 +92,25 @@ def now(site: Site) -> Now:
     jobs = site.queue.jobs()
     own = {job.pid for job in jobs}
     over = [job for job in jobs if not job.live][:ENDED]
-    rows = [_row(job, _of(job, known)) for job in jobs if job.live]
+    rows = [_row(job, known.get(job.pid)) for job in jobs if job.live]
     rows.reverse()  # the one that runs first, then the queue
     rows += [
-        Row("", p.name, "running", "started elsewhere, and can be ended there", p, cancel=False)
+        Row("", p.name, "running", "started elsewhere, and can be ended there", p)
         for p in known.values()
         if p.state == "running" and p.pid not in own
     ]
     return Now(rows + [_row(job, None) for job in over], runs_in(site.places.runs)[:SHOWN])
 
 
-def _of(job: Job, known: Mapping[int, Progress]) -> Progress | None:
-    """The job's progress; not that of an older audit whose process happened to have the same number."""
-    found = known.get(job.pid)
-    return found if found is not None and found.started[:19] >= job.created[:19] else None
-
-
 def _row(job: Job, progress: Progress | None) -> Row:
+    """The row of a job; not with the progress of an older audit whose process had the same number."""
     return Row(
         key=job.key,
         title=f"{job.values.get('model', '')} on {job.values.get('data', '')}",
         state=job.state,
         note=job.note,
-        progress=progress,
-        cancel=job.state in ("queued", "running"),
+        progress=progress if progress is not None and progress.started[:19] >= job.created[:19] else None,
         again="" if job.live else f"/?{urlencode(job.values)}#start",
-        log=job.state != "queued",
         page=job.state == "done" and (job.folder / PAGE).is_file(),
     )
 
@@ -151,8 +129,8 @@ def index(site: Site, values: Mapping[str, str], line: str = "") -> str:
         site=site,
         uploaded=UPLOADED,
         shipped=shipped(),
-        models=site.models(),
-        pictures=site.pictures(),
+        models=site.uploaded(".onnx"),
+        pictures=site.uploaded(*PICTURES.values()),
         printable=printable,
         **_folder(site, "", values),
         **_frame(),
@@ -175,9 +153,9 @@ def running(site: Site, said: str, seen: str) -> tuple[str, bool]:
 def files(site: Site, at: str, values: Mapping[str, str], part: bool) -> str:
     """A folder below the root, from which a model and data can be chosen."""
     folder = _folder(site, at, values)
-    return (
-        render("files.html", **folder) if part else render("browse.html", **folder, title="Files", **_frame())
-    )
+    if part:
+        return render("files.html", **folder)
+    return render("browse.html", **folder, title="Files", **_frame())
 
 
 def _folder(site: Site, at: str, values: Mapping[str, str]) -> dict[str, Any]:
@@ -188,18 +166,6 @@ def _folder(site: Site, at: str, values: Mapping[str, str]) -> dict[str, Any]:
 
     root = site.places.root
     return {"found": listing(root, at), "address": address, "root": printable(root.name) or "/"}
-
-
-def chosen(name: str, value: str) -> str:
-    """An input of the form with another value."""
-    return render("choice.html", name=name, value=value, hint="chosen from the files")
-
-
-def uploaded_address(path: Path) -> str:
-    """Where to go after an upload: to the form with the model in it, or to the pictures."""
-    if path.suffix == ".onnx":
-        return f"/?{urlencode({'model': UPLOADED + path.name})}#start"
-    return "/#uploads"
 
 
 def _frame() -> dict[str, str]:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,23 +27,16 @@ LARGEST_PROGRESS = 1 << 20  # bytes of a progress file
 
 
 @dataclass(frozen=True)
-class Headline:
-    """What a list of runs says of one: what it is of, when it was made, its number and a few words."""
-
-    subject: str
-    created: str
-    value: str
-    words: str
-
-
-@dataclass(frozen=True)
 class Run:
-    """A run of any kind, in its folder."""
+    """A run of any kind, in its folder: of what it is, when it was made, its number and a few words."""
 
     key: str  # of the folder's name
     kind: str
     folder: Path
-    headline: Headline
+    subject: str
+    created: str
+    value: str
+    words: str
 
     @property
     def name(self) -> str:
@@ -53,25 +46,28 @@ class Run:
     @property
     def when(self) -> str:
         """The time it was made, to the minute."""
-        return self.headline.created[:16].replace("T", " ")
+        return self.created[:16].replace("T", " ")
 
 
 def runs_in(folder: Path) -> list[Run]:
     """The runs that lie directly in a folder, newest first; links that lead elsewhere are no runs."""
+    found = [run for inner in _folders(folder) if (run := _run(inner)) is not None]
+    return sorted(found, key=lambda r: (r.created, r.name), reverse=True)
+
+
+def _folders(runs: Path) -> list[Path]:
     try:
-        inner = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink()]
+        return [p for p in runs.iterdir() if p.is_dir() and not p.is_symlink()]
     except OSError:
         return []
-    found = [run for p in inner if (run := _run(p)) is not None]
-    return sorted(found, key=lambda r: (r.headline.created, r.name), reverse=True)
 
 
 def run_of(folder: Path, key: str) -> Run:
     """The run of that key; Refusal if there is none."""
-    for run in runs_in(folder):
-        if run.key == key:
-            return run
-    raise Refusal("there is no such run; load the page again", 404)
+    found = next((run for run in runs_in(folder) if run.key == key), None)
+    if found is None:
+        raise Refusal("there is no such run; load the page again", 404)
+    return found
 
 
 def _run(folder: Path) -> Run | None:
@@ -84,44 +80,46 @@ def _run(folder: Path) -> Run | None:
         if path.is_symlink() or not path.is_file():
             continue
         key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
-        return Run(key, kind, folder, _headline(path, state.st_mtime_ns, state.st_size))
+        return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
     return None
 
 
 @lru_cache(maxsize=4096)
-def _headline(path: Path, changed: int, size: int) -> Headline:
-    """What the manifest says; the time and size of the file are there to read it again when it is another."""
+def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
+    """Subject, time, number and words of a manifest, read again if its time or size is another."""
     made = datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds")
     if size > LARGEST_MANIFEST:
-        return Headline(path.parent.name, made, "", f"{path.name} is too large to be read")
+        return path.parent.name, made, "", f"{path.name} is too large to be read"
     try:
         plain = orjson.loads(path.read_bytes())
-        head = KINDS[path.name][1](plain)
+        about = plain.get("about", plain)
+        kind, number = KINDS[path.name]
+        if kind in ("noise", "language", "speech"):
+            subject = ", ".join(str(one["model"]) for one in plain["models"])
+            subject += f" on {plain['data']}" if kind == "noise" else ""
+        else:
+            subject = f"{about['model']['name']} on {about['data']['name']}"
+        value, words = number(plain)
+        created = str(about["created"])[:40]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return Headline(printable(path.parent.name), made, "", f"{path.name} cannot be read")
-    return Headline(head.subject[:200], head.created[:40] or made, head.value[:60], head.words[:200])
+        return printable(path.parent.name), made, "", f"{path.name} cannot be read"
+    return subject[:200], created or made, value[:60], words[:200]
 
 
-def _evaluation(plain: Mapping[str, Any]) -> Headline:
+def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
     from holdfast.evaluate.page import cards
 
-    about = plain["about"]
     large, small = cards(plain["result"])
     first = (*large, *small)[0]
-    subject = f"{about['model']['name']} on {about['data']['name']}"
-    return Headline(
-        subject, str(about["created"]), f"{first.name} {first.text}", f"{about['data']['images']} images"
-    )
+    return f"{first.name} {first.text}", f"{plain['about']['data']['images']} images"
 
 
-def _noise(plain: Mapping[str, Any]) -> Headline:
+def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
     drops = [(r["drop"], f"{r['family']}={r['option']}") for r in first["rows"] if r["drop"] is not None]
     drop, label = max(drops, default=(None, ""))
     words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
-    names = ", ".join(str(m["model"]) for m in plain["models"])
-    value = "" if drop is None else _lost(drop, 2)
-    return Headline(f"{names} on {plain['data']}", str(plain["created"]), value, words)
+    return "" if drop is None else _lost(drop, 2), words
 
 
 def _lost(points: float, digits: int) -> str:
@@ -129,38 +127,27 @@ def _lost(points: float, digits: int) -> str:
     return f"−{text} points" if float(text) > 0 else "takes nothing"
 
 
-def _attack(plain: Mapping[str, Any]) -> Headline:
-    about, first = plain["about"], plain["effects"][0]
-    pixels = plain["mean_pixels"]
+def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:
+    first, pixels = plain["effects"][0], plain["mean_pixels"]
     words = "nothing to attack" if pixels is None else f"{pixels:.0f} pixels an image"
-    subject = f"{about['model']['name']} on {about['data']['name']}"
-    return Headline(
-        subject, str(about["created"]), f"mAP {first['before']:.3f} → {first['after']:.3f}", words
-    )
+    return f"mAP {first['before']:.3f} → {first['after']:.3f}", words
 
 
-def _audit(plain: Mapping[str, Any]) -> Headline:
+def _audit(plain: Mapping[str, Any]) -> tuple[str, str]:
     clean = plain["clean"]
     drops = [(c["drop"], c["label"]) for c in plain["causes"] if c["drop"] is not None]
     drop, label = max(drops, default=(None, ""))
     words = "" if drop is None else f"worst noise {_lost(100 * drop, 1)}: {label}"
-    subject = f"{plain['model']['name']} on {plain['data']['name']}"
-    return Headline(subject, str(plain["created"]), f"{clean['title']} {clean['value']:.3f}", words)
+    return f"{clean['title']} {clean['value']:.3f}", words
 
 
-def _other(plain: Mapping[str, Any]) -> Headline:
-    """A noise suite of language or speech: its models."""
-    names = ", ".join(str(m["model"]) for m in plain["models"])
-    return Headline(names, str(plain["created"]), "", f"{len(plain['models'])} models")
-
-
-# manifest -> kind, and who reads its headline; the audit first: its folder may hold the runs of its parts
-KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Headline]]] = {
+# manifest -> kind, and its number and words; the audit first: its folder may hold the runs of its parts
+KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
     "audit.json": ("audit", _audit),
     "attack.json": ("attack", _attack),
     "noise.json": ("noise", _noise),
-    "language.json": ("language", _other),
-    "speech.json": ("speech", _other),
+    "language.json": ("language", lambda plain: ("", f"{len(plain['models'])} models")),
+    "speech.json": ("speech", lambda plain: ("", f"{len(plain['models'])} models")),
     "run.json": ("evaluation", _evaluation),
 }
 
@@ -168,14 +155,14 @@ KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Headline]]] = {
 def page_of(run: Run) -> str:
     """The run as HTML; InputError if it has no page and none can be made."""
     if run.kind in ("audit", "attack"):
-        found = written(run.folder)
+        found = written_page(run.folder)
         if found is not None:
             return found
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
-    return _rendered(run.folder, run.kind, newest)
+    return _run_page(run.folder, run.kind, newest)
 
 
-def compared(first: Run, second: Run) -> str:
+def comparison_page(first: Run, second: Run) -> str:
     """What is better and what is worse in the second run, as HTML."""
     from holdfast.compare.page import page
     from holdfast.compare.run import compare_runs
@@ -184,7 +171,7 @@ def compared(first: Run, second: Run) -> str:
     return page(compare_runs(first.folder, second.folder), shlex.join(command))
 
 
-def written(folder: Path) -> str | None:
+def written_page(folder: Path) -> str | None:
     """The page that lies in the folder; None if there is none. A link is not followed: it may lead out."""
     try:
         handle = os.open(
@@ -202,7 +189,7 @@ def written(folder: Path) -> str | None:
 
 
 @lru_cache(maxsize=8)
-def _rendered(folder: Path, kind: str, changed: int) -> str:
+def _run_page(folder: Path, kind: str, changed: int) -> str:
     """A page made of the run's files; `changed` is there to make it again when they are others."""
     if kind == "evaluation":
         from holdfast.evaluate.page import page as evaluation_page
@@ -240,11 +227,11 @@ def _rendered(folder: Path, kind: str, changed: int) -> str:
 
 def picture_page(path: Path) -> str:
     """What each system noise does to an uploaded picture, as HTML."""
-    return _noised(path, path.stat().st_mtime_ns)
+    return _picture_page(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
-def _noised(path: Path, changed: int) -> str:
+def _picture_page(path: Path, changed: int) -> str:
     import tempfile
 
     from holdfast.noise.suite import NoiseSelection
@@ -274,10 +261,11 @@ class Progress:
         """The folder's name, as it can be shown."""
         return printable(self.folder.name)
 
-    def elapsed(self, now: datetime) -> str:
+    @property
+    def elapsed(self) -> str:
         """How long it has run, in minutes and seconds; empty if it does not say when it began."""
         try:
-            seconds = int((now - datetime.fromisoformat(self.started)).total_seconds())
+            seconds = int((datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds())
         except (ValueError, TypeError):  # no time, or one without a zone
             return ""
         return f"{seconds // 60}:{seconds % 60:02d} min" if seconds >= 0 else ""
@@ -291,7 +279,7 @@ class Progress:
 def progress_of(folder: Path) -> Progress | None:
     """What the folder's file says; None if there is none that can be read."""
     plain = _read_progress(folder)
-    if plain is None:
+    if not plain:
         return None
     pid = _whole(plain.get("pid"))
     state = str(plain.get("state", ""))[:20]
@@ -310,22 +298,16 @@ def progress_of(folder: Path) -> Progress | None:
     )
 
 
-def progresses(runs: Path) -> Iterator[Progress]:
+def progresses(runs: Path) -> list[Progress]:
     """The progress of every audit in a folder of runs."""
-    try:
-        folders = [p for p in runs.iterdir() if p.is_dir() and not p.is_symlink()]
-    except OSError:
-        return
-    for folder in folders:
-        if (found := progress_of(folder)) is not None:
-            yield found
+    return [found for folder in _folders(runs) if (found := progress_of(folder)) is not None]
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:
     """Mark the audit of that process as cancelled, if it had no time to do so itself."""
     for folder in [p.folder for p in progresses(runs) if p.pid == pid]:
         plain = _read_progress(folder)
-        if plain is not None and plain.get("state") == "running":
+        if plain.get("state") == "running":
             with contextlib.suppress(OSError):
                 write_atomic(folder / PROGRESS, to_json({**plain, "state": "cancelled"}), durable=False)
 
@@ -336,20 +318,18 @@ def alive(pid: int) -> bool:
         return pid > 0
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as problem:
+        return not isinstance(problem, ProcessLookupError)
     return True
 
 
-def _read_progress(folder: Path) -> dict[str, Any] | None:
+def _read_progress(folder: Path) -> dict[str, Any]:
     try:
         with (folder / PROGRESS).open("rb") as stream:
             plain = orjson.loads(stream.read(LARGEST_PROGRESS))
     except (OSError, ValueError):
-        return None
-    return plain if isinstance(plain, dict) else None
+        return {}
+    return plain if isinstance(plain, dict) else {}
 
 
 def _whole(value: object) -> int:

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from holdfast.data.signs import CLASSES, GROUP_OF
-from holdfast.data.signs.canvas import FIRST_SIGN
+from holdfast.data.signs.canvas import CLASSES, FIRST_SIGN, GROUP_OF
 from holdfast.data.signs.faces import SIZE, face, nearest_size
 from holdfast.data.signs.plant import corners, hide, warp
 from holdfast.data.signs.scene import blank

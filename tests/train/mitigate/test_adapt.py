@@ -12,7 +12,7 @@ from holdfast.report.tables import to_csv, to_text
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, Drop, adapt, as_plain, distinct, noises
 from holdfast.train.mitigate.rows import Row
 from holdfast.train.mitigate.training import Order, Training, train
-from holdfast.train.shown import Choice
+from holdfast.train.pictures import Choice
 from holdfast.train.tables import tent_csv, tent_table
 
 HOW = Adaptation(batch=16)
@@ -42,7 +42,7 @@ def test_a_model_with_and_without(tmp_path):
     data = open_dataset(image_folder(tmp_path / "data", 48, size=40))
     fresh = load_model(normalised_classifier(tmp_path / "model"))
     training = Training(fresh, data, tmp_path, steps=40, batch=16, rate=5e-3)
-    (model,) = train(training, [Order(Row("usual", (("pillow", "pillow-bilinear"),)), 0)], quiet).values()
+    (model,) = train(training, [Order(Row("usual", (Choice(),)), 0)], quiet).values()
     said = []
     found = adapt(model, data, tmp_path, HOW, said.append, over=("decode", "resize=opencv-nearest"))
     assert found.images == 48

@@ -7,7 +7,7 @@ import pytest
 from helpers.classifiers import normalised_classifier
 from helpers.models import detector, image_folder
 from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
-from holdfast.train.mitigate import cli
+from holdfast.train import cli
 from holdfast.train.options import MatrixOptions, MitigateOptions
 
 

@@ -9,7 +9,7 @@ from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
-from holdfast.train.mitigate.matrix import Trial, families
+from holdfast.train.mitigate.matrix import families
 from holdfast.train.mitigate.rows import held_out, mitigations
 from holdfast.train.mitigate.training import Training, orders, train
 from holdfast.train.onnx import open_trainable
@@ -29,11 +29,11 @@ def test_a_miniature(tmp_path):
     models = train(training, orders(rows, (0,)), quiet)
     assert len({found.sha256 for found in models.values()}) == 8  # each is trained in its own way
     kept = {order: found for order, found in models.items() if order.row.name in ("standard", "adversarial")}
-    trial = Trial(tested, tmp_path / "runs", ("decode", "colour"))
-    found = families(training, kept, trial)
+    trial = (tested, tmp_path / "runs", ("decode", "colour"))
+    found = families(training, kept, *trial)
     assert [one.model for one in found.models] == ["standard", "adversarial"]
     assert {row.family for row in found.models[0].rows} == {"decode", "colour"}
-    assert families(training, kept, trial) == found
+    assert families(training, kept, *trial) == found
     text = to_text(families_table(found, "bn"))
     assert "Fig. 4" in text
     assert "Δ Decode" in text

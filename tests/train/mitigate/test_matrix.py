@@ -10,12 +10,10 @@ from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 from holdfast.train.mitigate import training as module
-from holdfast.train.mitigate.judge import answers, right
 from holdfast.train.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
 from holdfast.train.mitigate.rows import apart, held_out, matrix_rows, mitigations, some
-from holdfast.train.mitigate.training import Order, Training, orders, places_of, train
-from holdfast.train.pictures import pictures_of
-from holdfast.train.shown import Choice
+from holdfast.train.mitigate.training import Order, Training, answers, orders, places_of, right, train
+from holdfast.train.pictures import Choice, pictures_of
 from holdfast.train.tables import matrix_csv, matrix_table
 
 # Rows of the paper's Tables 7 and 8 with the mean and std it prints.

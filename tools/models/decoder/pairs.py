@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 
 from holdfast.core.seeds import generator
 from holdfast.core.types import Image, Tensor
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import facts_of, planes
 from holdfast.stages.decode.pillow import pillow
 from holdfast.train.loop import Batch, Draw, Stage

@@ -16,7 +16,7 @@ from torch import Tensor
 from holdfast.core.errors import DataError
 from holdfast.core.frame import frame_of
 from holdfast.core.types import Image, Size
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.train.loop import Batch, Stage
 from models.signs import INPUTS
 

@@ -1,1 +1,1 @@
-"""Sections of the audit page, and its results for CI: JUnit and SARIF."""
+"""Sections of the audit page."""

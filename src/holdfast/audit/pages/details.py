@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import math
 import time
@@ -12,12 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.attack.page import sections as attack_sections
+from holdfast.attack.run import decoded
 from holdfast.audit.square_map import SquareMap, axes, describe_square, proofs_of
+from holdfast.core.errors import HoldfastError
 from holdfast.core.types import Boxes
+from holdfast.evaluate.page import pictures, task_sections, trouble_section
+from holdfast.noise.suite import NoiseSelection
+from holdfast.noise.vision.page import staircase_section
+from holdfast.noise.vision.show import Feature, features, picture_section, shown
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
 from holdfast.report.gallery import Picture, gallery, thumbnail
+from holdfast.report.html import data_uri
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 
@@ -52,24 +59,18 @@ def sections(state: AuditState, until: float = math.inf) -> list[Section]:
     for name, make in makers.items():
         if time.monotonic() < until:
             found[name] = make(state)
-    shown = [one for name in ORDER for one in found.get(name, ())]
+    listed = [one for name in ORDER for one in found.get(name, ())]
     missing = ", ".join(name for name in makers if name not in found)
     lead = f"Skipped on this page: {missing} (time budget reached). `holdfast report` adds them."
-    return [*shown, Section("skipped", "Skipped", (), lead)] if missing else shown
+    return [*listed, Section("skipped", "Skipped", (), lead)] if missing else listed
 
 
 def _staircase(state: AuditState) -> list[Section]:
-    from holdfast.noise.vision.page import staircase_section
-
     return [staircase_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
 
 
 def _noise_pictures(state: AuditState) -> list[Section]:
     """What noise does to a picture and to the features, on the first image that can be read."""
-    from holdfast.core.errors import HoldfastError
-    from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.show import Feature, features, picture_section, shown
-
     model, prepared = state.plan.plan.model, state.prepared
     if prepared is None:
         return []
@@ -87,9 +88,6 @@ def _noise_pictures(state: AuditState) -> list[Section]:
 
 
 def _attack(state: AuditState) -> list[Section]:
-    from holdfast.attack.page import sections as attack_sections
-    from holdfast.attack.run import decoded
-
     return list(attack_sections(state.outcome, decoded(state.plan.plan), 4)) if state.outcome else []
 
 
@@ -99,8 +97,6 @@ def _squares(state: AuditState) -> list[Section]:
 
 
 def _evaluation(state: AuditState) -> list[Section]:
-    from holdfast.evaluate.page import pictures, task_sections, trouble_section
-
     if state.evaluation is None:
         return []
     parts, worst = task_sections(state.evaluation)
@@ -115,24 +111,22 @@ def square_sections(
     """The maps as a section of a page: at most `most` are drawn, within `budget` bytes; none without maps."""
     if not maps:
         return []
-    ordered = sorted(maps, key=_rank)
+    ordered = sorted(maps, key=lambda m: (-m.unsafe.mean(), -np.inf if m.least is None else m.least, m.image))
     figures: list[Figure] = []
     for one in ordered[:most]:
-        drawn = _drawn(one, thumbnail(pictures(one.image)))
+        drawn = _picture(one, thumbnail(pictures(one.image)))
         if len(drawn) > budget:
             break
         budget -= len(drawn)
         figures.append(Figure(one.image, drawn, _words(one)))
     legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
     left = len(maps) - len(figures)
-    said = (
-        f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all." if left else ""
-    )
+    said = f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all."
     table = scroll(to_html(table_of(ordered)), "Black squares in numbers")
     if figures:
         note = "The colours of all maps; grey places could not be judged."
         figures.insert(0, Figure("", legend, note, wide=True))
-    parts = (*figures, Figure("", table, said, wide=True))
+    parts = (*figures, Figure("", table, said if left else "", wide=True))
     return [Section("squares", "Where a black square breaks it", parts, _lead(maps))]
 
 
@@ -163,11 +157,6 @@ def _lead(maps: Sequence[SquareMap]) -> str:
     )
 
 
-def _rank(one: SquareMap) -> tuple[float, float, str]:
-    least = -np.inf if one.least is None else one.least
-    return -float(one.unsafe.mean()), least, one.image
-
-
 def _words(one: SquareMap) -> str:
     said = {"violated": "breaks", "holds": "holds at every place", "unknown": "not decided"}[one.answer]
     if one.answer == "violated":
@@ -177,14 +166,14 @@ def _words(one: SquareMap) -> str:
     return f"{said}{'; ' + one.note if one.note else ''}."
 
 
-def _drawn(one: SquareMap, jpeg: bytes | None) -> str:
+def _picture(one: SquareMap, jpeg: bytes | None) -> str:
     """The picture, the scores over it, the targets, and the square at the worst place."""
     unit = min(_WIDE / one.size.width, _TALL / one.size.height)
     wide, tall = one.size.width * unit, one.size.height * unit
     if jpeg is None:
         parts = [label(wide / 2, tall / 2, "picture not available", class_="absent middle")]
     else:
-        source = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+        source = data_uri(jpeg, "image/jpeg")
         parts = [element("image", href=source, x=0, y=0, width=wide, height=tall, preserveAspectRatio="none")]
     half = one.grid.side / 2 * unit
     parts.append(embedded(_heat(one), wide - 2 * half, tall - 2 * half, half, half))

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from holdfast.audit.gates import count_verdicts
 from holdfast.audit.pages.words import between, effect_of, left_out, points, under, verdict, worst_cell
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
+from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.bars import sandwich
 from holdfast.report.charts.matrix import DENSE, Field, Head, Mark, heat, scale
@@ -20,23 +21,27 @@ if TYPE_CHECKING:
     from holdfast.audit.gates import GateVerdict
 
 _BROAD = 11  # deployments from which on the matrix has the whole width
+_EFFECTS = {"magnified": (Mark("▲", "magnified", "more"),), "overlaps": (Mark("▽", "overlaps", "less"),)}
 _NOWHERE = Field("–", None, (Mark("", "not run"),))
 
 
 def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """The markup of the first screen."""
-    gates = [_gate(j) for j in judged]
+    gates = [_gate(one) for one in judged]
+    tones = {gate["tone"] for gate in gates}
+    commands = {p.threat: p.command for p in audit.proofs if p.command}
+    commands |= {s.threat: s.command for s in audit.strikes if s.command}
     counts = {one.images for one in audit.sandwich}
     images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
     return fragment(
         "audit.html",
         gates=gates,
-        gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
+        gates_tone=next((tone for tone in ("bad", "open") if tone in tones), "good"),
         gates_said=count_verdicts(judged),
         lines=verdict(audit),
         layers=[_bounds(one) for one in audit.sandwich],
         layers_lead=f"Of {images} at least the proven hold, at most the unbroken.",
-        commands=_commands(audit),
+        commands=[(one.threat, commands[one.threat]) for one in audit.sandwich if one.threat in commands],
         no_layers=f"{left_out(audit, 'attack', 'squares').capitalize()}.",
         **_matrix(audit),
     )
@@ -66,42 +71,28 @@ def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
     }
 
 
-def _commands(audit: Audit) -> list[tuple[str, str]]:
-    """The commands behind the bars, by threat."""
-    found = {p.threat: p.command for p in audit.proofs if p.command}
-    found |= {s.threat: s.command for s in audit.strikes if s.command}
-    return [(layer.threat, found[layer.threat]) for layer in audit.sandwich if layer.threat in found]
-
-
 def _matrix(audit: Audit) -> dict[str, Any]:
     """What the template needs to know about the matrix."""
     matrix, alone = audit.matrix, tuple(audit.matrix.threats) in ((), (NO_THREAT,))
-    values: dict[str, Any] = {
+    table, legend, lead = "", "", f"{left_out(audit, 'matrix').capitalize()}."
+    if matrix.meetings:
+        whole, lead = matrix.at(NO_THREAT, TRAINED), _lead(audit)
+        clean = whole.value if whole is not None and whole.value else audit.clean.value
+        fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
+        words = {s.threat: f"{grouped(s.pixels)} changed pixels" for s in audit.strikes}
+        words |= {one.threat: one.words for one in audit.sandwich}
+        rows = [Head("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats]
+        columns = [_column(d) for d in matrix.deployments]
+        table = heat(rows, columns, fields, corner="threat", caption=lead)
+        legend = scale(f"share lost of the clean {clean:.3f}")
+    return {
         "matrix_title": "Deployments" if alone else "Threat × deployment",
-        "matrix": "",
+        "matrix": Markup(table),  # noqa: S704
         "matrix_command": next((m.command for m in matrix.meetings if m.command), audit.command),
         "broad": len(matrix.deployments) > _BROAD,
         "keys": _keys(audit),
-        "scale": "",
-        "matrix_lead": f"{left_out(audit, 'matrix').capitalize()}.",
-    }
-    if not matrix.meetings:
-        return values
-    whole = matrix.at(NO_THREAT, TRAINED)
-    clean = whole.value if whole is not None and whole.value else audit.clean.value
-    fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
-    words = {layer.threat: layer.words for layer in audit.sandwich}
-    words |= {s.threat: f"{grouped(s.pixels)} changed pixels" for s in audit.strikes if s.threat not in words}
-    rows = [Head("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats]
-    table = heat(
-        rows, [_column(d) for d in matrix.deployments], fields, corner="threat", caption=_lead(audit)
-    )
-    unit = f"share lost of the clean {clean:.3f}"
-    return {
-        **values,
-        "matrix": Markup(table),  # noqa: S704
-        "scale": Markup(scale(unit)),  # noqa: S704
-        "matrix_lead": _lead(audit),
+        "scale": Markup(legend),  # noqa: S704
+        "matrix_lead": lead,
     }
 
 
@@ -118,61 +109,55 @@ def _lead(audit: Audit) -> str:
     images = many(counts[-1], "image") if counts else "no image"
     if len(counts) > 1:
         images = f"{counts[0]} to {images}"
-    said = f"{audit.clean.title} on {images}; each threat was made as trained, then met by each deployment."
-    if not any(t != NO_THREAT for t in audit.matrix.threats):
-        said = f"{audit.clean.title} on {images} under each deployment."
+    how = " under each deployment"
+    if any(t != NO_THREAT for t in audit.matrix.threats):
+        how = "; each threat was made as trained, then met by each deployment"
+    said = f"{audit.clean.title} on {images}{how}."
     worst = worst_cell(audit)
     if worst is not None and worst.value is not None:
         said += f" Lowest {worst.value:.3f}: {worst.threat} {under(worst.deployment)}."
     return said
 
 
-def _field(met: MatrixCell | None, clean: float) -> Field:
-    if met is None:
+def _field(cell: MatrixCell | None, clean: float) -> Field:
+    if cell is None:
         return _NOWHERE
-    if met.value is None:
-        return Field("–", None, (Mark("", "could not run"),), met.note)
-    lost = (clean - met.value) / clean if clean > 0 else 0.0
-    return Field(f"{met.value:.3f}", lost, _marks(met), _tip(met))
+    if cell.value is None:
+        return Field("–", None, (Mark("", "could not run"),), cell.note)
+    lost = (clean - cell.value) / clean if clean > 0 else 0.0
+    return Field(f"{cell.value:.3f}", lost, _marks(cell), _tip(cell))
 
 
-def _marks(met: MatrixCell) -> tuple[Mark, ...]:
-    marks = []
-    if met.struck:
-        share = f"{met.survived}/{met.struck}"
-        marks.append(
-            Mark(f"✕ {met.struck}", f"breaks {met.struck}")
-            if met.deployment == TRAINED
-            else Mark(share, f"survives {share}")
-        )
-    if effect_of(met) == "magnified":
-        marks.append(Mark("▲", "magnified", "more"))
-    if effect_of(met) == "overlaps":
-        marks.append(Mark("▽", "overlaps", "less"))
-    return tuple(marks)
+def _marks(cell: MatrixCell) -> tuple[Mark, ...]:
+    marks, share = [], f"{cell.survived}/{cell.struck}"
+    if cell.struck and cell.deployment == TRAINED:
+        marks.append(Mark(f"✕ {cell.struck}", f"breaks {cell.struck}"))
+    elif cell.struck:
+        marks.append(Mark(share, f"survives {share}"))
+    return (*marks, *_EFFECTS.get(effect_of(cell), ()))
 
 
-def _tip(met: MatrixCell) -> str:
+def _tip(cell: MatrixCell) -> str:
     """The tooltip of a cell; the table in numbers has the same."""
-    said = [f"{met.threat} under {met.deployment}: {met.value:.4f} on {many(met.images, 'image')}"]
-    if met.extra is not None and met.low is not None and met.high is not None:
-        interval = between(met.low, met.high)
-        said.append(f"together {points(met.extra)} points more than the sum of both alone {interval}")
-    return "; ".join([*said, *([met.note] if met.note else [])])
+    said = [f"{cell.threat} under {cell.deployment}: {cell.value:.4f} on {many(cell.images, 'image')}"]
+    if cell.extra is not None and cell.low is not None and cell.high is not None:
+        interval = between(cell.low, cell.high)
+        said.append(f"together {points(cell.extra)} points more than the sum of both alone {interval}")
+    return "; ".join([*said, *([cell.note] if cell.note else [])])
 
 
 def _keys(audit: Audit) -> list[str]:
     """What the marks mean, of those that occur, and why fields are empty."""
     met = audit.matrix.meetings
     keys = []
-    first = next((m for m in met if m.struck and m.deployment == TRAINED), None)
+    struck = [m for m in met if m.struck]
+    first = next((m for m in struck if m.deployment == TRAINED), None)
     if first is not None and len(audit.matrix.deployments) > DENSE:
         keys.append(f"✕ {first.struck}: {many(first.struck, 'image')} broken by the threat as trained.")
-    some = next((m for m in met if m.struck and m.deployment != TRAINED), None)
-    if some is not None:
+    if (other := next((m for m in struck if m.deployment != TRAINED), None)) is not None:
         keys.append(
-            f"{some.survived}/{some.struck}: of {many(some.struck, 'image')} the threat broke as trained, "
-            f"{some.survived} {'is' if some.survived == 1 else 'are'} broken in this deployment too."
+            f"{other.survived}/{other.struck}: of {many(other.struck, 'image')} the threat broke as trained, "
+            f"{other.survived} {'is' if other.survived == 1 else 'are'} broken in this deployment too."
         )
     if any(effect_of(m) == "magnified" for m in met):
         keys.append("▲ magnified: together they cost more than both alone in sum (95 % interval above 0).")
@@ -186,8 +171,6 @@ def _keys(audit: Audit) -> list[str]:
     for m in met:
         if m.value is None:
             why.setdefault(m.note or "no reason was given", []).append(f"{m.threat} under {m.deployment}")
-    for note, names in why.items():
-        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        keys.append(f"– could not be run: {', '.join(names[:3])}{rest}: {note}.")
+    keys += [f"– could not be run: {some(names)}: {note}." for note, names in why.items()]
     keys += [f"{note.rstrip('.')}." for note in audit.matrix.notes]
     return keys

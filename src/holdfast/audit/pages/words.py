@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, MatrixCell, Proof, Recheck
+from holdfast.audit.result import NO_THREAT, TRAINED, Answer, AttackLevel, Audit, Cause, MatrixCell
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.tables import grouped, many
 
@@ -102,11 +103,6 @@ def effect_of(met: MatrixCell) -> str:
     return met.effect if met.images >= FEWEST else ""
 
 
-def answers(proofs: Sequence[Proof]) -> dict[str, int]:
-    """How many of the questions have each answer."""
-    return {a: sum(p.answer == a for p in proofs) for a in ("holds", "violated", "unknown")}
-
-
 def _clean(audit: Audit) -> Line:
     clean = audit.clean
     interval = ""
@@ -142,10 +138,8 @@ def _no_cause(audit: Audit, name: str) -> Line:
         return Line(name, text, audit.command, "open", MISSING, "–")
     if not ran:
         return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command, "open", MISSING, "–")
-    text = (
-        f"None of {many(len(ran), 'system noise')} that can be run here changes anything: the input stays "
-        "bit for bit the same, or the model has nothing it could change."
-    )
+    none = f"None of {many(len(ran), 'system noise')} that can be run here changes anything"
+    text = f"{none}: the input stays bit for bit the same, or the model has nothing it could change."
     return Line(name, text, audit.command, "good", "no loss", "0")
 
 
@@ -222,12 +216,16 @@ def _after(audit: Audit, level: AttackLevel) -> str:
 
 
 def _proven(audit: Audit) -> Line:
-    name, found = "What is proven", answers(audit.proofs)
+    name, found = "What is proven", Counter(p.answer for p in audit.proofs)
     if not audit.proofs:
         text = f"{_upper(left_out(audit, 'squares', 'specs'))}. Nothing is proven."
         return Line(name, text, audit.command, "open", MISSING, "–")
     lost = [r for r in audit.findings if r.was == "holds"]
-    said = [*_by_threat(audit), *_lost_elsewhere(lost)]
+    said = _by_threat(audit)
+    if lost:
+        count = len({(r.threat, r.image) for r in lost})
+        where = ", ".join(dict.fromkeys(short_deployment(r.deployment) for r in lost))
+        said.append(f"{count} of the proven {'breaks' if count == 1 else 'break'} under {where}.")
     bare = [one for one in audit.sandwich if not one.prover]
     if bare:
         others = f"the other threats ({', '.join(one.threat for one in bare)})"
@@ -239,7 +237,7 @@ def _proven(audit: Audit) -> Line:
     return Line(name, " ".join(said), command, tone, word, figure, images)
 
 
-def _proof_tone(found: dict[str, int], lost: bool) -> tuple[Tone, str]:
+def _proof_tone(found: Mapping[Answer, int], lost: bool) -> tuple[Tone, str]:
     if found["holds"] and not (found["violated"] or found["unknown"] or lost):
         return "good", "proven"
     if found["holds"]:
@@ -249,34 +247,22 @@ def _proof_tone(found: dict[str, int], lost: bool) -> tuple[Tone, str]:
 
 def _by_threat(audit: Audit) -> list[str]:
     """What the proofs say about each threat of the sandwich, then about all specifications."""
-    words, said = {layer.threat: layer.words for layer in audit.sandwich}, []
-    for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words):
-        asked = [p for p in audit.proofs if p.threat == threat]
-        said.append(f"{_counted(asked, 'image')} against {words[threat]}{_rest(asked, 'broken')}.")
+    words = {one.threat: one.words for one in audit.sandwich}
+    groups = [
+        ([p for p in audit.proofs if p.threat == threat], "image", f" against {words[threat]}", "broken")
+        for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words)
+    ]
     specs = [p for p in audit.proofs if p.threat not in words]
-    if specs:
-        said.append(f"{_counted(specs, 'specification')}{_rest(specs, 'violated')}.")
+    groups += [(specs, "specification", "", "violated")] if specs else []
+    said = []
+    for asked, thing, against, violated in groups:
+        found = Counter[str](p.answer for p in asked)
+        verb = "holds" if 1 in (found["holds"], len(asked)) else "hold"
+        others = (("violated", violated), ("unknown", "unknown"))
+        rest = ", ".join(f"{found[answer]} {word}" for answer, word in others if found[answer])
+        proven = f"{found['holds']} of {many(len(asked), thing)} {verb}{against}"
+        said.append(f"{proven}{': ' if rest else ''}{rest}.")
     return said
-
-
-def _counted(asked: Sequence[Proof], thing: str) -> str:
-    holds = answers(asked)["holds"]
-    return f"{holds} of {many(len(asked), thing)} {'holds' if 1 in (holds, len(asked)) else 'hold'}"
-
-
-def _rest(asked: Sequence[Proof], word: str) -> str:
-    found = answers(asked)
-    parts = [f"{found['violated']} {word}"] if found["violated"] else []
-    parts += [f"{found['unknown']} unknown"] if found["unknown"] else []
-    return f": {', '.join(parts)}" if parts else ""
-
-
-def _lost_elsewhere(lost: Sequence[Recheck]) -> list[str]:
-    if not lost:
-        return []
-    count = len({(r.threat, r.image) for r in lost})
-    where = ", ".join(dict.fromkeys(short_deployment(r.deployment) for r in lost))
-    return [f"{count} of the proven {'breaks' if count == 1 else 'break'} under {where}."]
 
 
 def short_deployment(name: str) -> str:

@@ -17,7 +17,7 @@ from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
-from holdfast.data.problems import Problems, check_box, lies_inside
+from holdfast.data.problems import Problems, check_box
 
 _USUAL = ("_annotations.coco.json", "annotations.json", "instances.json", "labels.json")
 
@@ -134,19 +134,11 @@ def _annotations(
     rows: dict[Any, list[Row]] = defaultdict(list)
     _name_repeated_ids(content["annotations"], file, problems)
     for number, item in enumerate(content["annotations"]):
-        try:  # most boxes are as they should be: no words are made for them
-            image, (x, y, width, height) = item["image_id"], item["bbox"]
-            row = Row(x, y, x + width, y + height, index[item["category_id"]], *_flags(item))
-            if lies_inside(row, sizes[image]):
-                rows[image].append(row)
-                continue
-        except (KeyError, TypeError, ValueError):
-            pass
         image = _hashable(item.get("image_id"))
         where = f"{file}: annotation {item.get('id', f'[{number}]')}"
-        odd = _odd_row(item, image in sizes, index, where, problems)
-        if odd is not None and check_box(odd, sizes[image], where, problems):
-            rows[image].append(odd)
+        row = _row(item, image in sizes, index, where, problems)
+        if row is not None and check_box(row, sizes[image], where, problems):
+            rows[image].append(row)
     return rows
 
 
@@ -157,10 +149,10 @@ def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: Proble
         problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
 
 
-def _odd_row(
+def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
 ) -> Row | None:
-    """The box of an annotation that is not as it should be, or None with the reason named."""
+    """The box of an annotation, or None with the reason named."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
         said = f"image id {item.get('image_id')!r} is not in the list of images; the box is left out"
@@ -178,14 +170,9 @@ def _odd_row(
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
         problems.add(kind, where, said)
         return None
-    return Row(x, y, x + width, y + height, category, *_flags(item))
-
-
-def _flags(item: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Crowd, difficult (COCO has none) and the area stated, -1 if none is."""
     area = item.get("area")
     stated = area if isinstance(area, int | float) and 0 <= area < 1e300 else -1.0
-    return bool(item.get("iscrowd")), False, stated
+    return Row(x, y, x + width, y + height, category, crowd=bool(item.get("iscrowd")), area=stated)
 
 
 def _entries(
@@ -198,9 +185,7 @@ def _entries(
     disk = files.Disk()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
     folder = image_folder or files.best_folder(names, _image_folders(file), disk)
-    ids: set[Any] = set()
-    taken: set[str] = set()
-    entries = []
+    ids, taken, entries = set[Any](), set[str](), []
     for number, item in enumerate(images):
         key, name = _hashable(item.get("id")), item.get("file_name")
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
@@ -216,8 +201,7 @@ def _entries(
         elif not disk.has(path):
             problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is left out")
         else:
-            boxes = PixelBoxes(pack(rows.get(key, ())))
-            entries.append(FileEntry(name, path, boxes, _size(item)))
+            entries.append(FileEntry(name, path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
         ids.add(key)
         taken.add(str(name))
     files.note_unlabelled(folder, taken, f"not in {file.name}", problems)

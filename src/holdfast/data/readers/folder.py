@@ -7,16 +7,8 @@ from pathlib import Path
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
+from holdfast.data import files
 from holdfast.data.entries import FileEntry, StoredLabel
-from holdfast.data.files import (
-    SPLITS,
-    choose_split,
-    data_name,
-    has_images,
-    image_names,
-    note_unlabelled,
-    subfolders,
-)
 from holdfast.data.problems import Problems
 
 # Folders with these names hold the parts of other formats, not a class each.
@@ -39,33 +31,36 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
     root = path
     splits = _splits(path) if path.is_dir() else {}
     if splits or split is not None:
-        root = choose_split(splits, split, path, problems)
+        root = files.choose_split(splits, split, path, problems)
     classes = _classes(root) if root.is_dir() else []
     if not classes:
         raise DataError(f"{path}: no sub folders with images found; expected one for each class")
     entries = tuple(
         FileEntry(f"{place.name}/{name}", str(place / name), StoredLabel(index))
         for index, place in enumerate(classes)
-        for name in image_names(place)
+        for name in files.image_names(place)
     )
-    note_unlabelled(root, (), "lies in no class's folder", problems)
+    files.note_unlabelled(root, (), "lies in no class's folder", problems)
     names = tuple(place.name for place in classes)
-    return Dataset(data_name(path), "folder", "classify", names, entries, tuple(problems))
+    return Dataset(files.data_name(path), "folder", "classify", names, entries, tuple(problems))
 
 
 def _classes(path: Path) -> list[Path]:
-    """The subfolders that hold images (or folders of images), unless their names say otherwise."""
-    places = [place for place in subfolders(path) if place.name not in _PARTS and place.name not in SPLITS]
-    return [place for place in places if has_images(place) or any(map(has_images, _inner(place)))]
-
-
-def _inner(place: Path) -> list[Path]:
-    return [inner for inner in subfolders(place) if inner.name not in _PARTS]
+    """The files.subfolders that hold images (or folders of images), unless their names say otherwise."""
+    places = [
+        place
+        for place in files.subfolders(path)
+        if place.name not in _PARTS and place.name not in files.SPLITS
+    ]
+    inside = {
+        place: [place, *(p for p in files.subfolders(place) if p.name not in _PARTS)] for place in places
+    }
+    return [place for place in places if any(map(files.has_images, inside[place]))]
 
 
 def _splits(path: Path) -> dict[str, Path]:
-    """The splits, if all subfolders are named as splits are and hold folders of classes."""
-    places = subfolders(path)
-    if not places or any(place.name not in SPLITS for place in places):
+    """The splits, if all files.subfolders are named as splits are and hold folders of classes."""
+    places = files.subfolders(path)
+    if not places or any(place.name not in files.SPLITS for place in places):
         return {}
     return {place.name: place for place in places if _classes(place)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.core.dataset import Dataset
@@ -34,14 +35,30 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     nothing = "no listing found; looked for a .txt file of `file label` lines"
     file = files.choose_file(path, _files, split, problems, nothing)
     pairs = _pairs(file, problems)
+    labels = {label for _, _, label in pairs}
     names = tuple(files.classes_beside(file.parent).values())
-    if all(label.isdecimal() for _, _, label in pairs):
-        index = None
-    else:
-        names = names or tuple(sorted({label for _, _, label in pairs}))
-        index = {name: number for number, name in enumerate(names)}
-    entries = _entries(pairs, index, len(names), file, problems)
-    return Dataset(files.data_name(path), "listing", "classify", names, entries, tuple(problems))
+    number_of: Callable[[str], int | None] = int
+    if not all(map(str.isdecimal, labels)):
+        names = names or tuple(sorted(labels))
+        number_of = {name: number for number, name in enumerate(names)}.get
+    disk, here = files.Disk(), file.parent
+    places = [here, here / "images", here / file.stem, here.parent, here.parent / "images", here / "data"]
+    folder = files.best_folder([name for _, name, _ in pairs], places, disk)
+    taken, entries = set[str](), []
+    for line, name, label in pairs:
+        where, category = f"{file}:{line}", number_of(label)
+        if not disk.has(str(folder / name)):
+            problems.add(kinds.MISSING_FILE, where, f"no file {folder / name}; left out")
+        elif name in taken:
+            problems.add(kinds.DUPLICATE_FILE, where, f"{name} is listed before; left out")
+        elif category is None or (names and category >= len(names)):
+            problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is no class; left out")
+        else:
+            entries.append(FileEntry(name, str(folder / name), StoredLabel(category)))
+        taken.add(name)
+    if folder != here.parent:
+        files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
+    return Dataset(files.data_name(path), "listing", "classify", names, tuple(entries), tuple(problems))
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -80,32 +97,3 @@ def _pairs(file: Path, problems: Problems) -> list[tuple[int, str, str]]:
         else:
             pairs.append((number, *parts))
     return pairs
-
-
-def _entries(
-    pairs: list[tuple[int, str, str]],
-    index: dict[str, int] | None,
-    count: int,
-    file: Path,
-    problems: Problems,
-) -> tuple[FileEntry, ...]:
-    disk, here = files.Disk(), file.parent
-    places = [here, here / "images", here / file.stem, here.parent, here.parent / "images", here / "data"]
-    folder = files.best_folder([name for _, name, _ in pairs], places, disk)
-    taken: set[str] = set()
-    entries = []
-    for number, name, label in pairs:
-        where = f"{file}:{number}"
-        category = int(label) if index is None else index.get(label)
-        if not disk.has(str(folder / name)):
-            problems.add(kinds.MISSING_FILE, where, f"no file {folder / name}; left out")
-        elif name in taken:
-            problems.add(kinds.DUPLICATE_FILE, where, f"{name} is listed before; left out")
-        elif category is None or (count and category >= count):
-            problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is no class; left out")
-        else:
-            entries.append(FileEntry(name, str(folder / name), StoredLabel(category)))
-        taken.add(name)
-    if folder != here.parent:
-        files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
-    return tuple(entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import cv2
 import numpy as np
@@ -32,8 +32,10 @@ BACKGROUND, ROAD, FIRST_SIGN, SKY = 0, 1, 2, 5
 Pixels = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.float64]
 PointLike = Points | Sequence[tuple[float, float]]
-
 Weights = npt.NDArray[np.float32]
+Box = tuple[float, float, float, float]
+T = TypeVar("T", bound=np.generic)
+
 _BITS = 4  # fractional bits with which OpenCV draws: edges move by 1/16 px, not by whole ones
 
 
@@ -48,6 +50,58 @@ class Canvas:
     def size(self) -> tuple[int, int]:
         """Height and width in pixels."""
         return self.mask.shape[0], self.mask.shape[1]
+
+    def fill(self, points: Points, colour: Sequence[float] | Points, segment: int = BACKGROUND) -> None:
+        """Fill a polygon of pixel coordinates (n, 2): smooth edge on the image, hard edge on the mask."""
+        fixed = [_fixed(np.clip(points, -4000.0, 4000.0))]
+        cv2.fillPoly(self.image, fixed, [int(c) for c in colour], cv2.LINE_AA, _BITS)
+        cv2.fillPoly(self.mask, fixed, segment, cv2.LINE_8, _BITS)
+
+    def post(self, x: float, top: float, bottom: float, width: float, shade: float = 150.0) -> None:
+        """A round metal post: lit on one side, dark on the other."""
+        half = max(0.6, width / 2)
+        self.fill(box(x - half, top, x + half, bottom), (shade, shade, shade * 1.02))
+        if half > 1.2:
+            dark = shade * 0.62
+            self.fill(box(x + half * 0.35, top, x + half, bottom), (dark, dark, dark * 1.04))
+
+    def blend(self, x: int, y: int, colour: Pixels, alpha: Weights, segment: int = BACKGROUND) -> None:
+        """Lay a patch (h, w, 3) with weights (h, w) at a place that may lie partly outside the picture."""
+        height, width = self.size
+        ph, pw = alpha.shape
+        x0, y0, x1, y1 = max(0, x), max(0, y), min(width, x + pw), min(height, y + ph)
+        if x0 >= x1 or y0 >= y1:
+            return
+        inner = (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
+        outer = (slice(y0, y1), slice(x0, x1))
+        weight, above, below = map(np.ascontiguousarray, (alpha[inner], colour[inner], self.image[outer]))
+        self.image[outer] = cv2.blendLinear(above, below, weight, np.float32(1.0) - weight)
+        self.mask[outer][weight >= 0.5] = segment
+
+    def paste(self, sprite: Pixels, where: Box, gain: Sequence[float]) -> None:
+        """Scale an RGBA sprite into a rectangle of the picture, its colours multiplied by `gain`."""
+        left, top = round(where[0]), round(where[1])
+        size = (max(1, round(where[2]) - left), max(1, round(where[3]) - top))
+        if left >= self.size[1] or top >= self.size[0] or left + size[0] <= 0 or top + size[1] <= 0:
+            return
+        scaled: Pixels = cv2.resize(sprite, size, interpolation=cv2.INTER_LINEAR)
+        self.blend(left, top, tint(scaled[..., :3], gain), weights_of(scaled[..., 3]))
+
+    def paste_quad(self, texture: Pixels, corners: Points, gain: Sequence[float]) -> None:
+        """Warp an RGB texture onto a quadrilateral (4, 2: top left, top right, bottom right, bottom left)."""
+        height, width = self.size
+        low = np.maximum(np.floor(corners.min(axis=0)), 0).astype(int)
+        high = np.minimum(np.ceil(corners.max(axis=0)), (width, height)).astype(int)
+        wide, tall = (high - low).tolist()
+        if wide <= 0 or tall <= 0:
+            return
+        th, tw = texture.shape[:2]
+        source, target = box(0, 0, tw, th).astype(np.float32), (corners - low).astype(np.float32)
+        matrix = cv2.getPerspectiveTransform(source, target)
+        warped = cv2.warpPerspective(texture, matrix, (wide, tall), borderMode=cv2.BORDER_REPLICATE)
+        stencil = np.zeros((tall, wide), dtype=np.uint8)
+        cv2.fillPoly(stencil, [_fixed(corners - low)], 255, cv2.LINE_AA, _BITS)
+        self.blend(int(low[0]), int(low[1]), tint(warped, gain), weights_of(stencil))
 
 
 @dataclass(frozen=True)
@@ -68,13 +122,36 @@ class Camera:
         y = self.y + self.focal * (self.height - np.asarray(above, dtype=np.float64)) / z
         return np.stack(np.broadcast_arrays(x, y), axis=-1)
 
+    def foot(self, lateral: float, depth: float) -> tuple[float, float, float]:
+        """The pixel (x, y) where something stands on the ground, and the pixels per metre there."""
+        x, y = self.ground(lateral, depth)
+        return x, y, self.focal / depth
 
-def fill(canvas: Canvas, points: Points, colour: Sequence[float] | Points, segment: int = BACKGROUND) -> None:
-    """Fill a polygon of pixel coordinates (n, 2) on the image (smooth edge) and on the mask (hard edge)."""
-    bounded = np.clip(points, -4000.0, 4000.0)
-    fixed = np.rint(bounded * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
-    cv2.fillPoly(canvas.image, [fixed], [int(c) for c in colour], cv2.LINE_AA, _BITS)
-    cv2.fillPoly(canvas.mask, [fixed], segment, cv2.LINE_8, _BITS)
+
+@dataclass(frozen=True)
+class Road:
+    """A carriageway between two lateral distances from the camera, in metres."""
+
+    left: float
+    right: float
+    lanes: int
+    setting: str
+
+
+def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The array, made read-only because it is cached."""
+    array.flags.writeable = False
+    return array
+
+
+def _fixed(pixels: Points) -> npt.NDArray[np.int32]:
+    """Pixel coordinates as OpenCV's fixed-point numbers, (n, 1, 2)."""
+    return np.rint(pixels * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
+
+
+def weights_of(alpha: Pixels) -> Weights:
+    """Weights in 0..1 of bytes."""
+    return alpha.astype(np.float32) * np.float32(1 / 255)
 
 
 def box(x0: float, y0: float, x1: float, y1: float) -> Points:
@@ -82,87 +159,17 @@ def box(x0: float, y0: float, x1: float, y1: float) -> Points:
     return np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], dtype=np.float64)
 
 
-_CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 32)), np.sin(np.linspace(0, 2 * np.pi, 32))], axis=1)
-
-
 def circle(x: float, y: float, radius: float) -> Points:
     """The outline (32, 2) of a circle."""
-    outline: Points = _CIRCLE * radius + (x, y)
-    return outline
-
-
-def post(canvas: Canvas, x: float, top: float, bottom: float, width: float, shade: float = 150.0) -> None:
-    """A round metal post: lit on one side, dark on the other."""
-    half = max(0.6, width / 2)
-    fill(canvas, box(x - half, top, x + half, bottom), (shade, shade, shade * 1.02))
-    if half > 1.2:
-        dark = shade * 0.62
-        fill(canvas, box(x + half * 0.35, top, x + half, bottom), (dark, dark, dark * 1.04))
-
-
-def blend(canvas: Canvas, x: int, y: int, colour: Pixels, alpha: Weights, segment: int = BACKGROUND) -> None:
-    """Lay a patch (h, w, 3) with weights (h, w) at a place that may lie partly outside the picture."""
-    height, width = canvas.size
-    ph, pw = alpha.shape
-    x0, y0, x1, y1 = max(0, x), max(0, y), min(width, x + pw), min(height, y + ph)
-    if x0 >= x1 or y0 >= y1:
-        return
-    inner = (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
-    outer = (slice(y0, y1), slice(x0, x1))
-    weight = np.ascontiguousarray(alpha[inner])
-    above = np.ascontiguousarray(colour[inner])
-    below = np.ascontiguousarray(canvas.image[outer])
-    canvas.image[outer] = cv2.blendLinear(above, below, weight, np.float32(1.0) - weight)
-    canvas.mask[outer][weight >= 0.5] = segment
+    angle = np.linspace(0, 2 * np.pi, 32)
+    return np.asarray(np.stack([np.cos(angle), np.sin(angle)], axis=1) * radius + (x, y))
 
 
 def tint(colour: Pixels, gain: Sequence[float]) -> Pixels:
     """The colours (h, w, 3) multiplied per channel."""
     steps = np.arange(256, dtype=np.float64)[:, None] * np.asarray(gain, dtype=np.float64)
     table = np.clip(np.rint(steps), 0, 255).astype(np.uint8).reshape(1, 256, 3)
-    out: Pixels = cv2.LUT(np.ascontiguousarray(colour), table)
-    return out
-
-
-def paste(
-    canvas: Canvas,
-    sprite: Pixels,
-    x0: float,
-    y0: float,
-    x1: float,
-    y1: float,
-    gain: Sequence[float] = (1.0, 1.0, 1.0),
-) -> None:
-    """Scale an RGBA sprite into a rectangle of the picture, its colours multiplied by `gain`."""
-    left, top = round(x0), round(y0)
-    size = (max(1, round(x1) - left), max(1, round(y1) - top))
-    if left >= canvas.size[1] or top >= canvas.size[0] or left + size[0] <= 0 or top + size[1] <= 0:
-        return
-    scaled: Pixels = cv2.resize(sprite, size, interpolation=cv2.INTER_LINEAR)
-    alpha = scaled[..., 3].astype(np.float32) * np.float32(1 / 255)
-    blend(canvas, left, top, tint(scaled[..., :3], gain), alpha)
-
-
-def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[float]) -> None:
-    """Warp an RGB texture onto a quadrilateral (4, 2: top left, top right, bottom right, bottom left)."""
-    height, width = canvas.size
-    low = np.maximum(np.floor(corners.min(axis=0)), 0).astype(int)
-    high = np.minimum(np.ceil(corners.max(axis=0)), (width, height)).astype(int)
-    size = high - low
-    if (size <= 0).any():
-        return
-    th, tw = texture.shape[:2]
-    source = np.array([(0, 0), (tw, 0), (tw, th), (0, th)], dtype=np.float32)
-    matrix = cv2.getPerspectiveTransform(source, (corners - low).astype(np.float32))
-    warped = cv2.warpPerspective(
-        texture, matrix, (int(size[0]), int(size[1])), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
-    stencil = np.zeros((int(size[1]), int(size[0])), dtype=np.uint8)
-    fixed = np.rint((corners - low) * (1 << _BITS)).astype(np.int32)
-    cv2.fillPoly(stencil, [fixed.reshape(-1, 1, 2)], 255, cv2.LINE_AA, _BITS)
-    blend(
-        canvas, int(low[0]), int(low[1]), tint(warped, gain), stencil.astype(np.float32) * np.float32(1 / 255)
-    )
+    return np.asarray(cv2.LUT(np.ascontiguousarray(colour), table))
 
 
 # Anti-aliased drawing in unit coordinates (x right, y down, both −1 … 1) on square arrays.
@@ -170,8 +177,7 @@ def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[
 
 def fixed(points: PointLike, size: int) -> npt.NDArray[np.int32]:
     """Unit points as fixed-point pixel coordinates (n, 1, 2) of a square of `size` pixels."""
-    xy = (np.asarray(points, dtype=np.float64) + 1.0) * (0.5 * size) - 0.5
-    return np.rint(xy * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
+    return _fixed((np.asarray(points, dtype=np.float64) + 1.0) * (0.5 * size) - 0.5)
 
 
 def polygon(image: Pixels, points: PointLike, colour: Sequence[int]) -> None:
@@ -180,7 +186,7 @@ def polygon(image: Pixels, points: PointLike, colour: Sequence[int]) -> None:
 
 
 def stroke(
-    image: Pixels, points: PointLike, width: float, colour: Sequence[int], *, closed: bool = False
+    image: Pixels, points: PointLike, width: float, colour: Sequence[int], closed: bool = False
 ) -> None:
     """Draw a polyline of a width given in unit lengths, with round ends."""
     size = image.shape[0]
@@ -216,61 +222,53 @@ def arrow(tail: PointLike, width: float, head: float) -> tuple[Points, Points]:
     return shaft, triangle
 
 
-Field = npt.NDArray[np.float32]
-
-
 # Fixed noise fields: a window of one is much cheaper than new noise for every scene.
 
 
 @lru_cache(maxsize=1)
-def grain() -> Field:
+def grain() -> Weights:
     """Standard normal noise (1024, 1024)."""
-    field = np.random.default_rng(20_211).standard_normal((1024, 1024), dtype=np.float32)
-    field.flags.writeable = False
-    return field
+    return frozen(np.random.default_rng(20_211).standard_normal((1024, 1024), dtype=np.float32))
 
 
 @lru_cache(maxsize=1)
-def clouds() -> Field:
+def clouds() -> Weights:
     """Smooth noise of many scales (1024, 1024) with mean 0 and deviation 1."""
     rng = np.random.default_rng(20_212)
     total = np.zeros((1024, 1024), dtype=np.float32)
     for octave in range(2, 9):
         coarse = rng.standard_normal((2**octave, 2**octave), dtype=np.float32)
         total += cv2.resize(coarse, (1024, 1024), interpolation=cv2.INTER_CUBIC) * np.float32(0.62**octave)
-    field: Field = (total - total.mean()) / total.std()
-    field.flags.writeable = False
-    return field
+    return frozen((total - total.mean()) / total.std())
 
 
 @lru_cache(maxsize=1)
-def rough() -> npt.NDArray[np.uint8]:
+def rough() -> Pixels:
     """The brightness of rough ground (1024, 1024): 128 is the mean, fine grains over coarse stains."""
     field = 128 + np.float32(128) * (np.float32(0.075) * grain() + np.float32(0.06) * clouds())
-    ground = np.clip(np.rint(field), 0, 255).astype(np.uint8)
-    ground.flags.writeable = False
-    return ground
+    return frozen(np.clip(np.rint(field), 0, 255).astype(np.uint8))
 
 
 @lru_cache(maxsize=16)
-def sensor(level: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Noise of deviation `level` (576, 736, 3) as what to add and what to subtract.
+def sensor(level: int) -> tuple[Pixels, Pixels]:
+    """Noise of deviation `level` (576, 736, 3), mostly common to the channels, to add and to subtract.
 
-    Most of it is common to the channels. Two saturating operations on bytes are ten times as fast as one on
-    floats.
+    Two saturating operations on bytes are ten times as fast as one on floats.
     """
     rng = np.random.default_rng([20_216, level])
     common = rng.standard_normal((576, 736, 1), dtype=np.float32) * np.float32(0.8)
-    noise = np.rint(
-        (common + rng.standard_normal((576, 736, 3), dtype=np.float32) * np.float32(0.6)) * np.float32(level)
-    )
-    plus, minus = np.clip(noise, 0, 255).astype(np.uint8), np.clip(-noise, 0, 255).astype(np.uint8)
-    plus.flags.writeable = minus.flags.writeable = False
-    return plus, minus
+    own = rng.standard_normal((576, 736, 3), dtype=np.float32) * np.float32(0.6)
+    noise = np.rint((common + own) * np.float32(level))
+    return frozen(np.clip(noise, 0, 255).astype(np.uint8)), frozen(np.clip(-noise, 0, 255).astype(np.uint8))
 
 
-def window(field: Field, rng: np.random.Generator, height: int, width: int) -> Field:
-    """A view (height, width) of a field at a random place."""
+def spot(rng: np.random.Generator, field: npt.NDArray[T], height: int, width: int) -> tuple[slice, slice]:
+    """The rows and columns of a window of a field at a random place."""
     y = int(rng.integers(0, field.shape[0] - height + 1))
     x = int(rng.integers(0, field.shape[1] - width + 1))
-    return field[y : y + height, x : x + width]
+    return slice(y, y + height), slice(x, x + width)
+
+
+def window(field: Weights, rng: np.random.Generator, height: int, width: int) -> Weights:
+    """A view (height, width) of a field at a random place."""
+    return field[spot(rng, field, height, width)]

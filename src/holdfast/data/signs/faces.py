@@ -12,6 +12,7 @@ import numpy as np
 from holdfast.data.signs.canvas import (
     CLASSES,
     GROUP_OF,
+    Box,
     Pixels,
     PointLike,
     Points,
@@ -19,6 +20,7 @@ from holdfast.data.signs.canvas import (
     arrow,
     box,
     disc,
+    frozen,
     polygon,
     stroke,
 )
@@ -47,12 +49,10 @@ def _blank(colour: Ink) -> Pixels:
 def _rounded(corners: Points, radius: float) -> Points:
     """The outline of a polygon whose corners are rounded by `radius`."""
     out = []
-    count = len(corners)
-    for i in range(count):
-        here, before, after = corners[i], corners[i - 1], corners[(i + 1) % count]
+    t = np.linspace(0, 1, 9)[:, None]
+    for here, before, after in zip(corners, np.roll(corners, 1, 0), np.roll(corners, -1, 0), strict=True):
         a = here + (before - here) / np.linalg.norm(before - here) * radius
         b = here + (after - here) / np.linalg.norm(after - here) * radius
-        t = np.linspace(0, 1, 9)[:, None]
         out.append((1 - t) ** 2 * a + 2 * t * (1 - t) * here + t**2 * b)
     return np.concatenate(out)
 
@@ -107,22 +107,14 @@ def _warning(name: str) -> Pixels:
 @lru_cache(maxsize=256)
 def face(index: int, size: int = SIZE) -> Pixels:
     """The face of class `index` as read-only RGBA (size, size, 4); what is outside the sign has alpha 0."""
-    if size == SIZE:
-        draw = (_mandatory, _prohibitory, _warning)[GROUP_OF[index]]
-        source = draw(CLASSES[index])
-    else:
-        source = face(index, SIZE)
-    image: Pixels = cv2.resize(source, (size, size), interpolation=cv2.INTER_AREA)
-    image.flags.writeable = False
-    return image
+    draw = (_mandatory, _prohibitory, _warning)[GROUP_OF[index]]
+    source = draw(CLASSES[index]) if size == SIZE else face(index, SIZE)
+    return frozen(cv2.resize(source, (size, size), interpolation=cv2.INTER_AREA))
 
 
 def nearest_size(pixels: float) -> int:
     """The smallest kept size (32, 64, 128 or 256) that is not below `pixels`."""
-    for size in (32, 64, 128):
-        if pixels <= size:
-            return size
-    return SIZE
+    return next((size for size in (32, 64, 128) if pixels <= size), SIZE)
 
 
 def _arrow(width: float, head: float, *parts: PointLike) -> Glyph:
@@ -136,12 +128,9 @@ def _arrow(width: float, head: float, *parts: PointLike) -> Glyph:
     return draw
 
 
-def _polygons(*outlines: PointLike) -> Glyph:
-    def draw(image: Pixels, ink: Ink) -> None:
-        for outline in outlines:
-            polygon(image, outline, ink)
-
-    return draw
+def _boxes(image: Pixels, ink: Ink, boxes: Sequence[Box]) -> None:
+    for corners in boxes:
+        polygon(image, box(*corners), ink)
 
 
 def _roundabout(image: Pixels, ink: Ink) -> None:
@@ -211,24 +200,19 @@ def _digit(image: Pixels, ink: Ink, digit: str, x: float) -> None:
         path = np.concatenate([arc(x, -h + w, w, w, 180, 360, 24), arc(x, h - w, w, w, 0, 180, 24)])
         stroke(image, path, pen, ink, closed=True)
     elif digit == "3":
-        upper = arc(x, -h / 2, w, h / 2, 200, 450, 32)
-        stroke(image, upper, pen, ink)
+        stroke(image, arc(x, -h / 2, w, h / 2, 200, 450, 32), pen, ink)
         stroke(image, arc(x, h / 2, w * 1.06, h / 2, -90, 160, 32), pen, ink)
     elif digit == "5":
         stroke(image, [(x + w, -h), (x - w * 0.8, -h), (x - w * 0.95, -0.03)], pen, ink)
-        bowl = arc(x - w * 0.1, 0.13, w * 1.15, h * 0.66, -140, 145, 32)
-        stroke(image, bowl, pen, ink)
+        stroke(image, arc(x - w * 0.1, 0.13, w * 1.15, h * 0.66, -140, 145, 32), pen, ink)
     else:
         stroke(image, arc(x, -h / 2 - 0.005, w * 0.88, h / 2, 0, 360), pen * 0.95, ink, closed=True)
         stroke(image, arc(x, h / 2, w * 1.08, h / 2, 0, 360), pen * 0.95, ink, closed=True)
 
 
-def _number(text: str) -> Glyph:
-    def draw(image: Pixels, ink: Ink) -> None:
-        _digit(image, ink, text[0], -0.3)
-        _digit(image, ink, text[1], 0.3)
-
-    return draw
+def _number(image: Pixels, ink: Ink, text: str) -> None:
+    _digit(image, ink, text[0], -0.3)
+    _digit(image, ink, text[1], 0.3)
 
 
 def _stop_word(image: Pixels, ink: Ink) -> None:
@@ -254,31 +238,23 @@ def _exclamation(image: Pixels, ink: Ink) -> None:
     disc(image, 0, 0.54, 0.11, ink)
 
 
+_LEFT, _RIGHT = arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12)
+_BEND_LEFT, _BEND_RIGHT = arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16)
 GLYPHS: Final[dict[str, Glyph]] = {
     "go-straight": _arrow(0.28, 0.52, [(0, 0.6), (0, -0.68)]),
-    "turn-left": _arrow(
-        0.26, 0.48, [(0.32, 0.58), (0.32, 0.2)], arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), [(-0.68, -0.16)]
-    ),
-    "turn-right": _arrow(
-        0.26, 0.48, [(-0.32, 0.58), (-0.32, 0.2)], arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12), [(0.68, -0.16)]
-    ),
+    "turn-left": _arrow(0.26, 0.48, [(0.32, 0.58), (0.32, 0.2)], _LEFT, [(-0.68, -0.16)]),
+    "turn-right": _arrow(0.26, 0.48, [(-0.32, 0.58), (-0.32, 0.2)], _RIGHT, [(0.68, -0.16)]),
     "roundabout": _roundabout,
     "footpath": partial(_walker, x=0.0, y=0.0, scale=0.78, facing=-1.0),
     "cycle-path": _cycle_path,
     "stop": _stop_word,
-    "no-entry": _polygons(box(-0.68, -0.17, 0.68, 0.17)),
+    "no-entry": partial(_boxes, boxes=[(-0.68, -0.17, 0.68, 0.17)]),
     "no-trucks": _truck,
     "no-overtaking": _two_cars,
-    "speed-limit-30": _number("30"),
-    "speed-limit-50": _number("50"),
-    "speed-limit-80": _number("80"),
-    "curve-left": _arrow(
-        0.16, 0.34, [(0.18, 0.66), (0.18, 0.4)], arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), [(-0.24, -0.14)]
-    ),
-    "curve-right": _arrow(
-        0.16, 0.34, [(-0.18, 0.66), (-0.18, 0.4)], arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16), [(0.24, -0.14)]
-    ),
-    "crossroads": _polygons(box(-0.1, -0.2, 0.1, 0.68), box(-0.4, 0.16, 0.4, 0.36)),
+    **{f"speed-limit-{speed}": partial(_number, text=speed) for speed in ("30", "50", "80")},
+    "curve-left": _arrow(0.16, 0.34, [(0.18, 0.66), (0.18, 0.4)], _BEND_LEFT, [(-0.24, -0.14)]),
+    "curve-right": _arrow(0.16, 0.34, [(-0.18, 0.66), (-0.18, 0.4)], _BEND_RIGHT, [(0.24, -0.14)]),
+    "crossroads": partial(_boxes, boxes=[(-0.1, -0.2, 0.1, 0.68), (-0.4, 0.16, 0.4, 0.36)]),
     "children": _children,
     "traffic-signals": _signals,
     "danger": _exclamation,

@@ -89,15 +89,14 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def axes(
-    x: Scale, y: Scale, x_label: str, y_label: str, *,
-    y_ticks: Sequence[tuple[float, str]] | None = None,
-) -> str:  # fmt: skip
+    x: Scale, y: Scale, x_label: str, y_label: str, *, y_ticks: Sequence[tuple[float, str]] | None = None
+) -> str:
     """Grid, tick labels and axis names of a plot whose y scale runs upwards (start is its lower end)."""
     across = ticks(x.low, x.high)
     up = [(t, f"{t:g}") for t in ticks(y.low, y.high)] if y_ticks is None else y_ticks
-    grid = [
-        element("line", x1=x.start, x2=x.end, y1=y(t), y2=y(t), class_="grid") for t, _ in up
-    ] + [element("line", x1=x(t), x2=x(t), y1=y.start, y2=y.end, class_="grid") for t in across]  # fmt: skip
+    grid = [element("line", x1=x.start, x2=x.end, y1=y(t), y2=y(t), class_="grid") for t, _ in up] + [
+        element("line", x1=x(t), x2=x(t), y1=y.start, y2=y.end, class_="grid") for t in across
+    ]
     frame = element(
         "path", d=f"M{number(x.start)} {number(y.end)}V{number(y.start)}H{number(x.end)}", class_="axis"
     )

@@ -31,10 +31,9 @@ def pillow(data: bytes) -> Image:
     sniff_head(data)  # refuses a JPEG or PNG that is too large before Pillow warns of it
     try:
         with Pillow.open(io.BytesIO(data)) as picture:
-            if picture.width * picture.height > MAX_PIXELS:
-                raise ImageError(
-                    f"{picture.width}×{picture.height} pixels are over the limit of {MAX_PIXELS:,}"
-                )
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise ImageError(f"{width}×{height} pixels are over the limit of {MAX_PIXELS:,}")
             if picture.mode.startswith("I"):
                 grey = (np.asarray(picture, np.float64) / 257.0).round().clip(0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, np.newaxis], 3, axis=2)

@@ -24,7 +24,6 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size
 
 _TORCH = "torch.nn.functional.interpolate"
-_CACHED = 32_768  # values
 
 
 @dataclass(frozen=True)
@@ -91,19 +90,10 @@ def _mixed(image: Image, columns: Taps, rows: Taps) -> Image:
 
 
 def _mix(image: NDArray[np.uint8] | NDArray[np.float32], taps: Taps) -> NDArray[np.float32]:
-    """The rows mixed, in strips small enough to stay in the processor's cache."""
-    mixed = np.empty((len(taps.index), *image.shape[1:]), np.float32)
-    step = max(1, _CACHED // image[0].size)
-    for rows in (slice(at, at + step) for at in range(0, len(mixed), step)):
-        total = mixed[rows]
-        for k in range(taps.index.shape[1]):
-            weight = taps.weight[rows, k, np.newaxis, np.newaxis]
-            part = image[taps.index[rows, k]].astype(np.float32, copy=False)
-            if k == 0:
-                np.multiply(part, weight, out=total)
-            else:
-                part *= weight
-                total += part
+    """The rows mixed."""
+    mixed = np.zeros((len(taps.index), *image.shape[1:]), np.float32)
+    for index, weight in zip(taps.index.T, taps.weight.T, strict=True):
+        mixed += image[index] * weight[:, np.newaxis, np.newaxis]
     return mixed
 
 
@@ -121,9 +111,8 @@ def _linear(source: int, target: int) -> Taps:
     at = np.maximum(_places(source, target), np.float32(0))
     low = np.minimum(at.astype(np.intp), source - 1)
     share = np.clip(at - low.astype(np.float32), 0, 1).astype(np.float32)
-    return Taps(
-        np.stack([low, np.minimum(low + 1, source - 1)], axis=1), np.stack([1 - share, share], axis=1)
-    )
+    index = np.stack([low, np.minimum(low + 1, source - 1)], axis=1)
+    return Taps(index, np.stack([1 - share, share], axis=1))
 
 
 def _cubic(source: int, target: int) -> Taps:

@@ -17,7 +17,7 @@ from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.stages.infer import batch_of, batched
-from holdfast.stages.runtime.probe import batch_in, blank, cannot_load, in_shape, output_shapes
+from holdfast.stages.runtime.probe import Shapes, blank, cannot_load, in_shape, probe
 
 SECONDS = 300  # a conversion takes a few
 
@@ -31,20 +31,15 @@ SECONDS = 300  # a conversion takes a few
 )
 def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
-    shapes = output_shapes(source, model)
+    shapes, batch, _ = probe(source, model)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         net = _loaded(_converted(source, model, Path(folder)), model, threads)
     try:
         _extracted(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
-        batch = batch_in(source)
         hint = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
         raise cannot_load("ncnn", model, f"{problem}{hint}") from problem
-
-    def run(tensor: Tensor) -> dict[str, Tensor]:
-        return _extracted(net, tensor, shapes)
-
-    return run
+    return lambda tensor: _extracted(net, tensor, shapes)
 
 
 def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
@@ -76,22 +71,19 @@ def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
 def _program(model: Model) -> str:
     """The converter's own binary: its Python module would import torch."""
     found = find_spec("pnnx")
-    folders = list(found.submodule_search_locations or ()) if found else []
-    name = "pnnx.exe" if sys.platform == "win32" else "pnnx"
-    for folder in folders:
-        if (Path(folder) / name).is_file():
-            return str(Path(folder) / name)
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        program = Path(folder) / ("pnnx.exe" if sys.platform == "win32" else "pnnx")
+        if program.is_file():
+            return str(program)
     raise ModelError(f"{model.path}: ncnn needs the converter pnnx: pip install 'holdfast[runtimes]'")
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     """The line in which pnnx says what is wrong, or its last one."""
-    lines = [
-        x.strip() for x in (done.stderr + done.stdout).decode(errors="replace").splitlines() if x.strip()
-    ]
-    wrong = [
-        x for x in lines if any(w in x.lower() for w in ("error", "fail", "unsupported", "not supported"))
-    ]
+    said = (done.stderr + done.stdout).decode(errors="replace")
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    words = ("error", "fail", "unsupported", "not supported")
+    wrong = [line for line in lines if any(word in line.lower() for word in words)]
     return (wrong or lines or ["it said nothing"])[-1][:200]
 
 
@@ -103,22 +95,17 @@ def _loaded(made: Path, model: Model, threads: int) -> Any:
     # In float32 throughout: by itself ncnn stores and multiplies in 16 bits where the processor can.
     for switch in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
         setattr(net.opt, switch, False)
-    text = made.with_suffix(".ncnn.param").read_text()
-    unknown = [
-        line.split()[0]
-        for line in text.splitlines()[2:]
-        if line.split()[0].startswith(("pnnx.", "aten::", "F.", "nn.", "torch.", "Tensor."))
-    ]
-    if unknown:
-        raise cannot_load("ncnn", model, f"it has no layer for {', '.join(sorted(set(unknown)))}")
-    if net.load_param(str(made.with_suffix(".ncnn.param"))) or net.load_model(
-        str(made.with_suffix(".ncnn.bin"))
-    ):
+    param, weights = made.with_suffix(".ncnn.param"), made.with_suffix(".ncnn.bin")
+    layers = {line.split()[0] for line in param.read_text().splitlines()[2:]}
+    foreign = ("pnnx.", "aten::", "F.", "nn.", "torch.", "Tensor.")
+    if unknown := sorted(layer for layer in layers if layer.startswith(foreign)):
+        raise cannot_load("ncnn", model, f"it has no layer for {', '.join(unknown)}")
+    if net.load_param(str(param)) or net.load_model(str(weights)):
         raise cannot_load("ncnn", model, "the converted network does not load")
     return net
 
 
-def _extracted(net: Any, tensor: Tensor, shapes: Any) -> dict[str, Tensor]:
+def _extracted(net: Any, tensor: Tensor, shapes: Shapes) -> dict[str, Tensor]:
     """The outputs for one image: pnnx names them out0, out1, … in the order of the ONNX file."""
     import ncnn as library
 

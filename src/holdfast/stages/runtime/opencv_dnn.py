@@ -7,27 +7,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.session import condense
-from holdfast.stages.infer import batched, one_of
-from holdfast.stages.runtime.probe import (
-    batch_in,
-    blank,
-    cannot_load,
-    output_shapes,
-    selects_by_value,
-    shaped,
-)
+from holdfast.stages.infer import batched
+from holdfast.stages.runtime.probe import blank, cannot_load, guarded, probe
 
 SECONDS = 300  # a first run takes a few at most
 # Run a network once in a process of its own: what ends that process would end holdfast too.
@@ -45,12 +35,9 @@ def opencv_dnn(source: bytes | str, model: Model, threads: int) -> Run:
     import cv2
 
     if place := _misread(cv2, source):
-        raise cannot_load(
-            "OpenCV",
-            model,
-            f"node {place!r} is a 1×1 convolution with padding, for which the engine of OpenCV "
-            f"{cv2.__version__} reads beyond the image; choose opencv-dnn-classic",
-        )
+        engine = f"the engine of OpenCV {cv2.__version__} reads beyond the image; choose opencv-dnn-classic"
+        said = f"node {place!r} is a 1×1 convolution with padding, for which {engine}"
+        raise cannot_load("OpenCV", model, said)
     return _opened(cv2, source, model, threads)
 
 
@@ -64,32 +51,21 @@ def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
 
 
 def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
-    shapes = output_shapes(source, model)
-    names, batch = list(shapes), batch_in(source)
-    if selects_by_value(source) and (end := _ended(source, batched(blank(model), batch), names, *engine)):
-        raise cannot_load(
-            "OpenCV",
-            model,
-            f"OpenCV {cv2.__version__} ends the process ({end}) on a blank image, which has no detection",
-        )
+    about = probe(source, model)
+    names, first = list(about.shapes), batched(blank(model), about.batch)
+    if about.selects and (end := _ended(source, first, names, *engine)):
+        said = f"ends the process ({end}) on a blank image, which has no detection"
+        raise cannot_load("OpenCV", model, f"OpenCV {cv2.__version__} {said}")
     try:
         net = _read(cv2, source, *engine)
-        # Many faults show only when it first runs.
-        _forward(cv2, net, batched(blank(model), batch), names, threads)
+        _forward(cv2, net, first, names, threads)  # many faults show only when it first runs
     except Exception as problem:
         raise cannot_load("OpenCV", model, problem) from problem
 
-    lock = threading.Lock()  # one network, one image at a time
-
     def run(tensor: Tensor) -> dict[str, Tensor]:
-        try:
-            with lock:
-                values = _forward(cv2, net, tensor, names, threads)
-        except Exception as problem:
-            raise ImageError(f"OpenCV cannot run the model on it: {condense(problem, 300)}") from problem
-        return dict(zip(names, values, strict=True))
+        return dict(zip(names, _forward(cv2, net, tensor, names, threads), strict=True))
 
-    return shaped("OpenCV", one_of(run, batch, model), shapes)
+    return guarded("OpenCV", run, about, model)
 
 
 def _ended(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) -> str:
@@ -128,10 +104,8 @@ def _pads_rightly(cv2: Any) -> bool:
     """Whether a 1×1 convolution by one with a border of one gives the image with zeros around it."""
     from onnx import TensorProto, helper
 
-    x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, size, size])
-        for name, size in (("x", 5), ("y", 7))
-    )
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 5, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 7, 7])
     weight = helper.make_tensor("w", TensorProto.FLOAT, [8, 8, 1, 1], np.eye(8).ravel().tolist())
     node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[1, 1], pads=[1, 1, 1, 1])
     graph = helper.make_graph([node], "g", [x], [y], [weight])

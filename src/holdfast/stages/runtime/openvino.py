@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.graph.session import condense
-from holdfast.stages.infer import one_of
-from holdfast.stages.runtime.probe import batch_in, cannot_load, output_shapes, shaped
+from holdfast.stages.runtime.probe import cannot_load, guarded, probe
 
 
 @stage("runtime", needs="openvino", extra="runtimes", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
@@ -24,7 +21,7 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()
     settings = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-    shapes = output_shapes(source, model)
+    about = probe(source, model)
     try:
         core = library.Core()
         compiled = core.compile_model(core.read_model(source), "CPU", settings)
@@ -32,21 +29,15 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     except Exception as problem:
         raise cannot_load("OpenVINO", model, _plain(problem)) from problem
     places = {name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}
-    if missing := [name for name in shapes if name not in places]:
+    if missing := [name for name in about.shapes if name not in places]:
         raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
 
-    lock = threading.Lock()  # one request, one image at a time
-
     def run(tensor: Tensor) -> dict[str, Tensor]:
-        try:
-            with lock:
-                found = request.infer({0: np.ascontiguousarray(tensor)})
-                # Copied: the next image is written into the same memory.
-                return {name: np.array(found[places[name]]) for name in shapes}
-        except Exception as problem:
-            raise ImageError(f"OpenVINO cannot run the model on it: {_plain(problem)}") from problem
+        found = request.infer({0: np.ascontiguousarray(tensor)})
+        # Copied: the next image is written into the same memory.
+        return {name: np.array(found[places[name]]) for name in about.shapes}
 
-    return shaped("OpenVINO", one_of(run, batch_in(source), model), shapes)
+    return guarded("OpenVINO", run, about, model, _plain)
 
 
 def _plain(problem: Exception, limit: int = 300) -> str:
@@ -63,14 +54,13 @@ def _library() -> Any:
     telemetry package, which it takes to be optional, it does neither.
     """
     name = "openvino_telemetry"
-    if name in sys.modules:
-        import openvino
-
-        return openvino
-    sys.modules[name] = None  # type: ignore[assignment] # Python's own way to say: cannot be imported
+    absent = name not in sys.modules
+    if absent:
+        sys.modules[name] = None  # type: ignore[assignment] # Python's own way to say: cannot be imported
     try:
         import openvino
 
         return openvino
     finally:
-        del sys.modules[name]
+        if absent:
+            del sys.modules[name]

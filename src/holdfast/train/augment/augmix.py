@@ -1,8 +1,7 @@
 """AugMix (Hendrycks et al. 2020), APR-SP (Chen et al. 2021), and the operations that both of them chain.
 
-The operations are those of the paper that no test corruption resembles. Levels of tone are Pillow's ImageOps
-to the letter. Where a picture is moved, its edge is repeated: AugMix leaves black there, which on a small
-sign is the largest change of all.
+The operations are those of the paper that no test corruption resembles. Where a picture is moved, its edge
+is repeated: AugMix leaves black there, which on a small sign is the largest change of all.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import cv2
 import numpy as np
+from PIL import Image as Pillow
+from PIL import ImageOps
 
 from holdfast.core.errors import InputError
 from holdfast.core.registry import stage
@@ -28,39 +29,22 @@ _NOTHING = 1e-3  # an amplitude that is rounding: a level of one pixel is 1
 
 def autocontrast(image: Image, strength: float) -> Image:
     """The picture (h, w, 3) with each channel stretched over 0..255; it has no strength."""
-    low, high = image.min((0, 1)).astype(float), image.max((0, 1)).astype(float)
-    wide = high > low
-    scale = np.where(wide, 255.0 / np.where(wide, high - low, 1), 1.0)
-    offset = np.where(wide, -low * scale, 0.0)
-    table = (np.arange(256.0)[:, None] * scale + offset).clip(0, 255).astype(np.uint8)
-    return np.asarray(cv2.LUT(image, table[np.newaxis]))
+    return np.asarray(ImageOps.autocontrast(Pillow.fromarray(image)))
 
 
 def equalise(image: Image, strength: float) -> Image:
     """The picture (h, w, 3) with each channel's levels used alike; it has no strength."""
-    table = np.empty((256, 3), np.uint8)
-    for channel in range(3):
-        counts = np.bincount(image[..., channel].reshape(-1), minlength=256)
-        present = counts[counts > 0]
-        step = (present.sum() - present[-1]) // 255
-        if len(present) <= 1 or step == 0:
-            table[:, channel] = np.arange(256)
-        else:
-            below = np.concatenate(([0], counts.cumsum()[:-1])) + step // 2
-            table[:, channel] = np.minimum(below // step, 255)
-    return np.asarray(cv2.LUT(image, table[np.newaxis]))
+    return np.asarray(ImageOps.equalize(Pillow.fromarray(image)))
 
 
 def posterise(image: Image, strength: float) -> Image:
     """The picture with 4 bits a channel, down to none at full strength."""
-    bits = 4 - int(abs(strength) * 4)
-    return np.asarray(image & np.uint8(0xFF & ~(2 ** (8 - bits) - 1)))
+    return np.asarray(ImageOps.posterize(Pillow.fromarray(image), 4 - int(abs(strength) * 4)))
 
 
 def solarise(image: Image, strength: float) -> Image:
     """The picture with its brightest levels inverted; all of them at full strength."""
-    threshold = 256 - int(abs(strength) * 256)
-    return np.where(image < threshold, image, 255 - image)
+    return np.asarray(ImageOps.solarize(Pillow.fromarray(image), 256 - int(abs(strength) * 256)))
 
 
 def rotate(image: Image, strength: float) -> Image:
@@ -91,16 +75,8 @@ def translate_y(image: Image, strength: float) -> Image:
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    autocontrast,
-    equalise,
-    posterise,
-    rotate,
-    solarise,
-    shear_x,
-    shear_y,
-    translate_x,
-    translate_y,
-)
+    autocontrast, equalise, posterise, rotate, solarise, shear_x, shear_y, translate_x, translate_y
+)  # fmt: skip
 
 
 def strengths(rng: np.random.Generator, shape: tuple[int, ...], most: float) -> Tensor:
@@ -149,13 +125,11 @@ def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
     how = strengths(rng, (n, 2), MOST * severity)
     made = images.copy()
     if len(taken):
-        versions = np.stack(
-            [
-                [OPERATIONS[chosen[place, which]](images[place], how[place, which]) for place in taken]
-                for which in range(2)
-            ]
-        )
-        made[taken] = recombined(versions[0], versions[1])
+        versions = [
+            np.stack([OPERATIONS[chosen[at, which]](images[at], how[at, which]) for at in taken])
+            for which in range(2)
+        ]
+        made[taken] = recombined(*versions)
     return made
 
 

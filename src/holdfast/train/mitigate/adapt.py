@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.stages.families import Exchange, family, options
-from holdfast.train.mitigate.judge import right
-from holdfast.train.mitigate.training import Say, places_of
-
-if TYPE_CHECKING:
-    from holdfast.train.pictures import Pictures
-    from holdfast.train.shown import Choice
+from holdfast.train.mitigate.training import places_of, right
+from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.tune import normalised, skipped, tent, trainable_of
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
@@ -69,9 +66,6 @@ def adapt(
     over: tuple[str, ...] = FAMILIES,
 ) -> Adapted:  # fmt: skip
     """The model with and without TENT, its weights as in the file before each option."""
-    from holdfast.train.pictures import pictures_of
-    from holdfast.train.shown import Choice
-
     usual = Choice(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
     shown = pictures_of(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
@@ -89,7 +83,8 @@ def adapt(
         for place in kept
         if place
     )
-    return Adapted(model.name, data.name, len(shown), float(without[0]), adapted[0], drops, how)
+    clean = {"clean": float(without[0]), "clean_adapted": adapted[0]}
+    return Adapted(model.name, data.name, len(shown), **clean, drops=drops, how=how)
 
 
 def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Choice]]:
@@ -122,9 +117,6 @@ def _tented(
     model: Model, shown: Pictures, place: int, order: NDArray[np.int64], how: Adaptation
 ) -> NDArray[np.bool_]:
     """Right or wrong of every picture, in the order they are shown to a fresh network."""
-    from holdfast.train.pictures import normalised
-    from holdfast.train.tune import skipped, tent, trainable_of
-
     if how.batch < 2:
         raise InputError(f"batch: expected 2 images or more, whose statistics TENT takes, got {how.batch}")
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,9 @@ from holdfast.evaluate.run import Plan
 from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.train.mitigate.judge import right
-from holdfast.train.mitigate.rows import MIX, Over, choices_of, pair_of
-from holdfast.train.mitigate.training import Say, Trained, Training, pictures_for
-
-if TYPE_CHECKING:
-    from holdfast.train.pictures import Pictures
-    from holdfast.train.shown import Choice
-
+from holdfast.train.mitigate.rows import MIX, Over, choice_of
+from holdfast.train.mitigate.training import Trained, Training, pictures_for, right
+from holdfast.train.pictures import Choice, Pictures, Say
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
@@ -90,10 +85,8 @@ def matrix(
     training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
 ) -> Matrix:
     """The matrix of trained rows by tests; what is tested already is not done again."""
-    pairs = [pair_of(training.model, over, name) for name in tests]
-    shown = _only(
-        pictures_for(training, tested, choices_of((*training.seen, *pairs)), say), choices_of(pairs)
-    )
+    choices = [choice_of(training.model, over, name) for name in tests]
+    shown = _only(pictures_for(training, tested, choices, say), choices)
     rows: dict[str, dict[int, Model]] = {}
     for order, model in models.items():
         rows.setdefault(order.row.name, {})[order.seed] = model
@@ -193,17 +186,10 @@ def as_plain(found: Matrix) -> dict[str, Any]:
     return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), "behind": behind, **said}
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What trained models are tested on: images, families of noise, where finished cells are kept."""
-
-    data: Dataset
-    runs: Path
-    families: tuple[str, ...] = FAMILIES
-    jobs: int = 1
-
-
-def families(training: Training, models: Trained, test: Trial, watch: Watch = unwatched) -> Suite:
+def families(
+    training: Training, models: Trained, data: Dataset, runs: Path, over: tuple[str, ...] = FAMILIES,
+    watch: Watch = unwatched,
+) -> Suite:  # fmt: skip
     """The noise suite of the model after each row, by the row's name; nothing that is finished is redone.
 
     Integer precisions are calibrated on training images.
@@ -211,6 +197,6 @@ def families(training: Training, models: Trained, test: Trial, watch: Watch = un
     suites = []
     for order, model in models.items():
         named = dataclasses.replace(model, name=order.row.name)
-        plan = Plan(named, test.data, runs=test.runs, jobs=test.jobs)
-        suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(test.families), training.data)), watch))
-    return Suite(test.data.name, tuple(suites))
+        plan = Plan(named, data, runs=runs, jobs=training.jobs)
+        suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(over), training.data)), watch))
+    return Suite(data.name, tuple(suites))

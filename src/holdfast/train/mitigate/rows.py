@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from holdfast.core import registry
 from holdfast.core.dataset import Dataset
@@ -13,10 +13,7 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
 from holdfast.noise.suite import spread
-
-if TYPE_CHECKING:
-    from holdfast.train.shown import Choice
-
+from holdfast.train.pictures import Choice
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -27,7 +24,7 @@ RESIZES: Final = (
 )  # fmt: skip
 DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
 LEARNED: Final = "learned"
-EVERY: Final = tuple((decode, resize) for decode in DECODERS for resize in RESIZES)
+EVERY: Final = tuple(Choice(decode, resize) for decode in DECODERS for resize in RESIZES)
 STANDARD: Final = "standard"
 EPSILON: Final = 4.0  # of 255: the L-infinity ball of adversarial training
 PGD_STEPS: Final = 3
@@ -35,38 +32,25 @@ PGD_STEPS: Final = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One way to train: the (decoder, resize) pairs to draw from, augmentations in order, PGD's epsilon."""
+    """One way to train: the choices to draw from, augmentations in order, PGD's epsilon."""
 
     name: str
-    seen: tuple[tuple[str, str], ...]
+    choices: tuple[Choice, ...]
     augment: tuple[str, ...] = ()
     adversarial: float = 0.0
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
-        """The pairs as training takes them."""
-        return choices_of(self.seen)
-
-    @property
     def how(self) -> str:
         """The way to train in a few signs, whatever the row is called: part of a file's name."""
-        pairs = tuple(dict.fromkeys(self.seen))
-        seen = "-".join(pairs[0]) if len(pairs) == 1 else f"mix-of-{len(pairs)}"
+        count, first = len(set(self.choices)), self.choices[0]
+        seen = f"{first.decode}-{first.resize}" if count == 1 else f"mix-of-{count}"
         attack = [f"pgd-{self.adversarial:g}"] if self.adversarial else []
         return "-".join([seen, *self.augment, *attack])
 
 
-def choices_of(pairs: Sequence[tuple[str, str]]) -> tuple[Choice, ...]:
-    """Pairs of decoder and resize as training takes them, each once."""
-    from holdfast.train.shown import Choice
-
-    return tuple(Choice(decode, resize) for decode, resize in dict.fromkeys(pairs))
-
-
-def pair_of(model: Model, over: Over, name: str) -> tuple[str, str]:
+def choice_of(model: Model, over: Over, name: str) -> Choice:
     """Decoder and resize of the model's card with the one or the other exchanged."""
-    card = model.card
-    return (card.decode, name) if over == "resize" else (name, card.resize)
+    return dataclasses.replace(Choice(model.card.decode, model.card.resize), **{over: name})
 
 
 def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[str]) -> tuple[Row, ...]:
@@ -82,14 +66,13 @@ def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[st
         raise InputError(
             f"--with: expected two or more different names of {over}, got {got}; there are {known}"
         )
-    alone = [Row(name, (pair_of(model, over, name),)) for name in names]
-    return (*alone, Row(MIX, tuple(pair_of(model, over, name) for name in mix)))
+    alone = [Row(name, (choice_of(model, over, name),)) for name in names]
+    return (*alone, Row(MIX, tuple(choice_of(model, over, name) for name in mix)))
 
 
 def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
     """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
-    card = model.card
-    usual = ((card.decode, card.resize),)
+    usual = (Choice(model.card.decode, model.card.resize),)
     rows = (
         Row(STANDARD, usual, (STANDARD,)),
         Row("augmix", usual, (STANDARD, "augmix")),

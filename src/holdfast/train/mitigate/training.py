@@ -1,34 +1,38 @@
-"""Rows trained from the same weights, in one process or several; what is finished is kept and not redone."""
+"""Rows trained from the same weights, and which images each gets right; what is finished is not redone."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
+from holdfast.core.pipeline import checked
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.store import Store, write_atomic
 from holdfast.evaluate.classes import align
 from holdfast.graph.card import card_text
+from holdfast.graph.inspect import inspect
 from holdfast.graph.load import load_model
-from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
+from holdfast.stages.infer import onnxruntime
+from holdfast.stages.normalise import card as normalise
+from holdfast.train.loop import threads
+from holdfast.train.mitigate.rows import PGD_STEPS, Row
+from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.tune import Tuning, tune
 
-if TYPE_CHECKING:
-    from holdfast.train.pictures import Pictures
-    from holdfast.train.shown import Choice
-    from holdfast.train.tune import Tuning
-
-Say = Callable[[str], None]
 MODELS: Final = "trained"
 CELLS: Final = "cells"
 CHECKPOINTS: Final = "checkpoints"
+BATCH: Final = 50  # images that are judged at once
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,20 @@ class Training:
     rate: float = 1e-3
     shift: int = 2
     jobs: int = 1  # processes, each with one thread
-    seen: tuple[tuple[str, str], ...] = ()  # pairs that pictures are made for even if no row needs them
+    seen: tuple[Choice, ...] = ()  # that pictures are made for even if no row needs them
 
     def tuning(self, row: Row) -> Tuning:
         """How the row is trained."""
-        from holdfast.train.tune import Tuning
-
         return Tuning(
-            self.steps, self.batch, self.rate, row.choices, row.augment, row.adversarial, self.shift,
+            self.steps,
+            self.batch,
+            self.rate,
+            mix=tuple(dict.fromkeys(row.choices)),
+            augment=row.augment,
+            adversarial=row.adversarial,
+            shift=self.shift,
             adversarial_steps=PGD_STEPS,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -95,9 +103,6 @@ class TrainWork(ItemWork[Order, None]):
         """How the row is trained, and its seed."""
         return [[self.training.tuning(item.row), item.seed]]
 
-    def open(self, threads: int) -> None:
-        """Open nothing: pictures are opened for each row."""
-
     def is_valid(self, setup: int, data: bytes) -> bool:
         """Whether the model and its card are there, and are those that were written."""
         cell = orjson.loads(data)
@@ -106,18 +111,15 @@ class TrainWork(ItemWork[Order, None]):
 
     def compute_item(self, state: None, item: Order) -> dict[str, Any]:
         """Train a model; a killed run continues from its checkpoint."""
-        from holdfast.train.loop import threads
-        from holdfast.train.tune import tune
-
-        training, row, say = self.training, item.row, self.say or _silent
+        training, row, say = self.training, item.row, self.say or (lambda text: None)
         pictures = pictures_for(training, training.data, self.choices, say)
         checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{item.seed}.pt"
         name = f"{training.model.name}, {row.name}, seed {item.seed}:"
         tuning = training.tuning(row)
         with threads(1):  # rows side by side are faster, and the same anywhere
             proto = tune(training.model, pictures, tuning, item.seed, checkpoint, say, name=name)
-        decode, resize = row.seen[0]
-        card = dataclasses.replace(training.model.card, decode=decode, resize=resize)
+        first = row.choices[0]
+        card = dataclasses.replace(training.model.card, decode=first.decode, resize=first.resize)
         contents = {".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}
         digest = fingerprint.of([self.setups()[0].name, *self.contents(item)])[:8]
         stem = f"{training.model.name}-{row.how}-{item.seed}-{digest}"
@@ -135,7 +137,7 @@ def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
 def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, Model]:
     """The trained model of every order; the pictures come first, and each finished model is stored."""
     wanted = tuple(dict.fromkeys(asked))
-    choices = choices_of((*training.seen, *(pair for order in wanted for pair in order.row.seen)))
+    choices = [choice for order in wanted for choice in order.row.choices]
     pictures = pictures_for(training, training.data, choices, say)
     alone = training.jobs == 1 or len(wanted) < 2
     work = TrainWork(training, pictures.choices, pictures.key, say if alone else None)
@@ -157,19 +159,50 @@ def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, M
 
 def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
     """For each class of the data its place among the model's; None if the data does not name its classes."""
-    if not data.classes:
-        return None
-    return align(model.card.classes, data.classes).places()
+    return align(model.card.classes, data.classes).places() if data.classes else None
 
 
 def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:
-    """The pictures of a data set as the network is shown them under each choice."""
-    from holdfast.train.pictures import pictures_of
-
-    return pictures_of(
-        training.model, data, choices, training.folder, training.jobs, say, places_of(training.model, data)
-    )  # fmt: skip
+    """The pictures of a data set as the network is shown them under each choice, and those of `seen`."""
+    model, choices = training.model, tuple(dict.fromkeys((*training.seen, *choices)))
+    return pictures_of(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 
 
-def _silent(text: str) -> None:
-    return None
+@dataclass(frozen=True)
+class RightWork(ItemWork[Model, None]):
+    """Which pictures each model classifies right."""
+
+    pictures: Pictures
+
+    def setups(self) -> list[Setup]:
+        """The pictures and their classes."""
+        return [Setup("train", ["right", self.pictures.key, self.pictures.labels])]
+
+    def contents(self, item: Model) -> list[Any]:
+        """The model and its card."""
+        return [[item.sha256, item.card]]
+
+    def compute_item(self, state: None, item: Model) -> Any:
+        """One or zero per choice and picture."""
+        said = np.stack([answers(item, images) for images in self.pictures.images])
+        return (said == self.pictures.labels).astype(int).tolist()
+
+
+def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
+    """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
+    (cell,) = run(RightWork(pictures), [model], Store(folder / CELLS)).read()
+    return np.array(cell, bool)
+
+
+def answers(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The class (n,) the model says of each picture (n, h, w, 3), as it is before normalisation."""
+    infer, options = onnxruntime(model, 1), model.card.head.options
+    step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a batch that is fixed
+    said = []
+    for at in range(0, len(images), step):
+        tensor = np.stack([normalise(image, model.card.input) for image in images[at : at + step]])
+        found = checked(infer(tensor))
+        names = options.get("outputs") or (next(iter(found)),)
+        scores = found[str(names[0])]
+        said.append(scores.reshape(len(scores), -1)[:, int(options.get("skip", 0)) :].argmax(1))
+    return np.concatenate(said).astype(np.int64)

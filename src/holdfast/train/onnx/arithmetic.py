@@ -2,139 +2,78 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from holdfast.graph.lower.values import Lowering, Node
-from holdfast.train.onnx.net import Run, recorded
-
-Make: TypeAlias = Callable[[Node], Run]
-Reduce: TypeAlias = Callable[[Tensor, tuple[int, ...], bool], Tensor]
+from holdfast.train.onnx.net import Run, plain, recorded
 
 
-def _curve(function: Callable[..., Tensor], **defaults: float) -> Make:
+def _curve(function: Callable[..., Tensor], **defaults: float) -> Run:
     """A function of one tensor and of the node's numbers, which have these defaults."""
 
-    def make(node: Node) -> Run:
-        numbers = [node.number(name, default) for name, default in defaults.items()]
-        return lambda net, x: function(x, *numbers)
-
-    return make
-
-
-def _gelu(node: Node) -> Run:
-    how = str(node.attributes.get("approximate", "none"))
-    return lambda net, x: functional.gelu(x, approximate=how)
-
-
-def _clip(node: Node) -> Run:
-    least, most = node.attributes.get("min"), node.attributes.get("max")
-
-    def run(net: Any, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-        bottom = least if low is None else low
-        top = most if high is None else high
-        if bottom is not None:
-            x = x.clamp(min=bottom)
-        return x if top is None else x.clamp(max=top)
+    def run(net: Any, node: Node, x: Tensor) -> Tensor:
+        return function(x, *(node.number(name, default) for name, default in defaults.items()))
 
     return run
 
 
-def _softmax(node: Node) -> Run:
+def _gelu(net: Any, node: Node, x: Tensor) -> Tensor:
+    return functional.gelu(x, approximate=str(node.attributes.get("approximate", "none")))
+
+
+def _clip(net: Any, node: Node, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    bottom = node.attributes.get("min") if low is None else low
+    top = node.attributes.get("max") if high is None else high
+    x = x if bottom is None else x.clamp(min=bottom)
+    return x if top is None else x.clamp(max=top)
+
+
+def _softmax(net: Any, node: Node, x: Tensor) -> Tensor:
     axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1))
     squash = torch.log_softmax if node.operator == "LogSoftmax" else torch.softmax
-
-    def run(net: Any, x: Tensor) -> Tensor:
-        if node.opset >= 13:
-            return squash(x, axis)
-        return squash(x.flatten(axis), -1).reshape(x.shape) if x.ndim else x  # one over all axes behind
-
-    return run
+    if node.opset >= 13:
+        return squash(x, axis)
+    return squash(x.flatten(axis), -1).reshape(x.shape) if x.ndim else x  # one over all axes behind
 
 
-def _divided(node: Node) -> Run:
-    def run(net: Any, a: Tensor, b: Tensor) -> Tensor:
-        if a.is_floating_point():
-            return a / b
-        return torch.div(a, b, rounding_mode="trunc")  # whole numbers are cut off, as in C
-
-    return run
+def _divided(a: Tensor, b: Tensor) -> Tensor:
+    # whole numbers are cut off, as in C
+    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
 
 
-def _remainder(node: Node) -> Run:
-    modulo = torch.fmod if node.attributes.get("fmod") else torch.remainder
-    return lambda net, a, b: modulo(a, b)
+def _remainder(net: Any, node: Node, a: Tensor, b: Tensor) -> Tensor:
+    return torch.fmod(a, b) if node.attributes.get("fmod") else torch.remainder(a, b)
 
 
-def _power(node: Node) -> Run:
-    return lambda net, a, b: torch.pow(a, b.to(a.dtype) if a.is_floating_point() else b).to(a.dtype)
+def _power(a: Tensor, b: Tensor) -> Tensor:
+    return torch.pow(a, b.to(a.dtype) if a.is_floating_point() else b).to(a.dtype)
 
 
-def _product(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+def _product(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     for axis in sorted(axes, reverse=True):
-        x = x.prod(axis, keepdim=keep)
+        x = x.prod(axis, keepdim=keepdim)
     return x
 
 
-_REDUCE: Final[Mapping[str, Reduce]] = {
-    "ReduceMean": lambda x, axes, keep: x.mean(axes, keepdim=keep),
-    "ReduceSum": lambda x, axes, keep: x.sum(axes, keepdim=keep),
-    "ReduceMax": lambda x, axes, keep: x.amax(axes, keepdim=keep),
-    "ReduceMin": lambda x, axes, keep: x.amin(axes, keepdim=keep),
-    "ReduceProd": _product,
-    "ReduceL1": lambda x, axes, keep: x.abs().sum(axes, keepdim=keep),
-    "ReduceL2": lambda x, axes, keep: torch.linalg.vector_norm(x, dim=axes, keepdim=keep),
-    "ReduceSumSquare": lambda x, axes, keep: x.square().sum(axes, keepdim=keep),
-    "ReduceLogSum": lambda x, axes, keep: x.sum(axes, keepdim=keep).log(),
-    "ReduceLogSumExp": lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep),
-}
+def _reduction(function: Callable[..., Tensor]) -> Run:
+    def run(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+        stated = node.attributes.get("axes") or () if axes is None else axes.tolist()
+        if not stated and node.attributes.get("noop_with_empty_axes"):
+            return x
+        over = tuple(int(a) % x.ndim for a in stated) or tuple(range(x.ndim))
+        return function(x, over, keepdim=bool(node.attributes.get("keepdims", 1)))
+
+    return run
 
 
-def _reduction(function: Reduce) -> Make:
-    def make(node: Node) -> Run:
-        keep = bool(node.attributes.get("keepdims", 1))
-        nothing = bool(node.attributes.get("noop_with_empty_axes"))
-        stated = node.attributes.get("axes")
-
-        def run(net: Any, x: Tensor, axes: Tensor | None = None) -> Tensor:
-            found = list(stated or ()) if axes is None else axes.tolist()
-            if not found and nothing:
-                return x
-            over = tuple(int(a) % x.ndim for a in found) or tuple(range(x.ndim))
-            return function(x, over, keep)
-
-        return run
-
-    return make
-
-
-_CURVES: Final[Mapping[str, Make]] = {
-    "Relu": _curve(functional.relu),
-    "Sigmoid": _curve(torch.sigmoid),
-    "Tanh": _curve(torch.tanh),
-    "Erf": _curve(torch.erf),
-    "Exp": _curve(torch.exp),
-    "Log": _curve(torch.log),
-    "Sqrt": _curve(torch.sqrt),
-    "Reciprocal": _curve(torch.reciprocal),
-    "Abs": _curve(torch.abs),
-    "Neg": _curve(torch.neg),
-    "Sign": _curve(torch.sign),
-    "Floor": _curve(torch.floor),
-    "Ceil": _curve(torch.ceil),
-    "Round": _curve(torch.round),
-    "Not": _curve(torch.logical_not),
-    "Softsign": _curve(functional.softsign),
-    "Sin": _curve(torch.sin),
-    "Cos": _curve(torch.cos),
-    "Mish": _curve(functional.mish),
-    "HardSwish": _curve(functional.hardswish),
-    "Softplus": _curve(lambda x: torch.logaddexp(x, torch.zeros_like(x))),
+_WITH_ATTRIBUTES: Final[Mapping[str, Run]] = {
     "LeakyRelu": _curve(functional.leaky_relu, alpha=0.01),
     "ThresholdedRelu": _curve(lambda x, limit: torch.where(x > limit, x, torch.zeros_like(x)), alpha=1.0),
     "Elu": _curve(functional.elu, alpha=1.0),
@@ -150,28 +89,59 @@ _CURVES: Final[Mapping[str, Make]] = {
     "Clip": _clip,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
-}
-_ARITHMETIC: Final[Mapping[str, Make]] = {
-    "Add": lambda node: lambda net, a, b: a + b,
-    "Sub": lambda node: lambda net, a, b: a - b,
-    "Mul": lambda node: lambda net, a, b: a * b,
-    "Div": _divided,
     "Mod": _remainder,
+    "ReduceMean": _reduction(torch.mean),
+    "ReduceSum": _reduction(torch.sum),
+    "ReduceMax": _reduction(torch.amax),
+    "ReduceMin": _reduction(torch.amin),
+    "ReduceProd": _reduction(_product),
+    "ReduceL1": _reduction(lambda x, axes, keepdim: x.abs().sum(axes, keepdim=keepdim)),
+    "ReduceL2": _reduction(lambda x, axes, keepdim: torch.linalg.vector_norm(x, dim=axes, keepdim=keepdim)),
+    "ReduceSumSquare": _reduction(lambda x, axes, keepdim: x.square().sum(axes, keepdim=keepdim)),
+    "ReduceLogSum": _reduction(lambda x, axes, keepdim: x.sum(axes, keepdim=keepdim).log()),
+    "ReduceLogSumExp": _reduction(torch.logsumexp),
+}
+_PLAIN: Final[Mapping[str, Callable[..., Tensor]]] = {
+    "Relu": functional.relu,
+    "Sigmoid": torch.sigmoid,
+    "Tanh": torch.tanh,
+    "Erf": torch.erf,
+    "Exp": torch.exp,
+    "Log": torch.log,
+    "Sqrt": torch.sqrt,
+    "Reciprocal": torch.reciprocal,
+    "Abs": torch.abs,
+    "Neg": torch.neg,
+    "Sign": torch.sign,
+    "Floor": torch.floor,
+    "Ceil": torch.ceil,
+    "Round": torch.round,
+    "Not": torch.logical_not,
+    "Softsign": functional.softsign,
+    "Sin": torch.sin,
+    "Cos": torch.cos,
+    "Mish": functional.mish,
+    "HardSwish": functional.hardswish,
+    "Softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": _divided,
     "Pow": _power,
-    "PRelu": lambda node: lambda net, x, slope: torch.where(x < 0, x * slope, x),
-    "Equal": lambda node: lambda net, a, b: a == b,
-    "Less": lambda node: lambda net, a, b: a < b,
-    "LessOrEqual": lambda node: lambda net, a, b: a <= b,
-    "Greater": lambda node: lambda net, a, b: a > b,
-    "GreaterOrEqual": lambda node: lambda net, a, b: a >= b,
-    "And": lambda node: lambda net, a, b: torch.logical_and(a, b),
-    "Or": lambda node: lambda net, a, b: torch.logical_or(a, b),
-    "Sum": lambda node: lambda net, *values: reduce(torch.add, values),
-    "Max": lambda node: lambda net, *values: reduce(torch.maximum, values),
-    "Min": lambda node: lambda net, *values: reduce(torch.minimum, values),
-    "Mean": lambda node: lambda net, *values: reduce(torch.add, values) / len(values),
-    "Where": lambda node: lambda net, condition, a, b: torch.where(condition.bool(), a, b),
+    "PRelu": lambda x, slope: torch.where(x < 0, x * slope, x),
+    "Equal": operator.eq,
+    "Less": operator.lt,
+    "LessOrEqual": operator.le,
+    "Greater": operator.gt,
+    "GreaterOrEqual": operator.ge,
+    "And": torch.logical_and,
+    "Or": torch.logical_or,
+    "Sum": lambda *values: reduce(torch.add, values),
+    "Max": lambda *values: reduce(torch.maximum, values),
+    "Min": lambda *values: reduce(torch.minimum, values),
+    "Mean": lambda *values: reduce(torch.add, values) / len(values),
+    "Where": lambda condition, a, b: torch.where(condition.bool(), a, b),
 }
 OPERATORS: Mapping[str, Lowering] = recorded(
-    {**_CURVES, **_ARITHMETIC, **{name: _reduction(function) for name, function in _REDUCE.items()}}
+    {**_WITH_ATTRIBUTES, **{name: plain(function) for name, function in _PLAIN.items()}}
 )

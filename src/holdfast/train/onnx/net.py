@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
-Run: TypeAlias = Callable[..., Any]  # (net, *inputs) -> a tensor, or a tuple of as many as the node has
+Run: TypeAlias = Callable[..., Any]  # (net, node, *inputs) -> a tensor, or as many as the node has outputs
 _NOWHERE: Final = np.zeros(0, np.int64)
 Statistics: TypeAlias = Literal["file", "batch", "moving"]
 # What torch raises for values that do not fit an operator; the node is then named.
@@ -25,24 +25,21 @@ _TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyErro
 class Symbol(View):
     """A tensor of the forward pass by its number; to the walk it is a view, so that it is not folded.
 
-    `name` is the weight it is, if it is one as the file holds it. `batched` says that it depends on the
-    network's input.
+    `batched` says that it depends on the network's input.
     """
 
     number: int = 0
-    name: str = ""
     batched: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One node of the forward pass: what it runs on, which numbers it makes, which nobody reads after it."""
+    """One node of the forward pass: what it runs on, and the numbers of what it makes."""
 
     node: Node
     run: Run
     inputs: tuple[int | Tensor | None, ...]
     outputs: tuple[int, ...]
-    done: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,12 @@ class Tape(Build):
     def __init__(self) -> None:
         super().__init__((), np.dtype(np.float32))
         self.tape: list[Step] = []
-        self.normalisations: list[Normalisation] = []
         self.count = 0
 
-    def symbol(self, name: str = "", batched: bool = False) -> Symbol:
+    def symbol(self, batched: bool = False) -> Symbol:
         """A new value."""
         self.count += 1
-        return Symbol(_NOWHERE, None, self.count - 1, name, batched)
+        return Symbol(_NOWHERE, None, self.count - 1, batched)
 
     def normal(self, view: View) -> Value:
         """The value as it is."""
@@ -77,31 +73,25 @@ class Tape(Build):
 
     def record(self, node: Node, run: Run) -> list[Value]:
         """The values of the outputs of a new step."""
-        batched = any(isinstance(v, Symbol) and v.batched for v in node.inputs)
-        made = [self.symbol(batched=batched) for _ in range(node.outputs)]
+        batched = any(map(is_batched, node.inputs))
+        made = [self.symbol(batched) for _ in range(node.outputs)]
         inputs = tuple(_held(value) for value in node.inputs)
-        numbers = tuple(symbol.number for symbol in made)
-        self.tape.append(Step(replace(node, inputs=()), run, inputs, numbers))
+        self.tape.append(Step(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
         return list(made)
 
-    def steps_to(self, last: int) -> tuple[Step, ...]:
-        """The steps, each with the numbers that nobody reads after it; `last` is kept."""
-        reads = ((value, at) for at, step in enumerate(self.tape) for value in step.inputs)
-        uses = {value: at for value, at in reads if isinstance(value, int)}
-        ends: dict[int, list[int]] = {}
-        for number, at in uses.items():
-            if number != last:
-                ends.setdefault(at, []).append(number)
-        return tuple(replace(step, done=tuple(ends.get(at, ()))) for at, step in enumerate(self.tape))
+
+def recorded(runs: Mapping[str, Run]) -> dict[str, Lowering]:
+    """The lowerings that each put one step with the function of the operator on the tape."""
+
+    def lowering(run: Run) -> Lowering:
+        return lambda node, build: tape_of(build).record(node, run)
+
+    return {operator: lowering(run) for operator, run in runs.items()}
 
 
-def recorded(makers: Mapping[str, Callable[[Node], Run]]) -> dict[str, Lowering]:
-    """The lowerings that each put one step on the tape: the function that is made for the node."""
-
-    def lowering(make: Callable[[Node], Run]) -> Lowering:
-        return lambda node, build: tape_of(build).record(node, make(node))
-
-    return {operator: lowering(make) for operator, make in makers.items()}
+def plain(function: Callable[..., Tensor]) -> Run:
+    """The step of a function of its inputs alone."""
+    return lambda net, node, *inputs: function(*inputs)
 
 
 def tape_of(build: Build) -> Tape:
@@ -116,16 +106,11 @@ def is_batched(value: Value | None) -> bool:
     return isinstance(value, Symbol) and value.batched
 
 
-def name_of(node: Node, at: int) -> str:
-    """The name of the weight that is input `at`; empty if it is none."""
-    found = node.inputs[at] if at < len(node.inputs) else None
-    return found.name if isinstance(found, Symbol) else ""
-
-
 def _held(value: Value | None) -> int | Tensor | None:
-    if value is None or isinstance(value, Symbol):
-        return None if value is None else value.number
-    return torch.from_numpy(np.array(value))  # a copy: arrays of a parsed file may not be written to
+    if isinstance(value, Symbol):
+        return value.number
+    # a copy: arrays of a parsed file may not be written to
+    return None if value is None else torch.from_numpy(np.array(value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,20 +213,18 @@ class Trainable(nn.Module):
 
     def _run(self, x: Tensor) -> Tensor:
         self.count = len(x)
-        values: dict[int, Tensor] = {self.plan.given: x}
         own: dict[str, Any] = {**self._parameters, **self._buffers}
-        values.update({number: own[name] for name, number in self.plan.numbers.items()})
+        values: dict[int, Tensor] = {number: own[name] for name, number in self.plan.numbers.items()}
+        values[self.plan.given] = x
         for step in self.plan.steps:
             inputs = [values[v] if isinstance(v, int) else v for v in step.inputs]
             try:
-                made = step.run(self, *inputs)
+                made = step.run(self, step.node, *inputs)
             except HoldfastError:
                 raise
             except _TORCH_ERRORS as problem:
                 raise step.node.fail(f"{type(problem).__name__}: {problem}") from problem
             values.update(zip(step.outputs, made if isinstance(made, tuple) else (made,), strict=True))
-            for number in step.done:
-                values.pop(number, None)
         result = values[self.plan.result]
         return result.flatten(1) if result.ndim > 2 else result
 

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto, inliner, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.lower import Table, walked, whole_proto
@@ -16,7 +16,7 @@ from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.values import Value
 from holdfast.graph.nodes import needed
 from holdfast.train.onnx import arithmetic, layers, moves
-from holdfast.train.onnx.net import Plan, Symbol, Tape, Trainable
+from holdfast.train.onnx.net import Normalisation, Plan, Symbol, Tape, Trainable
 from holdfast.train.onnx.written import check_alike
 
 # Constants keep their type: what these two give for constants is a view of float numbers.
@@ -73,8 +73,6 @@ def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] |
 
 
 def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable:
-    from onnx import inliner, numpy_helper
-
     whole = inliner.inline_local_functions(proto) if proto.functions else proto
     names = [port.name for port in whole.graph.output]
     if output and output not in names:
@@ -88,21 +86,19 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     if not roles.weights:
         raise ModelError("no weights to train: expected float32 initializers that layers use, found none")
     arrays = {w.name: w for w in cut.graph.initializer}
-    tape, values = Tape(), dict[str, Value]()
+    tape = Tape()
     fixed, image, entry = _entry(cut, arrays, shape)
     given = tape.symbol(batched=True)
-    values[entry] = given
-    numbers = {}
-    for key in (*roles.weights, *roles.statistics):
-        symbol = tape.symbol(key)
-        values[key], numbers[key] = symbol, symbol.number
+    symbols = {key: tape.symbol() for key in (*roles.weights, *roles.statistics)}
+    numbers = {key: symbol.number for key, symbol in symbols.items()}
+    values: dict[str, Value] = {entry: given, **symbols}
     values |= {n: numpy_helper.to_array(w) for n, w in arrays.items() if n not in numbers}
     (found,) = walked(cut, tape, values, TABLE)
     if not isinstance(found, Symbol) or not found.batched:
         raise ModelError(f"output {name!r} does not depend on the image; expected a classifier")
     plan = Plan(
         proto=proto,
-        steps=tape.steps_to(found.number),
+        steps=tuple(tape.tape),
         given=given.number,
         numbers=numbers,
         result=found.number,
@@ -110,7 +106,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
         fixed=fixed,
         output=name,
         dropped=dropped,
-        normalisations=tuple(tape.normalisations),
+        normalisations=tuple(_normalisations(tape, numbers)),
         kept=roles.kept,
     )
     weights, statistics = (
@@ -128,6 +124,15 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
         else:
             return net
     raise problems[0]
+
+
+def _normalisations(tape: Tape, numbers: Mapping[str, int]) -> Iterator[Normalisation]:
+    """The normalising nodes with the names of the weights they read."""
+    names: dict[Any, str] = {number: name for name, number in numbers.items()}
+    for step in tape.tape:
+        if step.node.operator.endswith("Normalization") and step.node.operator in WEIGHTS:
+            read = [names.get(given, "") for given in step.inputs[1:5]]
+            yield Normalisation(step.node.name, step.node.operator, *read)
 
 
 def _attempts(plan: Plan) -> Iterator[Plan]:
@@ -151,9 +156,7 @@ def _take_constants(graph: Any, known: set[str]) -> None:
 
 def _up_to_logits(proto: Any, output: str) -> tuple[Any, str]:
     """A copy that ends at that output, before a Softmax if that is the last thing done, and its operator."""
-    import onnx
-
-    cut = onnx.ModelProto()
+    cut = ModelProto()
     cut.CopyFrom(proto)
     kept = next(o for o in proto.graph.output if o.name == output)
     del cut.graph.output[:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -14,10 +14,6 @@ from torch import Tensor
 from holdfast.core.errors import ModelError
 from holdfast.graph.session import condense, runtime
 from holdfast.train.onnx.net import Trainable
-
-if TYPE_CHECKING:
-    from holdfast.train.onnx.net import Trainable
-
 
 TOLERANCE: Final = 1e-3  # of the largest score
 _IMAGES: Final = 2
@@ -77,10 +73,10 @@ def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDAr
 def _random(net: Trainable, seed: int) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     count = max(_IMAGES, 2 * net.plan.fixed)
-    kind = net.plan.proto.graph.input[0].type.tensor_type.elem_type
-    if kind != 1:
-        return rng.integers(0, 256, (count, *net.plan.shape)).astype(np.uint8)
-    return rng.normal(size=(count, *net.plan.shape)).astype(np.float32)
+    shape = (count, *net.plan.shape)
+    if net.plan.proto.graph.input[0].type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
+        return rng.integers(0, 256, shape).astype(np.uint8)
+    return rng.normal(size=shape).astype(np.float32)
 
 
 def written(net: Trainable) -> Any:

@@ -1,4 +1,4 @@
-"""Decoders of libraries that are installed as extras: TensorFlow, NVIDIA DALI, zune-jpeg."""
+"""Decoders of other libraries: OpenCV, FFmpeg, and as extras TensorFlow, NVIDIA DALI and zune-jpeg."""
 
 from __future__ import annotations
 
@@ -8,10 +8,80 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import MissingExtra
+from holdfast.core.errors import ImageError, MissingExtra
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.libjpeg import by
+from holdfast.stages.colour import converted
+from holdfast.stages.decode.libjpeg import by, is_jpeg
+from holdfast.stages.decode.pillow import pillow
+
+
+@stage(
+    "decode",
+    paper=True,
+    systems="OpenCV imread; mmdetection, YOLOX, Ultralytics, most C++ deployments",
+    alike="libjpeg-turbo",
+)
+def opencv(data: bytes) -> Image:
+    """RGB pixels by OpenCV's imdecode, orientation ignored; of 16 bits it takes the upper 8.
+
+    Other formats than JPEG are read by OpenCV too, after Pillow found them whole.
+    """
+    if is_jpeg(data):
+        return by(_imdecode, "OpenCV", data)
+    pillow(data)  # OpenCV writes what it thinks of damaged data to standard error
+    return _imdecode(data)
+
+
+def _imdecode(data: bytes) -> Image:
+    import cv2
+
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as problem:
+        raise ImageError(f"cannot be decoded by OpenCV: {str(problem).strip().splitlines()[0]}") from problem
+    if pixels is None:
+        raise ImageError("cannot be decoded by OpenCV: a format this build does not read")
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
+
+
+@stage(
+    "decode",
+    paper=True,
+    systems="FFmpeg and all that read pictures or video with it: PyAV, decord, torchcodec, GStreamer libav",
+    alike="FFmpeg, swscale's default flags",
+)
+def ffmpeg(data: bytes) -> Image:
+    """RGB pixels of a JPEG by FFmpeg (PyAV) with swscale's quick conversion; other formats by Pillow.
+
+    FFmpeg's IDCT gives planes Y, U, V in full range. Where 4:2:0 has an even height swscale repeats each
+    chroma sample over its 2×2 pixels; elsewhere it interpolates.
+    """
+    return by(lambda data: _converted(data, "BILINEAR"), "FFmpeg", data)
+
+
+@stage(
+    "decode",
+    systems="FFmpeg with -sws_flags bicubic+accurate_rnd+full_chroma_int+full_chroma_inp",
+    alike="FFmpeg, swscale's accurate flags",
+    default=False,
+)
+def ffmpeg_accurate(data: bytes) -> Image:
+    """RGB pixels of a JPEG by FFmpeg (PyAV), chroma interpolated and rounded; other formats by Pillow."""
+    flags = ("BICUBIC", "ACCURATE_RND", "FULL_CHR_H_INT", "FULL_CHR_H_INP")
+    return by(lambda data: _converted(data, *flags), "FFmpeg", data)
+
+
+def _converted(data: bytes, *names: str) -> Image:
+    import av
+    from av.video.reformatter import Interpolation
+
+    flags = sum(int(Interpolation[name]) for name in names)
+    context = av.CodecContext.create("mjpeg", "r")
+    context.thread_count = 1  # a single picture; several threads would only delay it
+    frames = context.decode(av.Packet(data)) or context.decode(None)
+    return np.asarray(converted(frames[0], "rgb24", flags).to_ndarray())
 
 
 @stage(
