@@ -183,8 +183,16 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     top = {k: v for k, v in document.items() if k not in _SECTIONS}
     values = fit_fields(_Top, top, "", problems)
     classes = _read_classes(values.get("classes"), folder, problems)
-    tables = {name: _section(document, name, problems) for name in _SECTIONS}
-    size = fit_fields(Input, _with_fraction(tables["input"]), "input.", problems)
+    tables = {name: document.get(name, {}) for name in _SECTIONS}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            problems.append(f"{name}: expected a section [{name}], got {table!r}")
+            tables[name] = {}
+    number = r"\s*(\d+(?:\.\d+)?)\s*"
+    fraction = re.fullmatch(f"{number}/{number}", str(tables["input"].get("scale")))  # such as "1/255"
+    if fraction and float(fraction[2]) > 0:
+        tables["input"] = {**tables["input"], "scale": float(fraction[1]) / float(fraction[2])}
+    size = fit_fields(Input, tables["input"], "input.", problems)
     thresholds = fit_fields(Card, tables["thresholds"], "thresholds.", problems, _THRESHOLDS)
     trained = fit_fields(Card, tables["trained_with"], "trained_with.", problems, _TRAINED_WITH)
     head = _read_head(tables["head"], problems)
@@ -194,23 +202,6 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     if problems:
         raise CardError(join_problems(problems))
     return card
-
-
-def _section(document: Mapping[str, Any], name: str, problems: list[str]) -> Mapping[str, Any]:
-    table = document.get(name, {})
-    if isinstance(table, dict):
-        return table
-    problems.append(f"{name}: expected a section [{name}], got {table!r}")
-    return {}
-
-
-def _with_fraction(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with a scale such as "1/255" as a number."""
-    number = r"\s*(\d+(?:\.\d+)?)\s*"
-    parts = re.fullmatch(f"{number}/{number}", str(table.get("scale")))
-    if parts and float(parts[2]) > 0:
-        return {**table, "scale": float(parts[1]) / float(parts[2])}
-    return dict(table)
 
 
 def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, ...]:

@@ -57,11 +57,18 @@ def look(path: Path) -> Seen:
     proto = load_proto(path)
     info = info_of(path, proto)
     tensor = image_input(info)
-    layout = _layout(tensor, path)
+    first, _, last = tensor.shape[-3:]
+    if 3 not in (first, last) and isinstance(first, int):
+        raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
+    layout: Layout = "nhwc" if last == 3 != first else "nchw"
     size, free = _size(tensor, layout, info.metadata)
     outputs = {t.name: tuple(int(d) for d in (1, *t.shape[1:])) for t in info.outputs if t.static}
     if len(outputs) < len(info.outputs):
         size, outputs = _run(path, proto, tensor, layout, size, free)
+    names = literal(info.metadata.get("names", ""))  # {0: 'person', ...}, which common exporters write
+    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
+        names = [names[i] for i in range(len(names))]
+    texts = tuple(map(str, names)) if isinstance(names, list) else ()
     return Seen(
         info=info,
         size=size,
@@ -72,18 +79,9 @@ def look(path: Path) -> Seen:
         kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
         ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
         starts=frozenset(node.op_type for node in _first_nodes(proto.graph, tensor.name)),
-        names=_class_names(info.metadata),
+        names=texts if len(set(texts)) == len(texts) else (),
         takes_unit=_takes_unit(proto.graph, tensor.name),
     )
-
-
-def _layout(tensor: TensorInfo, path: Path) -> Layout:
-    a, _, c = tensor.shape[-3:]
-    if a == 3 or (c != 3 and not isinstance(a, int)):
-        return "nchw"
-    if c == 3:
-        return "nhwc"
-    raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
 
 
 def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tuple[Size, bool]:
@@ -115,9 +113,8 @@ def _run(
             problem = problem or condense(refusal)
         else:
             return at, {o.name: np.shape(v) for o, v in zip(session.get_outputs(), values, strict=True)}
-    raise ModelError(
-        f"{path}: onnxruntime cannot run it on an image of {size.width}×{size.height}: {problem}"
-    )
+    pixels = f"{size.width}×{size.height}"
+    raise ModelError(f"{path}: onnxruntime cannot run it on an image of {pixels}: {problem}")
 
 
 def _ends(graph: Any, name: str) -> frozenset[str]:
@@ -168,15 +165,6 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-
-
-def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """Class names from the metadata `names` ({0: 'person', ...}) that common exporters write."""
-    names = literal(metadata.get("names", ""))
-    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
-        names = [names[i] for i in range(len(names))]
-    texts = tuple(map(str, names)) if isinstance(names, list) else ()
-    return texts if len(set(texts)) == len(texts) else ()
 
 
 @dataclass(frozen=True)

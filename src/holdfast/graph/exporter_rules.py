@@ -22,8 +22,11 @@ def ultralytics(seen: Seen) -> Proposal | None:
     task = seen.info.metadata.get("task", "")
     if not seen.names:
         return None
-    if task == "classify":
-        return _classifier(seen)
+    count = len(seen.names)
+    if task == "classify" and set(seen.outputs.values()) == {(1, count)}:
+        because = f"the file's metadata says task 'classify' and {count} classes"
+        fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
+        return Proposal("classifier", because, count, "Ultralytics", input=fed)
     if task not in ("detect", *BOXES_ONLY):
         return None
     tables = [name for name, shape in seen.outputs.items() if len(shape) == 3]
@@ -31,27 +34,18 @@ def ultralytics(seen: Seen) -> Proposal | None:
     if found is None and task != "detect":
         raise CardError(
             f"{seen.info.path}: its metadata says an Ultralytics model of task {task!r} with "
-            f"{len(seen.names)} classes, but the outputs {seen.shapes()} are none of that; "
+            f"{count} classes, but the outputs {seen.shapes()} are none of that; "
             "write a card by hand (docs/models.md)"
         )
     return found
-
-
-def _classifier(seen: Seen) -> Proposal | None:
-    count = len(seen.names)
-    if set(seen.outputs.values()) != {(1, count)}:
-        return None
-    because = f"the file's metadata says task 'classify' and {count} classes"
-    fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
-    return Proposal("classifier", because, count, "Ultralytics", input=fed)
 
 
 def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
     """The head that reads output `name` of a model of that task; None if the shape does not fit."""
     _, rows, columns = seen.outputs[name]
     classes, trailing = len(seen.names), _trailing(seen, task)
-    because = f"the file's metadata says task {task!r} and {classes} classes, output {name!r} is "
-    because += f"{seen.outputs[name]} = "
+    says = f"the file's metadata says task {task!r} and {classes} classes"
+    because = f"{says}, output {name!r} is {seen.outputs[name]} = "
     outputs: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
     if _is_rtdetr(seen, task, rows, columns):
         fed = {"policy": "stretch", "scale": 1 / 255}

@@ -75,10 +75,14 @@ def inspect(path: Path) -> ModelInfo:
 def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
+    whole, beside = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
+    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
+    # some exporters keep weights in Constant nodes
+    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
-        sha256=_sha256(path, proto),
+        sha256=of_bytes("\n".join([whole, *beside]).encode()) if beside else whole,
         ir_version=proto.ir_version,
         opset=opset_of(proto),
         domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in STANDARD})),
@@ -86,7 +90,7 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
         inputs=inputs_of(proto),
         outputs=outputs_of(proto),
         nodes=dict(Counter(n.op_type for n in graph.node).most_common()),
-        parameters=_parameters(graph),
+        parameters=sum(prod(weight.dims) for weight in weights),
         multiply_adds=multiply_adds(proto),
         metadata={p.key: p.value for p in proto.metadata_props},
     )
@@ -211,13 +215,6 @@ def _external(proto: Any) -> dict[str, str]:
     return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
 
 
-def _sha256(path: Path, proto: Any) -> str:
-    """The hash of the file, or of the file and those beside it that hold its weights."""
-    whole = of_bytes(read_onnx(path))
-    beside = [of_file(path.parent / file) for file in sorted(_external(proto))]
-    return of_bytes("\n".join([whole, *beside]).encode()) if beside else whole
-
-
 def _tensor(value: Any) -> TensorInfo:
     from onnx import helper
 
@@ -228,13 +225,6 @@ def _tensor(value: Any) -> TensorInfo:
         dtype = "unknown"
     shape = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim)
     return TensorInfo(value.name, dtype, shape)
-
-
-def _parameters(graph: Any) -> int:
-    """How many numbers the weights hold; some exporters keep those in Constant nodes."""
-    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
-    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
-    return sum(prod(weight.dims) for weight in weights)
 
 
 def image_input(info: ModelInfo) -> TensorInfo:

@@ -40,7 +40,13 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     assumed = BUILT_IN["coco80"] if count == 80 else numbered(count)
     classes = read_names(names, count) if names else assumed
     model = build(steps, read_weights(weights, steps), size, cfg.stem)
-    _write(out, model.SerializeToString(deterministic=True))
+    draft = out.with_name(out.name + ".part")
+    try:
+        draft.write_bytes(model.SerializeToString(deterministic=True))
+        draft.replace(out)
+    except OSError as problem:
+        draft.unlink(missing_ok=True)
+        raise OutputError(f"{out}: could not write the ONNX file: {problem}") from problem
     options = {
         "outputs": tuple(f"yolo{place}" for place in range(len(heads))),
         "anchors": tuple(head.anchors for head in heads),
@@ -88,11 +94,6 @@ def header_length(data: bytes, path: Path) -> int:
     )
 
 
-def blocks(step: Step) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays a layer takes from the file, in the file's order."""
-    return step.layer.blocks(step.inputs[0])
-
-
 def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
     """The arrays of every layer that has some, by layer number."""
     try:
@@ -109,7 +110,7 @@ def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
     position = 0
     for step in steps:
         arrays: dict[str, NDArray[np.float32]] = {}
-        for name, shape in blocks(step).items():
+        for name, shape in step.layer.blocks(step.inputs[0]).items():
             end = position + math.prod(shape)
             arrays[name] = floats[position:end].reshape(shape)
             _check_values(path, step, name, arrays[name], position)
@@ -120,7 +121,8 @@ def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
 
 
 def _check_count(path: Path, steps: Sequence[Step], got: int, spare: int) -> None:
-    ends = list(accumulate(sum(map(math.prod, blocks(step).values())) for step in steps))
+    blocks = [step.layer.blocks(step.inputs[0]).values() for step in steps]
+    ends = list(accumulate(sum(map(math.prod, shapes)) for shapes in blocks))
     expected = ends[-1]
     if got == expected and not spare:
         return
@@ -178,13 +180,3 @@ def build(steps: Sequence[Step], arrays: Mapping[int, Arrays], size: Size, name:
     )
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    except OSError as problem:
-        draft.unlink(missing_ok=True)
-        raise OutputError(f"{path}: could not write the ONNX file: {problem}") from problem

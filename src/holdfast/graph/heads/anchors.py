@@ -11,22 +11,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Tensor
-from holdfast.graph.candidates import (
-    Exp,
-    above,
-    apply_deltas,
-    base_anchors,
-    bounded_exp,
-    levels,
-    logit,
-    named,
-    shapes,
-    sigmoid,
-    softmax,
-    spread,
-    wrong,
-)
-from holdfast.graph.candidates import options_of as read_options
+from holdfast.graph import candidates
+from holdfast.graph.candidates import Exp, above, bounded_exp, levels, named, options_of, shapes, wrong
 
 Maps: TypeAlias = Sequence[tuple[int, int]]  # rows and columns of each level
 
@@ -55,21 +41,21 @@ class Options:
 @stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "clamped")
 def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
-    chosen = checked(read_options(Options, card), card)
+    chosen = checked(options_of(Options, card), card)
     scores, deltas, boxes = table(raw, chosen, card)
     k = len(card.classes)
     first = 1 if chosen.background == "first" else 0
-    values = softmax(scores) if chosen.activation == "softmax" else scores
+    values = candidates.softmax(scores) if chosen.activation == "softmax" else scores
     values, is_logit = values[:, first : first + k], chosen.activation == "sigmoid"
-    used = np.flatnonzero(values.max(axis=1) >= (logit(card.score) if is_logit else card.score))
-    values = sigmoid(values[used]) if is_logit else values[used].astype(np.float64)
+    used = np.flatnonzero(values.max(axis=1) >= (candidates.logit(card.score) if is_logit else card.score))
+    values = candidates.sigmoid(values[used]) if is_logit else values[used].astype(np.float64)
     rows, classes, found = above(values, card.score, chosen.multi_label)
     cells = used[rows]
     own = deltas[cells].astype(np.float64)
     if own.shape[1] > 4:  # deltas of their own for every class, with or without the background
         own = own.reshape(len(own), own.shape[1] // 4, 4)
         own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
-    moved = apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp)
+    moved = candidates.apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp)
     return Detections(moved, found, classes)
 
 
@@ -96,11 +82,9 @@ def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tenso
     wide = (4, 4 * len(card.classes), 4 * width)  # deltas for all classes together, or for each
     fits = pairs and all(s.shape[1] == width and d.shape[1] in wide and len(s) == len(d) for s, d in pairs)
     if not fits:
-        raise wrong(
-            card,
-            f"expected {width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell, got "
-            f"{shapes(outputs)}; correct `classes`, `background`, `ratios`, `scales` or `outputs`",
-        )
+        expected = f"{width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell"
+        advice = "correct `classes`, `background`, `ratios`, `scales` or `outputs`"
+        raise wrong(card, f"expected {expected}, got {shapes(outputs)}; {advice}")
     scores, deltas = (np.concatenate(group) for group in zip(*pairs, strict=True))
     if boxes is None:
         boxes = _all_anchors(_sizes(outputs, len(scores), chosen, card), chosen)
@@ -159,21 +143,18 @@ def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Car
     near = zip(strides, maps or (), strict=False)
     fits = all(abs(height / s - h) <= 1 and abs(width / s - w) <= 1 for s, (h, w) in near)
     if maps is None or len(maps) != len(strides) or not fits:
-        raise wrong(
-            card,
-            f"{count} anchors are not {per_cell} a cell at strides {list(strides)} of a {width}×{height} "
-            "input, in one way; correct `size`, `strides`, `ratios` or `scales` in the card",
-        )
+        expected = f"{per_cell} a cell at strides {list(strides)} of a {width}×{height} input, in one way"
+        advice = "correct `size`, `strides`, `ratios` or `scales` in the card"
+        raise wrong(card, f"{count} anchors are not {expected}; {advice}")
     return maps
 
 
 def _all_anchors(maps: Maps, chosen: Options) -> Floats:
     """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
-    order = sorted(range(len(chosen.strides)), key=lambda i: chosen.strides[i])
+    sizes = chosen.sizes or [4.0 * stride for stride in chosen.strides]
+    finest_first = sorted(zip(chosen.strides, sizes, strict=True), key=lambda level: level[0])
     parts = []
-    for level, (rows, columns) in zip(order, maps, strict=True):
-        stride = chosen.strides[level]
-        size = chosen.sizes[level] if chosen.sizes else 4.0 * stride
-        base = base_anchors(size, chosen.ratios, chosen.scales, chosen.major, chosen.whole)
-        parts.append(spread(base, rows, columns, stride, chosen.centre))
+    for (stride, size), (rows, columns) in zip(finest_first, maps, strict=True):
+        base = candidates.base_anchors(size, chosen.ratios, chosen.scales, chosen.major, chosen.whole)
+        parts.append(candidates.spread(base, rows, columns, stride, chosen.centre))
     return np.concatenate(parts)

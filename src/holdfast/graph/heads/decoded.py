@@ -12,19 +12,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import (
-    above,
-    from_centres,
-    named,
-    one_image,
-    options_of,
-    pixels,
-    shapes,
-    single,
-    table_rows,
-    upright_sides,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import above, from_centres, named, one_image, options_of, shapes, single, wrong
 
 
 @dataclass(frozen=True)
@@ -41,10 +30,10 @@ def yolov5(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from an output (1, n, 5+k): centre x y, width, height, objectness, classes."""
     chosen = options_of(Yolov5Options, card)
     hint = ' (or, without objectness, the head: "yolov8")'
-    _, rows = table_rows(raw, chosen.outputs, card, 5, "boxes", hint)
+    _, rows = candidates.table_rows(raw, chosen.outputs, card, 5, "boxes", hint)
     cells = rows[rows[:, 4] >= card.score].astype(np.float64)
     index, classes, scores = above(cells[:, 5:] * cells[:, 4:5], card.score, chosen.multi_label)
-    unit = pixels(card, chosen.normalised)
+    unit = candidates.pixels(card, chosen.normalised)
     return Detections(from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit), scores, classes)
 
 
@@ -76,10 +65,10 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
     rows = found.T if found.shape[0] == width else found
     cells = rows[rows[:, 4:last].max(axis=1) >= card.score].astype(np.float64)
     index, classes, scores = above(cells[:, 4:last], card.score, chosen.multi_label)
-    unit = pixels(card, chosen.normalised)
+    unit = candidates.pixels(card, chosen.normalised)
     sides = cells[index, 2:4] * unit
     if chosen.angle:
-        sides = upright_sides(sides, cells[index, last])
+        sides = candidates.upright_sides(sides, cells[index, last])
     return Detections(from_centres(cells[index, :2] * unit, sides), scores, classes)
 
 
@@ -95,10 +84,10 @@ class RtdetrOptions(Yolov5Options):
 def rtdetr(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Detections from an output (1, n, 4+k): centre x y, width, height, class probabilities."""
     chosen = options_of(RtdetrOptions, card)
-    _, table = table_rows(raw, chosen.outputs, card, 4, "queries")
+    _, table = candidates.table_rows(raw, chosen.outputs, card, 4, "queries")
     rows = table.astype(np.float64)
     index, classes, scores = above(rows[:, 4:], card.score, chosen.multi_label)
-    unit = pixels(card, chosen.normalised)
+    unit = candidates.pixels(card, chosen.normalised)
     return Detections(from_centres(rows[index, :2] * unit, rows[index, 2:4] * unit), scores, classes)
 
 
@@ -143,7 +132,7 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
             f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card (COCO's own ids, "
             'up to 90, are classes = "coco91")',
         )
-    unit = np.tile(pixels(card, chosen.normalised), 2)
+    unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     return Detections(found[used] * unit, scores[used], labels[used])
 
 
@@ -172,7 +161,7 @@ def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tup
         )
     found = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
     if "angle" in names and form == "cxcywh":
-        found[:, 2:] = upright_sides(found[:, 2:], table[:, names.index("angle")])
+        found[:, 2:] = candidates.upright_sides(found[:, 2:], table[:, names.index("angle")])
     labels = np.rint(table[:, names.index("label")]).astype(np.int64)
     return _as_xyxy(found, form), table[:, names.index("score")], labels
 
@@ -183,21 +172,16 @@ def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tu
     names |= {role: name for role in _WORDS if (name := getattr(chosen, role))}
     missing = [role for role in ("boxes", "scores", "labels") if role not in names]
     if missing:
-        raise wrong(
-            card,
-            f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}; "
-            f'say it in the card: {missing[0]} = "..."',
-        )
+        problem = f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}"
+        raise wrong(card, f'{problem}; say it in the card: {missing[0]} = "..."')
     found = named(raw, list(names.values()), card)
     four = np.asarray(found[names["boxes"]], np.float64).reshape(-1, 4)
     scores = np.asarray(found[names["scores"]], np.float64).reshape(-1)
     labels = np.rint(np.asarray(found[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
     if not len(four) == len(scores) == len(labels):
-        raise wrong(
-            card,
-            f"expected as many scores and labels as boxes, got {len(four)} boxes, {len(scores)} scores, "
-            f"{len(labels)} labels; name the right outputs in the card",
-        )
+        got = f"{len(four)} boxes, {len(scores)} scores, {len(labels)} labels"
+        advice = "name the right outputs in the card"
+        raise wrong(card, f"expected as many scores and labels as boxes, got {got}; {advice}")
     filled = len(four)
     if "count" in names:
         filled = min(filled, int(np.asarray(found[names["count"]]).reshape(-1)[0]))
@@ -241,7 +225,7 @@ def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
     found, values = _as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
     if chosen.form != "cxcywh":  # the operator takes corners in either order
         found = np.sort(found.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
-    unit = np.tile(pixels(card, chosen.normalised), 2)
+    unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     used = values >= card.score
     return Detections((found * unit)[used], values[used], picks[used, 1])
 
@@ -260,8 +244,6 @@ def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor
         fits = four.ndim == 3 and four.shape[2] == 4 and scores.ndim == 3 and scores.shape[1] == k
         if fits and picks.ndim == 2 and picks.shape[1] == 3 and four.shape[1] == scores.shape[2]:
             return four[0].astype(np.float64), scores[0].astype(np.float64), picks.astype(np.int64)
-    raise wrong(
-        card,
-        f"expected boxes (1, n, 4), scores (1, {k} classes, n), selected indices (m, 3), got {shapes(raw)}; "
-        "correct `classes`, or name the three outputs in that order in the card",
-    )
+    expected = f"boxes (1, n, 4), scores (1, {k} classes, n), selected indices (m, 3)"
+    advice = "correct `classes`, or name the three outputs in that order in the card"
+    raise wrong(card, f"expected {expected}, got {shapes(raw)}; {advice}")

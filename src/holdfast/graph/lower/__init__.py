@@ -30,7 +30,7 @@ from holdfast.graph.lower.values import (
     natural,
     node_of,
 )
-from holdfast.graph.nodes import RANDOM, needed
+from holdfast.graph.nodes import RANDOM, attributes_of, needed
 
 OPERATORS: Mapping[str, Lowering] = {
     **moves.OPERATORS,
@@ -63,7 +63,12 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
     nodes = needed(graph)
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
-        inputs = tuple(_find(values, node, name) if name else None for name in node.input)
+        if missing := [name for name in node.input if name and name not in values]:
+            raise ModelError(
+                f"node {node.name or node.output[0]!r}: its input {missing[0]!r} is not an input, a weight "
+                "or an output supported of an earlier node; expected a sorted graph"
+            )
+        inputs = tuple(values[name] if name else None for name in node.input)
         parsed = node_of(node, inputs, opset, set(outputs), table.aim)
         found = lowered(parsed, node.domain, build, table)
         for name, value in zip(node.output, found, strict=False):
@@ -99,15 +104,6 @@ def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list
         raise node.fail(f"{type(problem).__name__}: {problem}") from problem
 
 
-def _find(values: Mapping[str, Value], node: Any, name: str) -> Value:
-    if name not in values:
-        raise ModelError(
-            f"node {node.name or node.output[0]!r}: its input {name!r} is not an input, a weight or an "
-            "output supported of an earlier node; expected a sorted graph"
-        )
-    return values[name]
-
-
 def lower_onnx(
     model: Any,
     lower: ArrayLike | None = None,
@@ -125,7 +121,11 @@ def lower_onnx(
     net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
     ModelError that names it.
     """
-    bounds, is_path = _bounds(lower, upper), isinstance(model, str | Path)
+    bounds, is_path = None, isinstance(model, str | Path)
+    if lower is not None and upper is not None:
+        bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
+        if bounds[0].shape != bounds[1].shape:
+            raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
     try:
         proto = whole_proto(Path(model)) if is_path else model
         return _lowered(proto, bounds, drop_softmax, as_evaluated)
@@ -149,18 +149,11 @@ def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool,
     fill = np.concatenate([v.filled().ravel() for v in outputs])
     step = entry.build.held(View(index, None if (index >= 0).all() else fill))
     steps = tidied(tuple(entry.build.steps), step, as_evaluated)
-    roundoff = _roundoff(entry.proto, entry.build.dtype) if as_evaluated else 0.0
-    return Net(steps, entry.free, entry.template, roundoff)
-
-
-def _roundoff(proto: Any, given: np.dtype[Any]) -> float:
-    """The unit roundoff of the coarsest floating-point type that values pass through."""
-    kinds = [given]
-    for node in needed(proto.graph):
-        if node.op_type == "Cast":
-            to = next(a.i for a in node.attribute if a.name == "to")
-            kinds.append(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
-    return max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
+    # the unit roundoff is that of the coarsest floating-point type that values pass through
+    casts = [attributes_of(node)["to"] for node in needed(entry.proto.graph) if node.op_type == "Cast"]
+    kinds = [entry.build.dtype, *(np.dtype(helper.tensor_dtype_to_np_dtype(to)) for to in casts)]
+    roundoff = max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
+    return Net(steps, entry.free, entry.template, roundoff if as_evaluated else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +180,17 @@ def entered(
     given = [i for i in proto.graph.input if i.name not in weights]
     shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
     size = sum(prod(s) for s in shapes)
-    dtype = _dtype(given)
-    fixed, template = _fixed(bounds, size, dtype)
+    kinds = [np.dtype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in given]
+    for value, kind in zip(given, kinds, strict=True):
+        if kind.kind != "f":
+            raise ModelError(f"input {value.name!r}: expected floating-point values, got {kind.name}")
+    dtype = kinds[0]
+    fixed, template = np.zeros(size, bool), np.zeros(size)
+    if bounds is not None:
+        with np.errstate(over="ignore"):
+            low, high = (b.astype(dtype) for b in bounds)
+        fixed = low == high
+        template = np.where(fixed, low.astype(np.float64), 0.0)
     free = np.flatnonzero(~fixed)
     whole = len(free) == size and len(shapes) == 1
     build = Build(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
@@ -202,25 +204,6 @@ def entered(
     return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
 
 
-def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array] | None:
-    if lower is None or upper is None:
-        return None
-    bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
-    if bounds[0].shape != bounds[1].shape:
-        raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
-    return bounds
-
-
-def _fixed(bounds: tuple[Array, Array] | None, size: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, Array]:
-    """Which inputs are fixed, and the whole input with their values in place (0 where it is free)."""
-    if bounds is None:
-        return np.zeros(size, bool), np.zeros(size)
-    with np.errstate(over="ignore"):
-        low, high = (b.astype(dtype) for b in bounds)
-    fixed = low == high
-    return fixed, np.where(fixed, low.astype(np.float64), 0.0)
-
-
 def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
     dims = [value.type.tensor_type.shape.dim for value in given]
@@ -229,7 +212,13 @@ def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
         if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
             shape[0] = 1
     if len(shapes) == 1 and size is not None:
-        shapes[0] = _fitted(shapes[0], size)
+        only, known = shapes[0], prod(d for d in shapes[0] if d is not None)
+        if only.count(None) == 1 and known and size % known == 0:
+            shapes[0] = [size // known if d is None else d for d in only]
+        elif (
+            only and None not in only and known != size and prod(d for d in only[1:] if d is not None) == size
+        ):
+            shapes[0] = [1, *only[1:]]  # a batch written into the file
     for value, shape in zip(given, shapes, strict=True):
         if None in shape:
             raise ModelError(
@@ -241,22 +230,3 @@ def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     if not found or (size is not None and total != size):
         raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
     return found
-
-
-def _fitted(shape: list[int | None], size: int) -> list[int | None]:
-    """The shape with its one free dimension, or a batch written into the file, set so that `size` fits."""
-    known = prod(d for d in shape if d is not None)
-    if shape.count(None) == 1 and known and size % known == 0:
-        return [size // known if d is None else d for d in shape]
-    if shape and None not in shape and known != size and prod(d for d in shape[1:] if d is not None) == size:
-        return [1, *shape[1:]]
-    return shape
-
-
-def _dtype(given: list[Any]) -> np.dtype[Any]:
-    found: list[np.dtype[Any]] = []
-    for value in given:
-        found.append(np.dtype(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
-        if found[-1].kind != "f":
-            raise ModelError(f"input {value.name!r}: expected floating-point values, got {found[-1].name}")
-    return found[0]

@@ -149,7 +149,10 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     axes = weight.ndim - 2
     groups = int(node.attributes.get("group", 1))
     stride = node.ints("strides") or (1,) * axes
-    weight = _dilated(weight.astype(np.float64), node.ints("dilations") or (1,) * axes)
+    dilation = node.ints("dilations") or (1,) * axes
+    extents = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    given, weight = weight, np.zeros((*weight.shape[:2], *extents))
+    weight[:, :, *(slice(None, None, d) for d in dilation)] = given
     before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
@@ -161,20 +164,13 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
     view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups
-    given = node.constant(2, "bias")
-    bias = np.zeros(channels) if given is None else given.astype(np.float64)
+    own = node.constant(2, "bias")
+    bias = np.zeros(channels) if own is None else own.astype(np.float64)
     made = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
     index = made.index.reshape(-1, channels, *stride, *places)
     picks = [np.divmod(np.arange(o) + b, s) for o, b, s in zip(out, before, stride, strict=True)]
     places_of, phases_of = (np.ix_(*each) for each in zip(*picks, strict=True))
     return [View(index[:, :, *phases_of, *places_of])]
-
-
-def _dilated(weight: Array, dilation: tuple[int, ...]) -> Array:
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    spread = np.zeros((*weight.shape[:2], *reach))
-    spread[(slice(None), slice(None), *(slice(None, None, d) for d in dilation))] = weight
-    return spread
 
 
 def transposed_size(

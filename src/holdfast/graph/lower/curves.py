@@ -5,7 +5,7 @@ Maxima and minima are trees of relus: max(a, b) = a + relu(b - a), exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial, reduce
 from math import pi
 
@@ -96,6 +96,12 @@ class SeveralSoftmaxes(ModelError):
     """The last softmax cannot be taken off: it is not one over all outputs."""
 
 
+# ONNX has an operator of this name for each
+PLAIN: tuple[Curve, ...] = (
+    *("sigmoid", "tanh", "sign", "erf", "exp", "log", "sqrt", "reciprocal", "softplus", "sin"),
+)
+
+
 def _curve(curve: Curve) -> Lowering:
     return lambda node, build: [build.curve(node.view(), curve)]
 
@@ -150,10 +156,8 @@ def _softmax(node: Node, build: Build) -> list[Value]:
     if node.last and view.index.size == size and node.operator == "Softmax":
         raise node.fail("as the last layer it is supported only where outputs are only compared")
     if node.operator != "Softmax" or size > WIDEST_SOFTMAX:
-        raise node.fail(
-            f"in the middle of a network only a Softmax of at most {WIDEST_SOFTMAX} values is supported"
-        )
-
+        most = f"a Softmax of at most {WIDEST_SOFTMAX} values"
+        raise node.fail(f"in the middle of a network only {most} is supported")
     if node.opset < 13:
         flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
         return [reshaped(_shares(node, build, flat), view.shape)]
@@ -282,28 +286,22 @@ def _reduce_min(node: Node, build: Build) -> list[Value]:
     return [reduced(node, least)]
 
 
-def _larger(build: Build, left: View, right: View) -> Value:
-    shape = np.broadcast_shapes(left.shape, right.shape)
-    pair = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
-    return View(largest(build, np.stack(pair, axis=-1)))
-
-
-def _smaller(build: Build, left: View, right: View) -> Value:
-    above = as_view(total(build, left, right, (1.0, -1.0)))
-    return total(build, left, relu(build, above), (1.0, -1.0))
-
-
-def _of_all(of_arrays: np.ufunc, of_views: Callable[[Build, View, View], Value], sign: float) -> Lowering:
+def _of_all(sign: float) -> Lowering:
     """The lowering of Max, with sign -1 of Min."""
 
     def pair(build: Build, left: Value, right: Value) -> Value:
-        if isinstance(left, View):
-            if isinstance(right, View):
-                return of_views(build, left, right)
-            return clamp(build, left, right, sign)
-        if isinstance(right, View):
+        if not isinstance(left, View) and not isinstance(right, View):
+            return np.asarray(np.maximum(left, right) if sign > 0 else np.minimum(left, right))
+        if not isinstance(right, View):
+            return clamp(build, as_view(left), right, sign)
+        if not isinstance(left, View):
             return clamp(build, right, left, sign)
-        return np.asarray(of_arrays(left, right))
+        if sign < 0:
+            above = as_view(total(build, left, right, (1.0, -1.0)))
+            return total(build, left, relu(build, above), (1.0, -1.0))
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        both = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
+        return View(largest(build, np.stack(both, axis=-1)))
 
     return lambda node, build: [
         reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))
@@ -322,16 +320,7 @@ OPERATORS: Mapping[str, Lowering] = {
     ],
     "Clip": _clip,
     "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
-    "Sigmoid": _curve("sigmoid"),
-    "Tanh": _curve("tanh"),
-    "Sign": _curve("sign"),
-    "Erf": _curve("erf"),
-    "Exp": _curve("exp"),
-    "Log": _curve("log"),
-    "Sqrt": _curve("sqrt"),
-    "Reciprocal": _curve("reciprocal"),
-    "Softplus": _curve("softplus"),
-    "Sin": _curve("sin"),
+    **{curve.capitalize(): _curve(curve) for curve in PLAIN},
     "Cos": lambda node, build: [build.curve(scaled(build, node.view(), 1.0, pi / 2), "sin")],
     "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
     "Selu": _selu,
@@ -344,6 +333,6 @@ OPERATORS: Mapping[str, Lowering] = {
     "GlobalMaxPool": _global_max,
     "ReduceMax": lambda node, build: [reduced(node, lambda v: View(largest(build, _numbered(build, v))))],
     "ReduceMin": _reduce_min,
-    "Max": _of_all(np.maximum, _larger, 1.0),
-    "Min": _of_all(np.minimum, _smaller, -1.0),
+    "Max": _of_all(1.0),
+    "Min": _of_all(-1.0),
 }

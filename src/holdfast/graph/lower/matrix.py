@@ -89,21 +89,18 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
 def _both(build: Build, node: Node, left: View, right: View) -> Value:
     """A product of two tensors that both depend on the input, by element-wise products and sums."""
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    if prod(batch) * rows * inner * columns > LARGEST_PRODUCT:
+    inner = left.shape[-1]
+    if prod(batch) * left.shape[-2] * inner * right.shape[-1] > LARGEST_PRODUCT:
         raise node.fail("it multiplies two large tensors that both depend on the network's input")
     one = left.moved(lambda a: np.expand_dims(a, -2))  # (..., r, 1, n)
     other = right.moved(lambda a: np.expand_dims(np.swapaxes(a, -1, -2), -3))
     both = as_view(product(build, one, other))  # (..., r, m, n)
-    summed = _by_constant(build, both, np.ones((inner, 1)))
-    return View(summed.index.reshape(*batch, rows, columns))
+    return View(_by_constant(build, both, np.ones((inner, 1))).index[..., 0])
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:
-    left, right = (
-        swapped(node.value(at)) if node.attributes.get(turn) else node.value(at)
-        for at, turn in enumerate(("transA", "transB"))
-    )
+    turns = enumerate(("transA", "transB"))
+    left, right = (swapped(node.value(i)) if node.attributes.get(t) else node.value(i) for i, t in turns)
     if isinstance(left, View) or isinstance(right, View):
         result = matmul(build, node, left, right)
     else:
@@ -115,18 +112,16 @@ def _gemm(node: Node, build: Build) -> list[Value]:
 
 def _summed(node: Node, build: Build, mean: bool) -> Value:
     def over_last(view: View) -> View:
-        inner = view.shape[-1]
-        weight = np.full((inner, 1), 1.0 / inner if mean else 1.0)
-        found = as_view(matmul(build, node, view, weight))
-        return View(found.index.reshape(view.shape[:-1]))
+        weight = np.full((view.shape[-1], 1), 1.0 / view.shape[-1] if mean else 1.0)
+        return View(as_view(matmul(build, node, view, weight)).index[..., 0])
 
     return reduced(node, over_last)
 
 
 def _reduce_mean(node: Node, build: Build) -> list[Value]:
-    view = node.view()
-    axes = {a % len(view.shape) for a in node.ints("axes", 1) or ()}
-    if len(view.shape) == 4 and axes == {2, 3} and node.attributes.get("keepdims", 1):
+    rank = len(node.view().shape)
+    maps = rank == 4 and {a % rank for a in node.ints("axes", 1) or ()} == {2, 3}
+    if maps and node.attributes.get("keepdims", 1):
         return _global_average(node, build)
     return [_summed(node, build, mean=True)]
 
@@ -152,17 +147,13 @@ def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     """A reduction over the node's axes by a function that reduces the last axis of a view."""
     view = node.view()
     rank = len(view.shape)
-    axes = node.ints("axes", 1)
-    if not axes:
-        if node.attributes.get("noop_with_empty_axes"):
-            return view
-        axes = tuple(range(rank))
-    axes = tuple(sorted(a % rank for a in axes))
+    given = node.ints("axes", 1)
+    if not given and node.attributes.get("noop_with_empty_axes"):
+        return view
+    axes = sorted(a % rank for a in given or range(rank))
     kept = [a for a in range(rank) if a not in axes]
-    order = (*kept, *axes)
     shape = tuple(view.shape[a] for a in kept)
-
-    result = of_last(view.moved(lambda a: a.transpose(order).reshape(*shape, -1)))
+    result = of_last(view.moved(lambda a: a.transpose(*kept, *axes).reshape(*shape, -1)))
     full = tuple(1 if a in axes else view.shape[a] for a in range(rank))
     return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
 

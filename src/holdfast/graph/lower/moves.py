@@ -88,16 +88,13 @@ def _split(node: Node, build: Build) -> list[Value]:
 
 
 def _gather(node: Node, build: Build) -> list[Value]:
-    at = node.known(1, "indices")
-    axis = int(node.attributes.get("axis", 0))
+    at, axis = node.known(1, "indices"), int(node.attributes.get("axis", 0))
     return [moved(node.value(), lambda a: np.take(a, at, axis=axis))]
 
 
 def _expand(node: Node, build: Build) -> list[Value]:
-    shape = node.ints("shape", 1) or ()
-    value = node.value()
-    full = np.broadcast_shapes(value.shape, shape)
-    return [moved(value, lambda a: np.broadcast_to(a, full))]
+    full = np.broadcast_shapes(node.value().shape, node.ints("shape", 1) or ())
+    return [moved(node.value(), lambda a: np.broadcast_to(a, full))]
 
 
 def _shape(node: Node, build: Build) -> list[Value]:
@@ -162,19 +159,18 @@ def ridden(dtype: type[np.generic], many: tuple[int, ...] = (0,)) -> Lowering:
             if isinstance(value, View) and at not in many:
                 raise node.fail(f"its input {at} depends on the network's input; expected a constant")
         views = {at: as_view(node.value(at)) for at in many}
-        ridden = run(node, _with(node.inputs, {at: (v.index + 1).astype(dtype) for at, v in views.items()}))
-        index = ridden[0].astype(np.int64) - 1
+
+        def through(arrays: dict[int, NDArray[Any]]) -> NDArray[Any]:
+            return run(node, tuple(arrays.get(at, value) for at, value in enumerate(node.inputs)))[0]
+
+        index = through({at: (v.index + 1).astype(dtype) for at, v in views.items()}).astype(np.int64) - 1
         if (index >= 0).all():
             return [View(index)]
         kind = np.float32 if dtype is np.int32 else np.float64
-        fill = run(node, _with(node.inputs, {at: v.filled().astype(kind) for at, v in views.items()}))[0]
+        fill = through({at: v.filled().astype(kind) for at, v in views.items()})
         return [View(index, fill.astype(np.float64))]
 
     return lower
-
-
-def _with(inputs: tuple[Value | None, ...], new: Mapping[int, NDArray[Any]]) -> tuple[Any, ...]:
-    return tuple(new.get(at, value) for at, value in enumerate(inputs))
 
 
 OPERATORS: Mapping[str, Lowering] = {

@@ -30,17 +30,14 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
             better = _merged(step, merged, uses, as_evaluated)
             changed |= better is not step
             merged.append(better)
-        current, last = _alive(_started(merged), last)
+        readers = [step for step in merged if 0 in sources_of(step)]
+        if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(merged[0].shape):
+            merged[0] = Start(
+                readers[0].shape
+            )  # the inputs in the shape in which their only reader wants them
+        current, last = _alive(merged, last)
         if not changed:
             return tuple(current)
-
-
-def _started(steps: list[Step]) -> list[Step]:
-    """The steps with the inputs in the shape in which their only reader wants them."""
-    readers = [step for step in steps if 0 in sources_of(step)]
-    if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(steps[0].shape):
-        steps[0] = Start(readers[0].shape)
-    return steps
 
 
 def _in_order(step: Step) -> bool:
@@ -146,26 +143,22 @@ def _merged_dense(step: Dense, before: list[Step], only: bool) -> Step:
         weight, bias = step.weight * source.factor.ravel(), step.bias + step.weight @ source.offset.ravel()
         return replace(step, source=source.source, weight=weight, bias=bias)
     if isinstance(source, Take) and len(source.sources) == 1:
-        return _dense_of_taken(step, source, prod(before[source.sources[0]].shape))
+        # on what the Take read: columns moved about, constants in the bias
+        index, size = source.index.ravel(), prod(before[source.sources[0]].shape)
+        if size > GROWTH * len(index):
+            return step
+        live = index >= 0
+        weight, bias = np.zeros((size, len(step.bias))), step.bias
+        np.add.at(weight, index[live], step.weight.T[live])
+        if source.fill is not None:
+            bias = bias + step.weight[:, ~live] @ source.fill.ravel()[~live]
+        return replace(step, source=source.sources[0], weight=weight.T.copy(), bias=bias)
     if isinstance(source, Dense) and only:
         (m, k), n = step.weight.shape, source.weight.shape[1]
         if m * n <= m * k + k * n:
             weight, bias = step.weight @ source.weight, step.weight @ source.bias + step.bias
             return replace(step, source=source.source, weight=weight, bias=bias)
     return step
-
-
-def _dense_of_taken(step: Dense, source: Take, size: int) -> Step:
-    """The Dense on what the Take read: columns moved about, constants in the bias."""
-    index = source.index.ravel()
-    if size > GROWTH * len(index):
-        return step
-    live = index >= 0
-    weight, bias = np.zeros((size, len(step.bias))), step.bias
-    np.add.at(weight, index[live], step.weight.T[live])
-    if source.fill is not None:
-        bias = bias + step.weight[:, ~live] @ source.fill.ravel()[~live]
-    return replace(step, source=source.sources[0], weight=weight.T.copy(), bias=bias)
 
 
 def _merged_conv(step: Conv, source: Step) -> Step:

@@ -159,9 +159,7 @@ class Build:
         step = self.identical(view.index)
         if step is not None and (shape is None or self.steps[step].shape == shape):
             return step
-        return self._take(view, natural(view.shape) if shape is None else shape)
-
-    def _take(self, view: View, shape: tuple[int, ...]) -> int:
+        shape = natural(view.shape) if shape is None else shape
         index = view.index.ravel()
         live = index >= 0
         owners = np.searchsorted(np.asarray(self.offsets), index, side="right") - 1
@@ -175,8 +173,8 @@ class Build:
         parts = (sources, local) if fill is None else (sources, local, fill)
         digest = hashlib.sha1(b"".join(part.tobytes() for part in parts), usedforsecurity=False).digest()
         if (shape, digest) not in self._taken:
-            step = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
-            self._taken[shape, digest] = self.emit(step)
+            made = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+            self._taken[shape, digest] = self.emit(made)
         return self._taken[shape, digest]
 
     def settled(self, view: View) -> tuple[int, Index]:

@@ -155,9 +155,7 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     if total == 0 or spread_total == 0:
         return float("inf")
     p, q = reference / total, spread / spread_total
-    q = np.maximum(
-        q, 1e-12
-    )  # a bin that Q leaves empty costs as much as its count against the least there is
+    q = np.maximum(q, 1e-12)  # a bin that Q leaves empty costs its count against the least there is
     seen = p > 0
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
@@ -200,8 +198,7 @@ def observe(
     """Extremes, channel means and, with `histogram`, counts of the named tensors."""
     run = _opened(model, tensors, unit)
     low, high = dict.fromkeys(tensors, np.inf), dict.fromkeys(tensors, -np.inf)
-    sums: dict[str, Any] = {}
-    squares: dict[str, Any] = {}
+    sums, squares = dict[str, Any](), dict[str, Any]()
     convolved = {node.input[0] for node in model.graph.node if node.op_type in CONVOLUTIONS}
     number = 0
     for given in images():

@@ -8,7 +8,7 @@ from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
-from holdfast.graph.rewrite.follow.rules import rules, was_now
+from holdfast.graph.rewrite.follow.rules import RULES, was_now
 from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
@@ -36,8 +36,10 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     def turn(walk: Walk, node: Any) -> None:
         value = walk.value(node.input[0])
         differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
-        if _spans_all(walk, node):
-            if value.changed:  # a global pool gets the size its input now has
+        windows = windows_of(node) or []
+        whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        if whole and windows == whole:
+            if value.changed:  # a global pool, written with its input's old size, gets the new one
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
                 set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
                 walk.touch(node)
@@ -47,7 +49,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
         elif _strided(node):
             as_large.append(node)
 
-    walk = walk_graph(model, context.picture, {**rules(), **dict.fromkeys(POOLS, turn)})
+    walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
         return Rewritten(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
@@ -97,15 +99,9 @@ def _turn(walk: Walk, node: Any) -> None:
 
 def _set_mode(node: Any, up: bool) -> None:
     if attributes_of(node).get("auto_pad") == b"VALID":
-        drop_attributes(node, "auto_pad")  # VALID always rounds down
+        # of no effect in ONNX Runtime, but ONNX's shape inference rounds VALID down in both modes
+        drop_attributes(node, "auto_pad", "pads")
     set_attribute(node, "ceil_mode", int(up))
-
-
-def _spans_all(walk: Walk, node: Any) -> bool:
-    """Whether a pool's one window was its whole input: a global pool, written with the size it had."""
-    windows, cells = windows_of(node) or [], walk.value(node.input[0]).old_shape[2:]
-    whole = [Window(c, w.stride) for c, w in zip(cells, windows, strict=False)]
-    return bool(whole) and windows == whole
 
 
 def _same_answers(walk: Walk) -> None:

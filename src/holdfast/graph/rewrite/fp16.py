@@ -70,11 +70,11 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
     if not weights and not casts:
         return Rewritten(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
-    named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
-    ended = f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
+    how += f" rounded to {kind}, sums in float32"
+    how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
+    how += f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
     inner = sorted({n.op_type for n in model.graph.node if subgraphs(n)})
-    left = f", inside {', '.join(inner)} in float32" if inner else ""
-    how += f" rounded to {kind}, sums in float32{named}{ended}{left}"
+    how += f", inside {', '.join(inner)} in float32" if inner else ""
     return Rewritten(model, (*weights, *casts), how)
 
 
@@ -107,9 +107,9 @@ def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple
     for weight in model.graph.initializer:
         if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
             continue
+        done.append(weight.name)
         before = numpy_helper.to_array(weight)
         after = to_kind(before, kind)
-        done.append(weight.name)
         if np.isinf(after).any() and not np.isinf(before).any():
             beyond.append(weight.name)
         weight.CopyFrom(numpy_helper.from_array(after, weight.name))
@@ -138,21 +138,15 @@ def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
         after[name] = (there, back)
     order = [cast for entry in model.graph.input for cast in after.get(entry.name, ())]
     for node in model.graph.node:
-        for i, name in enumerate(node.input):
-            if name in after:
-                node.input[i] = f"{name}:rounded"
+        node.input[:] = [f"{name}:rounded" if name in after else name for name in node.input]
         order += [node, *(cast for name in node.output for cast in after.get(name, ()))]
     outputs = sorted({o.name for o in model.graph.output} & set(after))
     for node in order:  # the rounded outputs take the names of the outputs
         for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                if name in outputs:
-                    names[i] = f"{name}:exact"
+            names[:] = [f"{name}:exact" if name in outputs else name for name in names]
+    order += [helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs]
     del model.graph.node[:]
     model.graph.node.extend(order)
-    model.graph.node.extend(
-        helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs
-    )
     return tuple(chosen)
 
 

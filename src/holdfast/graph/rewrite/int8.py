@@ -25,18 +25,8 @@ from holdfast.core import fingerprint
 from holdfast.core.registry import F, stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
-from holdfast.graph.rewrite.calibration import (
-    EITHER_END,
-    HIGH,
-    METHODS,
-    PERCENTILE,
-    Grid,
-    Observed,
-    dequantise,
-    observe,
-    quantise,
-    symmetric_scale,
-)
+from holdfast.graph.rewrite import calibration
+from holdfast.graph.rewrite.calibration import Grid, Observed
 from holdfast.graph.rewrite.quant_plan import Layer, Plan, at_opset, plan_of, tidy, without
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
@@ -98,8 +88,9 @@ def quantised(
     plan = plan_of(model)
     observed = _observed(model, plan, context, histogram=method != "min-max")
     plan = without(plan, [n for n, seen in observed.seen.items() if seen.limit > ENDLESS])
-    grids = {name: METHODS[method](observed.seen[name]) for name in plan.readers}
-    uneven = _uneven(plan, grids, observed) if careful else ()
+    grids = {name: calibration.METHODS[method](observed.seen[name]) for name in plan.readers}
+    checked = plan.readers if careful else ()
+    uneven = tuple(n for n in checked if _drowned(observed.variances[n], grids[n]) > UNEVEN)
     last = plan.last if careful else frozenset()
     chosen = without(plan, uneven, last)
     if not chosen.layers:  # a network of last layers alone is quantised after all
@@ -126,27 +117,22 @@ def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: boo
     if kept is None or (histogram and not kept.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
-        kept = observe(model, watched, context.calibration, context.unit, histogram=histogram)
+        kept = calibration.observe(model, watched, context.calibration, context.unit, histogram=histogram)
         context.observed[key] = kept
     return kept
 
 
-def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str, ...]:
-    """The tensors whose one grid drowns many channels: noise s²/12 against each channel's variance."""
-
-    def share(name: str) -> float:
-        variance, noise = observed.variances[name], grids[name].scale ** 2 / 12
-        shares = np.where(variance > 0, np.minimum(noise / np.maximum(variance, 1e-300), 1.0), 0.0)
-        return float(shares.mean())
-
-    return tuple(name for name in plan.readers if share(name) > UNEVEN)
+def _drowned(variance: NDArray[np.float64], grid: Grid) -> float:
+    """How much of its channels a grid drowns: noise s²/12 against each channel's variance, on average."""
+    shares = np.minimum(grid.scale**2 / 12 / np.maximum(variance, 1e-300), 1.0)
+    return float(np.where(variance > 0, shares, 0.0).mean())
 
 
 RANGES = {
     "min-max": "min-max",
-    "percentile": f"percentile {PERCENTILE} of |x|",
+    "percentile": f"percentile {calibration.PERCENTILE} of |x|",
     "entropy": "entropy, symmetric",
-    "two-sided percentile": f"percentile {EITHER_END} at each end",
+    "two-sided percentile": f"percentile {calibration.EITHER_END} at each end",
 }
 
 
@@ -186,7 +172,15 @@ def insert(
 
     `means` (of the channels that enter a layer) move its bias by what rounding the weights adds on average.
     """
-    after = {name: _activation(model, name, grid) for name, grid in grids.items()}
+    after = {}
+    for name, grid in grids.items():
+        scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
+        zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
+        integers, back = f"{name}:quantised", f"{name}:dequantised"
+        after[name] = [
+            helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
+            helper.make_node("DequantizeLinear", [integers, scale, zero], [back], name=f"{name}:dequantise"),
+        ]
     before = {x.place: _constants(model, x, grids[x.source], means, per_channel) for x in plan.layers}
     for name, where in plan.readers.items():
         for place, index in where:
@@ -200,34 +194,26 @@ def insert(
     drop_unused(model.graph)
 
 
-def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
-    scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
-    zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
-    integers, back = f"{name}:quantised", f"{name}:dequantised"
-    return [
-        helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
-        helper.make_node("DequantizeLinear", [integers, scale, zero], [back], name=f"{name}:dequantise"),
-    ]
-
-
 def _constants(
     model: ModelProto, layer: Layer, grid: Grid, means: dict[str, NDArray[np.float64]], per_channel: bool
 ) -> list[Any]:
     """The nodes that de-quantise the weight and the bias of a layer, with the integers as new constants."""
     node = model.graph.node[layer.place]
     weight = _array(model, layer.weight)
-    axis = _channel_axis(node, weight)
+    axis = 0 if attributes_of(node).get("transB") else weight.ndim - 1  # the output channels
+    if node.op_type in ("Conv", "ConvTranspose"):
+        axis = int(node.op_type == "ConvTranspose")
     bias = None if layer.bias is None else _array(model, layer.bias).astype(np.float64)
     others = tuple(a for a in range(weight.ndim) if a != axis)
-    scale = symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
+    scale = calibration.symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
     if bias is not None and bias.size == np.size(scale):
         # A channel of tiny weights must not have a bias that its integers cannot hold.
         least = (np.abs(bias) / (LARGEST_BIAS * grid.scale)).astype(np.float32)
         scale = np.maximum(scale, least.reshape(scale.shape))
     wide = np.expand_dims(scale, others) if scale.ndim else scale
-    integers = quantise(weight, wide, low=-HIGH)
+    integers = calibration.quantise(weight, wide, low=-calibration.HIGH)
     if bias is not None and node.input[0] in means:
-        bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]])
+        bias = bias - _mean_shift(node, calibration.dequantise(integers, wide) - weight, means[node.input[0]])
     made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
     plain = all(a.f == 1.0 for a in node.attribute if a.name in ("alpha", "beta"))  # the factors of a Gemm
     if bias is not None and plain:
@@ -244,13 +230,6 @@ def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> ND
     per_input = error.reshape(error.shape[0], error.shape[1], -1).sum(axis=2)
     entering = np.repeat(mean.reshape(groups, -1), error.shape[0] // groups, axis=0)
     return np.asarray((per_input * entering).sum(axis=1))
-
-
-def _channel_axis(node: Any, weight: NDArray[Any]) -> int:
-    """The axis of a weight along which its output channels lie."""
-    if node.op_type in ("Conv", "ConvTranspose"):
-        return int(node.op_type == "ConvTranspose")
-    return 0 if any(a.name == "transB" and a.i for a in node.attribute) else weight.ndim - 1
 
 
 def _dequantised(
@@ -299,7 +278,22 @@ def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
     count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
     how = f"no calibration, per channel, {count} in 8 bits{_left(model, layers)}"
-    _exchange(model, {layer.place: layer for layer in layers})
+    chosen = {layer.place: layer for layer in layers}
+    seen: dict[str, tuple[str, str, str]] = {}  # layers that read the same tensor share its grid
+    order: list[Any] = []
+    for place, node in enumerate(model.graph.node):
+        if place not in chosen:
+            order.append(node)
+            continue
+        source = node.input[0]
+        if source not in seen:
+            seen[source] = (f"{source}:8-bit", f"{source}:8-bit-scale", f"{source}:8-bit-zero")
+            name = f"{source}:quantise"
+            order.append(helper.make_node("DynamicQuantizeLinear", [source], list(seen[source]), name=name))
+        order += _integer_layer(model, node, chosen[place], seen[source])
+    del model.graph.node[:]
+    model.graph.node.extend(order)
+    drop_unused(model.graph)
     return Rewritten(model, changed, how)
 
 
@@ -323,30 +317,11 @@ def _layers(model: ModelProto) -> list[_Dense]:
     return found
 
 
-def _exchange(model: ModelProto, layers: dict[int, _Dense]) -> None:
-    """Change the graph in place; layers that read the same tensor share its grid."""
-    seen: dict[str, tuple[str, str, str]] = {}
-    order: list[Any] = []
-    for place, node in enumerate(model.graph.node):
-        if place not in layers:
-            order.append(node)
-            continue
-        source = node.input[0]
-        if source not in seen:
-            seen[source] = (f"{source}:8-bit", f"{source}:8-bit-scale", f"{source}:8-bit-zero")
-            name = f"{source}:quantise"
-            order.append(helper.make_node("DynamicQuantizeLinear", [source], list(seen[source]), name=name))
-        order += _integer_layer(model, node, layers[place], seen[source])
-    del model.graph.node[:]
-    model.graph.node.extend(order)
-    drop_unused(model.graph)
-
-
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
     """The nodes that take the layer's place."""
     integers, step, zero = entering
-    scale = symmetric_scale(np.abs(layer.weight).max(axis=0))
-    weight = (quantise(layer.weight, scale, low=-HIGH) + MIDDLE).astype(np.uint8)
+    scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
+    weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)
     own = node.name
     added = {"weight": weight, "middle": np.array([MIDDLE], np.uint8), "scale": scale}
     matrix, middle, scales = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())

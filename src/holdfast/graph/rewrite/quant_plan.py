@@ -61,10 +61,9 @@ def at_opset(model: ModelProto) -> ModelProto:
         done = version_converter.convert_version(model, OPSET)
         open_session(done.SerializeToString())
     except Exception as problem:
-        raise CannotRewrite(
-            f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
-            f"{condense(problem)}; export the model with opset {OPSET} or newer"
-        ) from problem
+        needs = f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed"
+        advice = f"export the model with opset {OPSET} or newer"
+        raise CannotRewrite(f"{needs}: {condense(problem)}; {advice}") from problem
     _name_nodes(done)
     return done
 
@@ -81,9 +80,20 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 COMBINING = ("Add", "Sub", "Mul", "Sum", "MatMul")
 AVERAGING = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MOVING = (
-    "MaxPool", "Reshape", "Transpose", "Slice", "Gather", "Split", "Flatten", "Squeeze", "Unsqueeze", "Pad",
-    "Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile",
-)  # fmt: skip
+    *(
+        "MaxPool",
+        "Reshape",
+        "Transpose",
+        "Slice",
+        "Gather",
+        "Split",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Pad",
+    ),
+    *("Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+)
 # What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
 LONGEST_GATE = 4
@@ -126,9 +136,17 @@ class _Graph:
 
 def plan_of(model: ModelProto) -> Plan:
     """The plan for a tidy graph; without layers there is nothing to quantise."""
-    graph = _opened(model)
+    constants = {w.name: w for w in model.graph.initializer}
+    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
+    graph = _Graph(model.graph.node, makers, constants, float_tensors(model))
     weighted = {place for place, node in enumerate(graph.nodes) if _is_weighted(graph, node)}
-    before = _before(graph, weighted)
+    before: set[int] = set()  # the nodes from which a weighted one can be reached
+    waiting = list(weighted)
+    while waiting:
+        inputs = graph.nodes[waiting.pop()].input
+        found = {makers[name] for name in inputs if name in makers} - before
+        before |= found
+        waiting += found
     readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
     served: dict[str, set[int]] = defaultdict(set)
     layers: list[Layer] = []
@@ -159,12 +177,6 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
     return dataclasses.replace(plan, layers=layers, readers=readers)
 
 
-def _opened(model: ModelProto) -> _Graph:
-    constants = {w.name: w for w in model.graph.initializer}
-    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
-    return _Graph(model.graph.node, makers, constants, float_tensors(model))
-
-
 def float_tensors(model: ModelProto) -> set[str]:
     """The float32 tensors of a model that are not constants."""
     known = onnx.shape_inference.infer_shapes(model).graph
@@ -177,18 +189,6 @@ def _is_weighted(graph: _Graph, node: Any) -> bool:
     if node.op_type not in WEIGHTED or node.domain not in STANDARD or node.input[0] not in graph.floats:
         return False
     return node.input[1] in graph.constants and len(graph.constants[node.input[1]].dims) >= 2
-
-
-def _before(graph: _Graph, places: set[int]) -> set[int]:
-    """The nodes from which one of these can be reached."""
-    found: set[int] = set()
-    waiting = list(places)
-    while waiting:
-        inputs = graph.nodes[waiting.pop()].input
-        makers = {graph.makers[name] for name in inputs if name in graph.makers} - found
-        found |= makers
-        waiting += makers
-    return found
 
 
 def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) -> tuple[int, ...]:

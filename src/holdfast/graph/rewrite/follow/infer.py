@@ -60,9 +60,8 @@ def windows_of(node: Any) -> list[Window] | None:
 
 
 def ceils(node: Any) -> bool:
-    """Whether a pool node rounds up; padding VALID is the floor of eq. 8, even with ceil_mode = 1."""
-    given = attributes_of(node)
-    return given.get("ceil_mode") == 1 and given.get("auto_pad") != b"VALID"
+    """Whether a pool node rounds up, as ONNX Runtime does with ceil_mode = 1 for padding VALID too."""
+    return bool(attributes_of(node).get("ceil_mode") == 1)
 
 
 Array: TypeAlias = NDArray[Any]
@@ -83,9 +82,13 @@ class Known:
 
 def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """What is known of each output of a node of a model; ValueError if its inputs do not fit together."""
-    value = _plain_value(node, inputs)
-    if value is not None:
-        return [value]
+    attributes, array = attributes_of(node), None
+    if node.op_type == "Constant" and "value" in attributes:
+        array = numpy_helper.to_array(attributes["value"])
+    elif node.op_type == "Shape" and (shape := inputs[node.input[0]].shape) is not None:
+        array = np.array(shape[attributes.get("start") : attributes.get("end")], np.int64)
+    if array is not None:
+        return [Known(kind_of(array), array.shape, array)]
     if node.op_type in POOLS:
         return _pool(node, inputs[node.input[0]])
     given = [inputs[name] for name in node.input if name]
@@ -99,17 +102,6 @@ def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known
 def kind_of(value: Array) -> int:
     """The ONNX element type of an array."""
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
-
-
-def _plain_value(node: Any, inputs: Mapping[str, Known]) -> Known | None:
-    """The output of a Constant or a Shape, without a runtime."""
-    given = attributes_of(node)
-    array = None
-    if node.op_type == "Constant" and "value" in given:
-        array = numpy_helper.to_array(given["value"])
-    elif node.op_type == "Shape" and (shape := inputs[node.input[0]].shape) is not None:
-        array = np.array(shape[given.get("start") : given.get("end")], np.int64)
-    return None if array is None else Known(kind_of(array), array.shape, array)
 
 
 def _pool(node: Any, source: Known) -> list[Known]:
@@ -154,20 +146,15 @@ def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]
         return shapes
     if node.op_type in ("NonMaxSuppression", "NonZero", "Unique", "Compress"):
         return shapes  # the shape depends on the data
-    return _tried(node, inputs, model) or shapes
-
-
-def _tried(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known] | None:
     feed: dict[str, Array] = {}
-    for name, known in inputs.items():
-        if known.value is not None:
-            feed[name] = known.value
-        elif known.shape is not None and known.kind:
-            feed[name] = np.zeros(known.shape, helper.tensor_dtype_to_np_dtype(known.kind))
+    for name, each in inputs.items():
+        if each.value is not None:
+            feed[name] = each.value
+        elif each.shape is not None and each.kind:
+            feed[name] = np.zeros(each.shape, helper.tensor_dtype_to_np_dtype(each.kind))
         else:
-            return None
-    found = run_alone(node, feed, model)
-    return None if found is None else [Known(kind_of(v), v.shape) for v in found]
+            return shapes
+    return [Known(kind_of(v), v.shape) for v in run_alone(node, feed, model) or ()] or shapes
 
 
 def _known(found: Any) -> Known:

@@ -19,23 +19,6 @@ ELEMENTWISE = (
 )
 
 
-def rules() -> dict[str, Rule]:
-    """The rule of each operator that needs one; all others follow by themselves."""
-    return {
-        **dict.fromkeys(ELEMENTWISE, follow_elementwise),
-        **dict.fromkeys(("Resize", "Upsample"), follow_resize),
-        **dict.fromkeys(("Gemm", "MatMul"), follow_product),
-        "ConvTranspose": follow_transposed,
-        "Concat": follow_concat,
-        "Reshape": follow_reshape,
-        "Expand": follow_expand,
-        "Slice": follow_slice,
-        "Split": follow_split,
-        "Gather": follow_gather,
-        "MaxUnpool": refuse_unpool,
-    }
-
-
 def was_now(axes: Sequence[Axis] | None) -> str:
     """An old and a new shape, for messages."""
     old, new = ("×".join(str(size(a)) for a in axes or ()) for size in (old_size, new_size))
@@ -52,11 +35,8 @@ def follow_reshape(walk: Walk, node: Any) -> None:
     if target.changed and target.new is not None and _fits(target.new, source):
         return  # the graph computes its target from the data
     if not isinstance(axes, tuple):
-        raise cannot(
-            node,
-            f"cuts the {axes.old} cells that are now {axes.new}: from {was_now(source.axes)} to "
-            f"{'×'.join(map(str, wanted))}",
-        )
+        shapes = f"from {was_now(source.axes)} to {'×'.join(map(str, wanted))}"
+        raise cannot(node, f"cuts the {axes.old} cells that are now {axes.new}: {shapes}")
     new = np.array([new_size(a) for a in axes], np.int64)
     if target.constant:
         same = [source.new_shape[i : i + 1] == (n,) for i, n in enumerate(new)]
@@ -99,11 +79,8 @@ def follow_elementwise(walk: Walk, node: Any) -> None:
             if value.old is not None and _short(value, axes):
                 new = extended(value.old, axes)
                 if new is None:
-                    raise cannot(
-                        node,
-                        f"meets {was_now(axes)} with a constant {was_now(value.axes)} that is no grid "
-                        "of equal steps and cannot be continued",
-                    )
+                    meets = f"meets {was_now(axes)} with a constant {was_now(value.axes)}"
+                    raise cannot(node, f"{meets} that is no grid of equal steps and cannot be continued")
                 walk.put(node, i, new)
                 break
     _meet(node, leading)
@@ -129,9 +106,8 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
                 continue
             a, b = first[place], axes[place]
             if old_size(a) == old_size(b) and new_size(a) != new_size(b):
-                raise cannot(
-                    node, f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}"
-                )
+                sizes = f"{was_now(first)} and {was_now(axes)}"
+                raise cannot(node, f"joins branches that no longer have one size: {sizes}")
 
 
 def follow_concat(walk: Walk, node: Any) -> None:
@@ -163,11 +139,9 @@ def follow_product(walk: Walk, node: Any) -> None:
     other = second.axes[-1 if given.get("transB") or len(second.axes) == 1 else -2]
     if new_size(inner) != new_size(other):
         data, weight = (inner, other) if second.constant else (other, inner)
-        raise cannot(
-            node,
-            f"has weights for {new_size(weight)} features, but its input now has {new_size(data)} (it had "
-            f"{old_size(data)}): it reads a flattened map of fixed size, which cannot follow",
-        )
+        has = f"has weights for {new_size(weight)} features, but its input now has {new_size(data)}"
+        reads = "it reads a flattened map of fixed size, which cannot follow"
+        raise cannot(node, f"{has} (it had {old_size(data)}): {reads}")
 
 
 def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
@@ -386,3 +360,17 @@ PASSING = (
     *("Identity", "Cast", "Dropout", "BatchNormalization", "InstanceNormalization", "Mul", "Add", "Conv"),
     *("QuantizeLinear", "DequantizeLinear", "Mish", "Selu", "Gelu", "Erf"),
 )
+# The rule of each operator that needs one; all others follow by themselves.
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, follow_elementwise),
+    **dict.fromkeys(("Resize", "Upsample"), follow_resize),
+    **dict.fromkeys(("Gemm", "MatMul"), follow_product),
+    "ConvTranspose": follow_transposed,
+    "Concat": follow_concat,
+    "Reshape": follow_reshape,
+    "Expand": follow_expand,
+    "Slice": follow_slice,
+    "Split": follow_split,
+    "Gather": follow_gather,
+    "MaxUnpool": refuse_unpool,
+}

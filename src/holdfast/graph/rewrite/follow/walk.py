@@ -208,7 +208,11 @@ def _axes(
         order = attributes_of(node).get("perm") or range(len(now))[::-1]
         proposed = [inputs[0][p] for p in order]
     else:
-        proposed = [_carried(inputs, i - len(now), was[i], now[i]) for i in range(len(now))]
+        for i, sizes in enumerate(zip(was, now, strict=True)):
+            # the axis of an input at the same place from the right that is as long, one that changed first
+            there = [axes[i - len(now)] for axes in inputs if len(axes) >= len(now) - i]
+            fits = [a for a in there if (old_size(a), new_size(a)) == sizes]
+            proposed[i] = next((a for a in fits if changed(a)), fits[0] if fits else None)
         if node.op_type == "Concat" and len(inputs) == len(taken):
             at = attributes_of(node)["axis"]
             proposed[at] = joined([axes[at] for axes in inputs])
@@ -216,13 +220,6 @@ def _axes(
         p if p is not None and (old_size(p), new_size(p)) == (o, n) else axis(o, n)
         for p, o, n in zip(proposed, was, now, strict=True)
     )
-
-
-def _carried(inputs: list[tuple[Axis, ...]], place: int, old: int, new: int) -> Axis | None:
-    """The axis of an input at the same place from the right that is as long, one that changed first."""
-    there = [axes[place] for axes in inputs if len(axes) >= -place]
-    fits = [a for a in there if (old_size(a), new_size(a)) == (old, new)]
-    return next((a for a in fits if changed(a)), fits[0] if fits else None)
 
 
 def tidy(walk: Walk, before: set[str]) -> None:
@@ -268,22 +265,20 @@ def unchanged(data: bytes, family: str) -> str:
     nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
     if family == "ceil":
         pools = [n for n in nodes if n.op_type in POOLS]
-        return _pools([n for n in pools if max(attributes_of(n).get("strides", ()), default=1) > 1])
+        strided = [n for n in pools if max(attributes_of(n).get("strides", ()), default=1) > 1]
+        same = [n.op_type for n in strided if windows_of(n) is None]
+        whole = [n.op_type for n in strided if windows_of(n) is not None]
+        reasons = []
+        if whole:
+            reasons.append(
+                f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same"
+            )
+        if same:
+            reasons.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
+        return ", ".join(reasons) or "no pool of stride over 1 in the graph"
     if family == "upsample":
         kinds = [n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")]
         if not kinds:
             return "no Resize or Upsample in the graph"
         return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"
     return "nothing in the graph it could change"
-
-
-def _pools(strided: list[Any]) -> str:
-    """What keeps pools of stride over 1 from having another size in the other mode."""
-    same = [n.op_type for n in strided if windows_of(n) is None]
-    whole = [n.op_type for n in strided if windows_of(n) is not None]
-    reasons = []
-    if whole:
-        reasons.append(f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same")
-    if same:
-        reasons.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
-    return ", ".join(reasons) or "no pool of stride over 1 in the graph"
