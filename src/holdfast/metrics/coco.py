@@ -14,19 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Floats, Ints
+from holdfast.metrics import matching
 from holdfast.metrics.boxes import DetectionTable, TruthTable, check_range
 from holdfast.metrics.curves import RECALLS, needed_hits
-from holdfast.metrics.matching import (
-    Arranged,
-    Bits,
-    Pairs,
-    Prepared,
-    assign,
-    prepare,
-    select,
-    stable_order,
-    threshold_bits,
-)
+from holdfast.metrics.matching import Arranged, Bits, Pairs, Prepared
 from holdfast.metrics.rules import RULES
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
@@ -41,13 +32,9 @@ class CocoResult:
     """The twelve numbers, overall and per class; −1 where there is no truth to measure against."""
 
     numbers: dict[str, float]
-    per_class: Floats
+    per_class: Floats  # (classes, 12)
     precision: Floats  # (10 IoU thresholds, 101 recalls, classes, 4 areas) at 100 detections
     recall: Floats  # (10 IoU thresholds, classes, 4 areas, 3 limits 1, 10, 100)
-
-    def class_numbers(self, index: int) -> dict[str, float]:
-        """The twelve numbers of one class."""
-        return dict(zip(KEYS, self.per_class[index].tolist(), strict=True))
 
 
 def coco_numbers(
@@ -61,17 +48,17 @@ def coco_numbers(
     """COCO's AP and AR; `prepared` is what `prepare` gave for the same tables and the coco rule."""
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    arranged, pairs = prepared or prepare(truth, detections, RULES["coco"], images)
-    pairs = select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
+    arranged, pairs = prepared or matching.prepare(truth, detections, RULES["coco"], images)
+    pairs = matching.select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
     sizes = AREAS.values()
     outside = np.stack([truth.crowd | (truth.area < low) | (truth.area > high) for low, high in sizes])
     curves = _Accumulator(truth, detections, arranged, outside, classes)
-    passed = threshold_bits(pairs.iou, IOU_THRESHOLDS, strict=False)
+    passed = matching.threshold_bits(pairs.iou, IOU_THRESHOLDS, strict=False)
     for area, ignored in enumerate(outside[:, pairs.truth]):
-        bits = assign(pairs, passed, ignored, truth.crowd[pairs.truth])
+        bits = matching.assign(pairs, passed, ignored, truth.crowd[pairs.truth])
         hits = np.flatnonzero(bits)
-        hits = hits.take(stable_order(pairs.position.take(hits)))
-        curves.add_area(area, select(pairs, hits), bits[hits])
+        hits = hits.take(matching.stable_order(pairs.position.take(hits)))
+        curves.add_area(area, matching.select(pairs, hits), bits[hits])
     return _summary(curves.precision.transpose(1, 3, 2, 0), curves.recall)
 
 
@@ -102,7 +89,7 @@ class _Accumulator:
         ignored = self.outside[area].take(pairs.truth)
         # A match with a box that does not count matters only if the detection would have counted itself.
         relevant = ~ignored | inside.take(pairs.position)
-        pairs, hits, ignored = select(pairs, relevant), hits[relevant], ignored[relevant]
+        pairs, hits, ignored = matching.select(pairs, relevant), hits[relevant], ignored[relevant]
         positives = np.bincount(self.truth_category[~self.outside[area]], minlength=self.classes)
         needed, present = needed_hits(positives, at_least=1), np.flatnonzero(positives)
         # An unmatched detection counts if its own area is inside; a matched one if its true box counts.

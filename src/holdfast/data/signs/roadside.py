@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from holdfast.core.types import Floats
 from holdfast.data.signs import sprites
-from holdfast.data.signs.canvas import Points, box, circle
+from holdfast.data.signs.canvas import box, circle
 from holdfast.data.signs.conditions import Rgb, Shot
 
 _PAINTS = (
@@ -16,7 +17,7 @@ _PANELS = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 23
 _LAMPS: tuple[Rgb, ...] = ((226.0, 40.0, 36.0), (240.0, 190.0, 50.0), (40.0, 200.0, 120.0))
 
 
-def _through(shot: Shot, depth: float, gain: float) -> Points:
+def _through(shot: Shot, depth: float, gain: float) -> Floats:
     """A gain (3,) that darkens by `gain` and lightens towards the haze with depth."""
     return np.array(shot.hazy((118.0 * gain,) * 3, depth)) / 118.0
 

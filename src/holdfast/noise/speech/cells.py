@@ -145,13 +145,13 @@ class Studio:
         found: dict[str, Any] = {"mel": self._before(take, system, spoken)}
         if clean:
             again = log_mel(self.wave(take.target, CLEAN), spectrum)
-            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target).mse}
+            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target)}
         return Measured(
             take.clip.name,
             len(spoken.mel),
             len(take.spoken.mel),
-            heard=mean_square(heard, take.heard).mse,
-            wave=mean_square(wave, take.wave).mse,
+            heard=mean_square(heard, take.heard),
+            wave=mean_square(wave, take.wave),
             own=aligned_mean_square(heard, take.target),
             stopped=spoken.stopped,
             same=len(wave) == len(take.wave) and bool((wave == take.wave).all()),
@@ -163,9 +163,9 @@ class Studio:
         if system.precision and system.other_spectrum:
             return None  # two places at once
         if system.precision:
-            return mean_square(spoken.mel, take.spoken.mel).mse
+            return mean_square(spoken.mel, take.spoken.mel)
         other = log_mel(take.recording, system.spectrum(self.model.card.spectrum), system.operator)
-        return mean_square(other, take.target).mse
+        return mean_square(other, take.target)
 
 
 @dataclass(frozen=True)
