@@ -46,20 +46,17 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
 
 
 def _classes(path: Path) -> list[Path]:
-    """The files.subfolders that hold images (or folders of images), unless their names say otherwise."""
-    places = [
-        place
-        for place in files.subfolders(path)
-        if place.name not in _PARTS and place.name not in files.SPLITS
-    ]
-    inside = {
-        place: [place, *(p for p in files.subfolders(place) if p.name not in _PARTS)] for place in places
-    }
-    return [place for place in places if any(map(files.has_images, inside[place]))]
+    """The subfolders that hold images (or folders of images), unless their names say otherwise."""
+    found = []
+    for place in files.subfolders(path):
+        if place.name not in _PARTS and place.name not in files.SPLITS:
+            inside = [place, *(p for p in files.subfolders(place) if p.name not in _PARTS)]
+            found += [place] if any(files.image_names(p, deep=False) for p in inside) else []
+    return found
 
 
 def _splits(path: Path) -> dict[str, Path]:
-    """The splits, if all files.subfolders are named as splits are and hold folders of classes."""
+    """The splits, if all subfolders are named as splits are and hold folders of classes."""
     places = files.subfolders(path)
     if not places or any(place.name not in files.SPLITS for place in places):
         return {}

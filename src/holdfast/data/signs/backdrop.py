@@ -133,15 +133,11 @@ def paint_ground(shot: Shot) -> None:
     _markings(shot)
     if camera.y < height - 2:
         _texture(shot)
-        _fade(shot)
-
-
-def _fade(shot: Shot) -> None:
-    """Blend the ground towards the horizon's colour with its depth."""
-    top, depth = _depths(shot, 0)
-    below = np.ascontiguousarray(shot.canvas.image[top:])
-    clear = np.exp(-shot.mood.haze * np.minimum(depth, 400)).astype(np.float32)
-    weight = np.repeat(clear[:, None], below.shape[1], axis=1)
-    air = np.empty_like(below)
-    air[:] = shot.mood.horizon
-    shot.canvas.image[top:] = cv2.blendLinear(below, air, weight, 1 - weight)
+        # the ground blends towards the horizon's colour with its depth
+        top, depth = _depths(shot, 0)
+        below = np.ascontiguousarray(canvas.image[top:])
+        clear = np.exp(-shot.mood.haze * np.minimum(depth, 400)).astype(np.float32)
+        weight = np.repeat(clear[:, None], width, axis=1)
+        air = np.empty_like(below)
+        air[:] = shot.mood.horizon
+        canvas.image[top:] = cv2.blendLinear(below, air, weight, 1 - weight)
