@@ -8,7 +8,7 @@ from holdfast.core.errors import InputError
 from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.curves import average_precision, curve, trapezoid_area
 from holdfast.metrics.explain import LECTURE_EXAMPLE as LECTURE
-from holdfast.metrics.explain import explain, explanation_text, step_rows, table
+from holdfast.metrics.explain import explain, explanation_text, table
 from holdfast.metrics.rules import RULES
 
 
@@ -132,7 +132,7 @@ def test_a_class_without_truth_has_no_ap():
 
 
 def test_steps_as_rows_and_tables(lecture):
-    rows = step_rows(lecture.steps)
+    rows = [vars(step) for step in lecture.steps]
     assert rows[0]["score"] == 0.98
     assert list(rows[0])[:3] == ["place", "detection", "image"]
     assert table(["a", "bc"], [["12", "3"]]) == "   a   bc\n   12  3"

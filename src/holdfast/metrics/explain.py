@@ -167,11 +167,6 @@ def _quotient(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def step_rows(steps: Sequence[Step]) -> list[dict[str, object]]:
-    """The steps as plain rows, for JSON and CSV."""
-    return [dict(vars(step)) for step in steps]
-
-
 def explanation_text(
     e: Explanation,
     *,
