@@ -161,7 +161,7 @@ REDONE = {
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
     "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares", "graph.nms"),
-    "contest": ("contest.judging", "contest.pool", "graph.nms"),
+    "contest": ("contest.judging", "contest.make", "graph.nms"),
     "language": ("noise.language.model", "noise.language.graph"),
     "speech": ("noise.speech.spectrum", "metrics.speech"),
     "train": ("train.loop", "stages.resize.libraries"),

@@ -73,25 +73,40 @@ def on_original(machine: Machine, point: NDArray[np.float32]) -> Floats:
     return outputs
 
 
-def kinds_of(
-    machine: Machine, start: NDArray[np.float32], free: int, values: NDArray[np.float32]
-) -> Sequence[np.float32]:
-    """Those values of one input that differ in what they make of the tensors that depend on it alone."""
-    names = machine.split.alone[free]
-    shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
-    if any(free in machine.trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return list(values)
-    if not names:
-        return list(values[:1])  # nothing depends on it
-    found: dict[bytes, np.float32] = {}
-    for value in values:
+def first_alike(
+    trace: Trace, split: Split, free: int, count: int, tensors: Callable[[int], Iterable[NDArray[Any]]]
+) -> NDArray[np.int64]:
+    """For each of the cells of one input the first cell that the network cannot tell from it, (count,).
+
+    `tensors` gives what a cell makes of the tensors that depend on this input alone.
+    """
+    first = np.arange(count)
+    shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
+    if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
+        return first
+    if not split.alone[free]:
+        return np.zeros_like(first)  # nothing depends on it
+    seen: dict[bytes, int] = {}
+    for i in range(count):
+        first[i] = seen.setdefault(_digest(tensors(i)), i)
+    return first
+
+
+def _different(machine: Machine, cells: Sequence[Cells], free: int) -> NDArray[np.float32]:
+    """A value in each cell of one input that the network can tell from those before it."""
+    start = np.array([row.middle[0] for row in cells], np.float32)
+    values = cells[free].middle
+
+    def tensors(number: int) -> Iterable[NDArray[Any]]:
         point = start.copy()
-        point[free] = value
-        tensors = cut_tensors(machine.trace, point)
+        point[free] = values[number]
+        cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
-            machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(digest(machine.alone.run(names, tensors).values()), value)
-    return list(found.values())
+            machine.alone = _Part(machine, cuts, itertools.chain(*machine.split.alone.values()))
+        found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
+        return found.values()
+
+    return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 
 
 def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Floats]:
@@ -103,7 +118,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
     if machine.head is None:
         machine.head = _Part(machine, tensors, machine.split.joint)
     joint = machine.head.run(machine.split.joint, tensors)
-    key = digest(joint.values())
+    key = _digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
@@ -137,7 +152,7 @@ class _Part:
         return {name: found[name] for name in names}
 
 
-def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
     """A key that is the same for the same tensors."""
     made = hashlib.blake2b(digest_size=16)
     for value in tensors:
@@ -221,8 +236,7 @@ def _boxes(
 
 def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
-    start = np.array([row.middle[0] for row in cells], np.float32)
-    kinds = [kinds_of(machine, start, i, row.middle) for i, row in enumerate(cells)]
+    kinds = [_different(machine, cells, free) for free in range(len(cells))]
     left, judged = prod(map(len, kinds)), set[bytes]()
     choose(machine, left)
     for values in itertools.product(*kinds):

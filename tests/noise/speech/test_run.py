@@ -248,7 +248,8 @@ def test_an_operator_that_fails_on_every_clip_is_impossible(ground, tmp_path):
 
 
 def test_changed_lengths_are_counted():
-    from holdfast.noise.speech.run import Candidate, _row
+    from holdfast.noise.speech.run import _row
+    from holdfast.noise.suite import Candidate
 
     option = next(o for o in options() if o.label == "precision=fp16")
     system = CLEAN.apply(option)
