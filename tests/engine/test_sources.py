@@ -155,7 +155,7 @@ REDONE = {
         "graph.nms",
         "graph.heads.yolov3",
         "graph.candidates",
-        "stages.decode.pillow",
+        "stages.decode.libjpeg",
         "data.images",
     ),
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
@@ -175,7 +175,7 @@ EVERY = set(sources.SOURCES)
 DEPENDS = {
     "graph.heads.yolov3": PICTURES | {"verify"},
     "graph.nms": PICTURES | {"verify"},
-    "stages.decode.pillow": PICTURES,
+    "stages.decode.libjpeg": PICTURES,
     "metrics.detection": {"attack", "squares", "contest", "language", "speech"},
     "metrics.classification": {"evaluate", "attack", "squares", "contest", "language", "speech"},
     "graph.rewrite.types": PICTURES | {"verify", "language", "speech"},

@@ -17,7 +17,7 @@ from holdfast.core.registry import lookup, part
 from holdfast.data.signs.scene import encode, scene
 from holdfast.stages.decode import learned as module
 from holdfast.stages.decode.learned import facts_of, learned, planes, restore
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.families import family, options
 
 SCENE = scene(0, 3).image  # of the seed that is held out

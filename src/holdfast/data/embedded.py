@@ -12,7 +12,7 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
 from holdfast.core.sources import code_of
-from holdfast.core.types import Boxes, Image, Label, MaskFile, Sample
+from holdfast.core.types import Boxes, Label, MaskFile, Sample
 
 DEFAULTS = (0, 1000)  # seed and count
 NAMES = ("signs", "far")
@@ -43,12 +43,27 @@ class EmbeddedEntry:
 
     def load(self) -> Sample:
         """The picture as JPEG, with its truth."""
-        from holdfast.data.signs.scene import crop_far, encode
+        from PIL import Image as Pillow
 
+        from holdfast.data.signs.scene import crop_classify, crop_far, crop_single, encode, scene
+
+        truth: Boxes | Label | MaskFile
+        at = (self.seed, self.index)
         if self.data == "far":
-            image, label, quality = crop_far(self.seed, self.index)
+            image, label, quality = crop_far(*at)
             return Sample(self.name, encode(image, quality), Label(label))
-        image, truth = _draw(self.task, self.seed, self.index)
+        if self.task == "classify":
+            image, label = crop_classify(*at)
+            truth = Label(label)
+        elif self.task == "single":
+            image, box, group = crop_single(*at)
+            truth = Boxes(box[None] * len(image), np.array([group]))  # the picture is a square
+        else:
+            drawn, stream = scene(*at), BytesIO()
+            image, truth = drawn.image, Boxes(drawn.boxes, drawn.classes)
+            if self.task != "detect":
+                Pillow.fromarray(drawn.mask).save(stream, "PNG")
+                truth = MaskFile(stream.getvalue())
         return Sample(self.name, encode(image), truth)
 
 
@@ -75,22 +90,3 @@ def _numbers(name: str) -> tuple[int, int]:
     if count < 1:
         raise InputError(f"{name}: expected a count of 1 or more, got {count}")
     return seed, count
-
-
-def _draw(task: Task, seed: int, index: int) -> tuple[Image, Boxes | Label | MaskFile]:
-    """A picture and its truth for a task: a whole scene, or a crop around one sign."""
-    from PIL import Image as Pillow
-
-    from holdfast.data.signs.scene import crop_classify, crop_single, scene
-
-    if task == "classify":
-        image, label = crop_classify(seed, index)
-        return image, Label(label)
-    if task == "single":
-        image, box, group = crop_single(seed, index)
-        return image, Boxes(box[None] * len(image), np.array([group]))  # the picture is a square
-    drawn, stream = scene(seed, index), BytesIO()
-    if task == "detect":
-        return drawn.image, Boxes(drawn.boxes, drawn.classes)
-    Pillow.fromarray(drawn.mask).save(stream, "PNG")
-    return drawn.image, MaskFile(stream.getvalue())

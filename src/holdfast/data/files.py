@@ -77,11 +77,6 @@ def image_names(folder: Path, *, deep: bool = True) -> list[str]:
     return sorted(found)
 
 
-def has_images(folder: Path) -> bool:
-    """Whether at least one image lies directly in a folder."""
-    return any(map(is_image, file_names(folder)))
-
-
 class Disk(dict[str, frozenset[str]]):
     """Names by folder: each folder is listed once, which is far cheaper than asking file by file."""
 

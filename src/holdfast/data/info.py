@@ -116,8 +116,12 @@ def text(info: DataInfo, *, most: int = 10) -> str:
     unreadable = f" ({info.unreadable} more cannot be read)" if info.unreadable else ""
     rows.append(("images", f"{info.images:,}{unreadable}"))
     rows.append(("files", ", ".join(f"{name} {count:,}" for name, count in info.formats) or "none"))
-    if info.sizes is not None:
-        rows += _size_rows(info.sizes)
+    if (sizes := info.sizes) is not None:
+        three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
+        shown = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
+        rest = len(sizes.distinct) - 5
+        more = f", and {rest:,} more sizes" if rest > 0 else ""
+        rows += [("sizes", f"{three}  (smallest · median · largest)"), ("", shown + more)]
     if info.task in ("detect", "single"):
         flags = [f"{n:,} {name}" for name, n in (("crowd", info.crowd), ("difficult", info.difficult)) if n]
         rows.append(("boxes", f"{info.boxes:,}" + (f" ({', '.join(flags)})" if flags else "")))
@@ -126,7 +130,13 @@ def text(info: DataInfo, *, most: int = 10) -> str:
     rows.append(("classes", f"{len(info.classes):,}"))
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    return "\n".join([*lines, *_class_lines(info), *_problem_lines(info, most)])
+    lines += [*_class_lines(info), f"problems  {info.faults:,}"]
+    for kind, group in grouped(info.problems).items():
+        lines.append(f"  {kind}: {len(group):,}{' (note)' if kind in NOTES else ''}")
+        lines += [f"    {problem}" for problem in group[:most]]
+        if len(group) > most:
+            lines.append(f"    … and {len(group) - most:,} more")
+    return "\n".join(lines)
 
 
 def _count(truth: Boxes | Label | Ints | None, counts: Counter[int], tally: Counter[str]) -> None:
@@ -152,14 +162,6 @@ def _extent(sizes: Counter[Size]) -> Extent | None:
     return Extent(ordered[0], ordered[middle], ordered[-1], tuple(frequent))
 
 
-def _size_rows(sizes: Extent) -> list[tuple[str, str]]:
-    shown = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
-    rest = len(sizes.distinct) - 5
-    more = f", and {rest:,} more sizes" if rest > 0 else ""
-    three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
-    return [("sizes", f"{three}  (smallest · median · largest)"), ("", shown + more)]
-
-
 def _by(size: Size) -> str:
     return f"{size.width}×{size.height}"
 
@@ -174,16 +176,6 @@ def _class_lines(info: DataInfo, most: int = 100) -> list[str]:
     absent = len(info.classes) - len(present)
     if absent and (present or info.task != "segment"):  # masks that were not decoded tell nothing
         lines.append(f"  … and {absent:,} that do not occur")
-    return lines
-
-
-def _problem_lines(info: DataInfo, most: int) -> list[str]:
-    lines = [f"problems  {info.faults:,}"]
-    for kind, group in grouped(info.problems).items():
-        lines.append(f"  {kind}: {len(group):,}{' (note)' if kind in NOTES else ''}")
-        lines += [f"    {problem}" for problem in group[:most]]
-        if len(group) > most:
-            lines.append(f"    … and {len(group) - most:,} more")
     return lines
 
 
@@ -203,9 +195,13 @@ def _look_at(entry: Entry) -> _Look:
         if isinstance(entry, FileEntry):
             return _look_at_file(entry)
         sample = entry.load()
-        truth = sample.truth
-        found = _count_ids(truth.data) if isinstance(truth, MaskFile) else truth
-        return _Look(sniff(sample.data, sample.name), found)
+        truth: Boxes | Label | MaskFile | Ints = sample.truth
+        if isinstance(truth, MaskFile):
+            from PIL import Image as Pillow
+
+            with Pillow.open(BytesIO(truth.data)) as picture:
+                truth = np.bincount(np.asarray(picture).ravel())  # pixels by value
+        return _Look(sniff(sample.data, sample.name), truth)
     except ImageError as problem:
         text = str(problem)
         kind = kinds.EMPTY_FILE if "(0 bytes)" in text else kinds.UNREADABLE_IMAGE
@@ -234,7 +230,14 @@ def _look_at_file(entry: FileEntry) -> _Look:
     elif isinstance(entry.truth, StoredLabel):
         truth = Label(entry.truth.index)
     else:
-        _check_mask(entry.truth.path, entry.name, sniffed, problems)
+        path = entry.truth.path
+        mask, _ = _sniff_file(path, path)
+        if mask.mode not in ("L", "P", "1", "I", "I;16"):
+            said = f"the mask {path} has colours ({mask.mode}); expected one channel of class ids"
+            problems.add(kinds.UNREADABLE_LABEL, entry.name, said)
+        elif mask.size != sniffed.size:
+            said = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"
+            problems.add(kinds.SIZE_DIFFERS, entry.name, said)
     return _Look(sniffed, truth, problems)
 
 
@@ -249,22 +252,3 @@ def _sniff_file(path: str, name: str) -> tuple[Sniffed, bool]:
                 return found, False
     data = read_image_file(path)
     return sniff(data, name), is_cut_off(data)
-
-
-def _check_mask(path: str, name: str, image: Sniffed, problems: Problems) -> None:
-    """Add a problem if the mask of an image has colours or another size."""
-    found, _ = _sniff_file(path, path)
-    if found.mode not in ("L", "P", "1", "I", "I;16"):
-        said = f"the mask {path} has colours ({found.mode}); expected one channel of class ids"
-        problems.add(kinds.UNREADABLE_LABEL, name, said)
-    elif found.size != image.size:
-        said = f"the mask is {_by(found.size)}, the image {_by(image.size)}"
-        problems.add(kinds.SIZE_DIFFERS, name, said)
-
-
-def _count_ids(mask: bytes) -> Ints:
-    """How many pixels of an encoded mask have each value."""
-    from PIL import Image as Pillow
-
-    with Pillow.open(BytesIO(mask)) as picture:
-        return np.bincount(np.asarray(picture).ravel())

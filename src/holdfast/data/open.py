@@ -37,24 +37,21 @@ def open_dataset(
             raise InputError(f"{name_or_path}: the embedded data set has no splits; choose a seed: {seeded}")
         return embedded_dataset(name_or_path, task, images)
     try:
-        return _open(Path(name_or_path), task, format, split).first(images)
+        path, problems = Path(name_or_path), Problems()
+        reader = part("reader", format) if format is not None else None
+        if not path.exists():
+            expected = "expected a data set (or `signs`, the embedded one)"
+            raise DataError(f"{path}: no such file or folder; {expected}")
+        if path.is_dir() and not any(path.iterdir()):
+            raise DataError(f"{path}: the folder is empty; expected a data set")
+        reader = reader or _choose(path, task, problems)
+        dataset: Dataset = reader.function(path, split=split)
+        dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
+        if not dataset.entries:
+            raise DataError(_nothing(dataset, path))
+        return dataset.first(images)
     except OSError as problem:  # a folder that may not be listed, a disk that is gone
         raise DataError(f"{name_or_path}: cannot be read: {problem}") from problem
-
-
-def _open(path: Path, task: Task | None, name: str | None, split: str | None) -> Dataset:
-    reader = part("reader", name) if name is not None else None
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder; expected a data set (or `signs`, the embedded one)")
-    if path.is_dir() and not any(path.iterdir()):
-        raise DataError(f"{path}: the folder is empty; expected a data set")
-    problems = Problems()
-    reader = reader or _choose(path, task, problems)
-    dataset: Dataset = reader.function(path, split=split)
-    dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
-    if not dataset.entries:
-        raise DataError(_nothing(dataset, path))
-    return dataset
 
 
 def recognise(path: Path) -> list[tuple[Part, str]]:

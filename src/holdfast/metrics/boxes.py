@@ -192,19 +192,10 @@ def _indices(values: ArrayLike, n: int, name: str) -> Ints:
     return column.astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class SingleResult:
-    """CCTSDB-YOLO's output for every image, (n,), in 0 … 1; its mean; and the share above 0.5."""
-
-    values: Floats
-    mean: float
-    above_half: float
-
-
 def single_values(
     boxes: ArrayLike, classes: ArrayLike, true_boxes: ArrayLike, true_classes: ArrayLike
 ) -> Floats:
-    """IoU · equal(class) of each image, (n,); boxes are xyxy, one an image."""
+    """IoU · equal(class) of each image, (n,), the output of CCTSDB-YOLO; boxes are xyxy, one an image."""
     first, second = as_boxes(boxes, "boxes"), as_boxes(true_boxes, "true_boxes")
     predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
     sizes = {len(first), len(second), len(predicted), len(wanted)}
@@ -214,8 +205,7 @@ def single_values(
     return np.where(proper & (predicted == wanted), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0)
 
 
-def single_result(values: Floats) -> SingleResult:
-    """The result from the outputs of all images."""
-    if len(values) == 0:
-        return SingleResult(values, float("nan"), float("nan"))
-    return SingleResult(values, float(values.mean()), float((values > 0.5).mean()))
+def single_result(values: Floats) -> dict[str, float]:
+    """The mean of the outputs of all images and the share above 0.5; NaN without images."""
+    columns = {"iou_equal": values, "above_half": values > 0.5}
+    return {name: float(column.mean()) if len(values) else float("nan") for name, column in columns.items()}

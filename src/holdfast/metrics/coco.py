@@ -11,22 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.core.types import Floats, Ints
+from holdfast.metrics import matching
 from holdfast.metrics.boxes import DetectionTable, TruthTable, check_range
 from holdfast.metrics.curves import RECALLS, needed_hits
-from holdfast.metrics.matching import (
-    Arranged,
-    Bits,
-    Pairs,
-    Prepared,
-    assign,
-    prepare,
-    select,
-    stable_order,
-    threshold_bits,
-)
+from holdfast.metrics.matching import Prepared
 from holdfast.metrics.rules import RULES
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
@@ -41,13 +31,9 @@ class CocoResult:
     """The twelve numbers, overall and per class; −1 where there is no truth to measure against."""
 
     numbers: dict[str, float]
-    per_class: Floats
+    per_class: Floats  # (classes, 12)
     precision: Floats  # (10 IoU thresholds, 101 recalls, classes, 4 areas) at 100 detections
     recall: Floats  # (10 IoU thresholds, classes, 4 areas, 3 limits 1, 10, 100)
-
-    def class_numbers(self, index: int) -> dict[str, float]:
-        """The twelve numbers of one class."""
-        return dict(zip(KEYS, self.per_class[index].tolist(), strict=True))
 
 
 def coco_numbers(
@@ -61,70 +47,44 @@ def coco_numbers(
     """COCO's AP and AR; `prepared` is what `prepare` gave for the same tables and the coco rule."""
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    arranged, pairs = prepared or prepare(truth, detections, RULES["coco"], images)
-    pairs = select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
-    sizes = AREAS.values()
-    outside = np.stack([truth.crowd | (truth.area < low) | (truth.area > high) for low, high in sizes])
-    curves = _Accumulator(truth, detections, arranged, outside, classes)
-    passed = threshold_bits(pairs.iou, IOU_THRESHOLDS, strict=False)
-    for area, ignored in enumerate(outside[:, pairs.truth]):
-        bits = assign(pairs, passed, ignored, truth.crowd[pairs.truth])
-        hits = np.flatnonzero(bits)
-        hits = hits.take(stable_order(pairs.position.take(hits)))
-        curves.add_area(area, select(pairs, hits), bits[hits])
-    return _summary(curves.precision.transpose(1, 3, 2, 0), curves.recall)
-
-
-class _Accumulator:
-    """Precision and recall arrays, filled area by area."""
-
-    def __init__(
-        self,
-        truth: TruthTable,
-        detections: DetectionTable,
-        arranged: Arranged,
-        outside: NDArray[np.bool_],
-        classes: int,
-    ) -> None:
-        shape = (len(AREAS), len(IOU_THRESHOLDS), classes, len(RECALLS))
-        self.precision: Floats = np.full(shape, -1.0)
-        self.recall: Floats = np.full((shape[1], classes, shape[0], len(MAX_DETS)), -1.0)
-        self.outside, self.classes, self.rank = outside, classes, arranged.rank
-        self.category = detections.category.take(arranged.row)
-        self.truth_category = truth.category
-        self.area = (detections.xywh[:, 2] * detections.xywh[:, 3]).take(arranged.row)
-        self.class_start = np.searchsorted(self.category, np.arange(classes))
-
-    def add_area(self, area: int, pairs: Pairs, hits: Bits) -> None:
-        """The curves of one area range, from its matches sorted by position."""
-        low, high = list(AREAS.values())[area]
-        inside = (self.area >= low) & (self.area <= high)
-        ignored = self.outside[area].take(pairs.truth)
+    arranged, pairs = prepared or matching.prepare(truth, detections, RULES["coco"], images)
+    pairs = matching.select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
+    passed = matching.threshold_bits(pairs.iou, IOU_THRESHOLDS, strict=False)
+    found_class = detections.category.take(arranged.row)
+    found_area = (detections.xywh[:, 2] * detections.xywh[:, 3]).take(arranged.row)
+    class_start = np.searchsorted(found_class, np.arange(classes))
+    precisions = np.full((len(AREAS), len(IOU_THRESHOLDS), classes, len(RECALLS)), -1.0)
+    recalls = np.full((len(IOU_THRESHOLDS), classes, len(AREAS), len(MAX_DETS)), -1.0)
+    for area, (low, high) in enumerate(AREAS.values()):
+        inside = (found_area >= low) & (found_area <= high)
+        outside = truth.crowd | (truth.area < low) | (truth.area > high)
+        bits = matching.assign(pairs, passed, outside[pairs.truth], truth.crowd[pairs.truth])
         # A match with a box that does not count matters only if the detection would have counted itself.
-        relevant = ~ignored | inside.take(pairs.position)
-        pairs, hits, ignored = select(pairs, relevant), hits[relevant], ignored[relevant]
-        positives = np.bincount(self.truth_category[~self.outside[area]], minlength=self.classes)
+        relevant = np.flatnonzero((bits > 0) & (~outside[pairs.truth] | inside[pairs.position]))
+        relevant = relevant.take(matching.stable_order(pairs.position.take(relevant)))
+        position, hits, ignored = pairs.position[relevant], bits[relevant], outside[pairs.truth[relevant]]
+        positives = np.bincount(truth.category[~outside], minlength=classes)
         needed, present = needed_hits(positives, at_least=1), np.flatnonzero(positives)
         # An unmatched detection counts if its own area is inside; a matched one if its true box counts.
         counted = np.concatenate([[0], np.cumsum(inside)])
-        category = self.category.take(pairs.position)
-        before = counted.take(pairs.position + 1) - counted.take(self.class_start.take(category))
-        change = (~ignored).astype(np.int64) - inside.take(pairs.position)
+        category = found_class.take(position)
+        before = counted.take(position + 1) - counted.take(class_start.take(category))
+        change = (~ignored).astype(np.int64) - inside.take(position)
         for t in range(len(IOU_THRESHOLDS)):
             at = np.flatnonzero(hits >> np.uint64(t) & np.uint64(1))
             shift = np.concatenate([[0], np.cumsum(change[at])])
-            first = np.searchsorted(category[at], np.arange(self.classes))
+            first = np.searchsorted(category[at], np.arange(classes))
             size = before[at] + shift[1:] - shift[first[category[at]]]
             hit = np.flatnonzero(~ignored[at])
             hit_class = category[at][hit]
-            start = np.searchsorted(hit_class, np.arange(self.classes + 1))
-            number = np.arange(len(hit)) - start[hit_class] + 1
-            precision = number / (size[hit] + np.spacing(1))
-            self.precision[area, t, present] = _sampled(precision, start, needed)[present]
-            rank = self.rank[pairs.position[at][hit]]
+            start = np.searchsorted(hit_class, np.arange(classes + 1))
+            precision = (np.arange(len(hit)) - start[hit_class] + 1) / (size[hit] + np.spacing(1))
+            precisions[area, t, present] = _sampled(precision, start, needed)[present]
+            rank = arranged.rank[position[at][hit]]
             for m, limit in enumerate(MAX_DETS):
-                found = np.bincount(hit_class[rank < limit], minlength=self.classes)
-                self.recall[t, present, area, m] = found[present] / positives[present]
+                found = np.bincount(hit_class[rank < limit], minlength=classes)
+                recalls[t, present, area, m] = found[present] / positives[present]
+    return _summary(precisions.transpose(1, 3, 2, 0), recalls)
 
 
 def _sampled(precision: Floats, start: Ints, needed: Ints) -> Floats:

@@ -69,29 +69,23 @@ def read_truth(path: str | Path) -> TruthFile:
         categories = _Records.of(lists["categories"], "categories", problems)
         category_ids = categories.unique("id")
         annotations = _Records.of(lists["annotations"], "annotations", problems)
-        table = _truth_table(annotations, np.sort(image_ids), np.sort(category_ids))
+        image = annotations.indices("image_id", np.sort(image_ids), "images")
+        category = annotations.indices("category_id", np.sort(category_ids), "categories")
+        xywh, n = annotations.boxes(), len(annotations.items)
+        area = annotations.numbers("area", xywh[:, 2] * xywh[:, 3] if len(xywh) == n else np.zeros(n))
+        crowd, difficult = annotations.flags("iscrowd"), annotations.flags("difficult")
+        if any("id" in record for record in annotations.items):
+            annotations.unique("id")
         problems.raise_if_any()
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
         return TruthFile(
             path=path,
-            table=table,
+            table=TruthTable(image, category, xywh, area, crowd, difficult),
             image_ids=image_ids[image_order],
             category_ids=category_ids[category_order],
             image_names=images.names("file_name", image_order),
             class_names=categories.names("name", category_order),
         )
-
-
-def _truth_table(records: _Records, image_ids: Ints, category_ids: Ints) -> TruthTable:
-    image = records.indices("image_id", image_ids, "images")
-    category = records.indices("category_id", category_ids, "categories")
-    xywh = records.boxes()
-    default = xywh[:, 2] * xywh[:, 3] if len(xywh) == len(records) else np.zeros(len(records))
-    area = records.numbers("area", default)
-    crowd, difficult = records.flags("iscrowd"), records.flags("difficult")
-    if any("id" in record for record in records.items):
-        records.unique("id")
-    return TruthTable(image, category, xywh, area, crowd, difficult)
 
 
 def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
@@ -214,9 +208,6 @@ class _Records:
                 problems.add(f"{where}[{index}]", "an object", item)
         return _Records([] if odd else items, where, problems)
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def names(self, key: str, order: Ints) -> tuple[str, ...]:
         """The names under a key in this order of records; the id where there is none."""
         return tuple(str(self.items[i].get(key, self.items[i]["id"])) for i in order.tolist())
@@ -227,7 +218,7 @@ class _Records:
         column = _converted(values, {int}, np.int64)
         if column is not None:
             return column
-        self._note(key, values, _is_integer, "an integer")
+        self._note(key, values, lambda v: type(v) is int and -(2**63) <= v < 2**63, "an integer")
         return np.zeros(0, dtype=np.int64)
 
     def unique(self, key: str) -> Ints:
@@ -299,10 +290,6 @@ def _converted(values: list[Any], types: set[type], dtype: type[T]) -> NDArray[T
         with suppress(OverflowError):
             return np.fromiter(values, dtype, len(values))
     return None
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def _is_number(value: Any) -> bool:

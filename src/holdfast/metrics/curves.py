@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Ints
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import Interpolation
 
 RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 
@@ -76,11 +76,6 @@ def eleven_points(c: Curve) -> Floats:
     return _sampled(c, c.precision, np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left"))
 
 
-def eleven_point_ap(c: Curve) -> float:
-    """The mean of the eleven precisions; NaN without true boxes."""
-    return float(eleven_points(c).mean()) if c.positives else float("nan")
-
-
 def hundred_one_points(c: Curve) -> Floats:
     """The largest precision at recall ≥ 0, .01 … 1, (101,), compared as COCO does, in floats."""
     # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
@@ -88,29 +83,18 @@ def hundred_one_points(c: Curve) -> Floats:
     return _sampled(c, precision, np.searchsorted(c.recall, RECALLS, side="left"))
 
 
-def hundred_one_point_ap(c: Curve) -> float:
-    """The mean of the 101 precisions; NaN without true boxes."""
-    return float(hundred_one_points(c).mean()) if c.positives else float("nan")
+def average_precision(c: Curve, interpolation: Interpolation) -> float:
+    """AP of one class: the mean of the 11 or 101 precisions, or the area; NaN without true boxes.
 
-
-def all_point_ap(c: Curve) -> float:
-    """The area under the largest precision at or right of each recall; NaN without true boxes.
-
-    The end points do not change it: they have no width at recall 0 and no height at recall 1.
+    The area is that under the largest precision at or right of each recall. The end points do not change it:
+    they have no width at recall 0 and no height at recall 1.
     """
     if not c.positives:
         return float("nan")
-    envelope = np.maximum.accumulate(c.precision[::-1])[::-1]
-    steps = np.diff(c.tp, prepend=0)
-    return float((envelope * steps).sum() / c.positives)
-
-
-INTERPOLATIONS = {"11-point": eleven_point_ap, "all-point": all_point_ap, "101-point": hundred_one_point_ap}
-
-
-def average_precision(c: Curve, rule: Rule) -> float:
-    """AP of one class by the rule's interpolation; NaN without true boxes."""
-    return INTERPOLATIONS[rule.interpolation](c)
+    if interpolation == "all-point":
+        envelope = np.maximum.accumulate(c.precision[::-1])[::-1]
+        return float((envelope * np.diff(c.tp, prepend=0)).sum() / c.positives)
+    return float((eleven_points(c) if interpolation == "11-point" else hundred_one_points(c)).mean())
 
 
 def trapezoid_area(c: Curve) -> float:

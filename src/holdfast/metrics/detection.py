@@ -12,19 +12,10 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics import matching
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.curves import Curve, average_precision, curve
-from holdfast.metrics.matching import (
-    FALSE_POSITIVE,
-    TRUE_POSITIVE,
-    Matches,
-    arrange,
-    assign,
-    match,
-    pair_up,
-    select,
-    threshold_bits,
-)
+from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, Matches
 from holdfast.metrics.rules import Rule
 
 Table = TypeVar("Table", TruthTable, DetectionTable)
@@ -73,9 +64,9 @@ def evaluate(
     """Every score of the detections against the truth over `images` images and `classes` classes."""
     if np.isnan(score):
         raise InputError("score threshold: expected a number, got NaN")
-    matches = match(truth, detections, rule, iou, images=images, classes=classes)
+    matches = matching.match(truth, detections, rule, iou, images=images, classes=classes)
     curves = class_curves(matches, rule)
-    ap = np.array([average_precision(c, rule) for c in curves], dtype=np.float64)
+    ap = np.array([average_precision(c, rule.interpolation) for c in curves], dtype=np.float64)
     return DetectionResult(
         rule=rule,
         iou=iou,
@@ -183,14 +174,14 @@ def confusion(
     wrong = kept & (matches.outcome == FALSE_POSITIVE)
     true_rows, found_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
     boxes, found = _one_class(truth, true_rows), _one_class(detections, found_rows)
-    arranged = arrange(found, images, None)
-    pairs = pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
+    arranged = matching.arrange(found, images, None)
+    pairs = matching.pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
     pairs_truth, pairs_found = true_rows[pairs.truth], found_rows[arranged.row[pairs.position]]
-    passed = threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
+    passed = matching.threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
     differs = truth.category[pairs_truth] != detections.category[pairs_found]
     keep = np.flatnonzero((passed > 0) & differs & (pairs.iou > 0.0))
     no = np.zeros(len(keep), dtype=bool)
-    keep = keep[assign(select(pairs, keep), passed[keep], no, no) > 0]
+    keep = keep[matching.assign(matching.select(pairs, keep), passed[keep], no, no) > 0]
     pairs_truth, pairs_found = pairs_truth[keep], pairs_found[keep]
     table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
     np.add.at(table, (matches.category[hit], matches.category[hit]), 1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
-from holdfast.metrics.curves import INTERPOLATIONS, Curve, average_precision, eleven_points, trapezoid_area
+from holdfast.metrics.curves import Curve, average_precision, eleven_points, trapezoid_area
 from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import Interpolation, Rule
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def explain(
         steps=steps,
         thresholds=tuple(_threshold_row(steps, k / 100, rule, positives) for k in range(100, -1, -1)),
         points=_points(curve),
-        ap=average_precision(curve, rule),
+        ap=average_precision(curve, rule.interpolation),
         by_interpolation={
-            **{name: ap(curve) for name, ap in INTERPOLATIONS.items()},
+            **{name: average_precision(curve, name) for name in get_args(Interpolation)},
             "straight lines": trapezoid_area(curve) if positives else float("nan"),
         },
     )
@@ -167,11 +167,6 @@ def _quotient(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def step_rows(steps: Sequence[Step]) -> list[dict[str, object]]:
-    """The steps as plain rows, for JSON and CSV."""
-    return [dict(vars(step)) for step in steps]
-
-
 def explanation_text(
     e: Explanation,
     *,
@@ -186,10 +181,19 @@ def explanation_text(
     parts = [
         f"Class {e.class_name!r}: {size}, IoU threshold {e.iou:g}\nRule {e.rule}",
         _steps_text(e, truth_names, detection_names, image_names, limit),
-        *(_counts_text(e, score) for score in scores),
-        _thresholds_text(e),
-        *([_points_text(e)] if e.points else []),
     ]
+    sign = ">" if e.rule.score_strict else "≥"
+    for score in scores:
+        _, tp, fp, fn, *_ = e.at(score)
+        shares = f"precision {_fraction(tp, tp + fp)}, recall {_fraction(tp, e.positives)}"
+        parts.append(f"At score {sign} {score:g}: TP {tp}, FP {fp}, FN {fn}; {shares}")
+    parts.append(_thresholds_text(e, sign))
+    if e.points:
+        rows = [[f"{k / 10:.1f}", f"{hits} of {e.positives}", f"{value:.4f}"] for k, hits, value in e.points]
+        title = "3. Eleven recalls: the largest precision at that recall or a higher one"
+        if e.rule.end_points:
+            title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
+        parts.append(f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows))
     if not e.positives:
         return "\n\n".join([*parts, "AP: n/a (no true boxes of this class)"])
     others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
@@ -216,30 +220,15 @@ def _steps_text(
     return text + (f"\n   … and {hidden} more" if hidden > 0 else "")
 
 
-def _counts_text(e: Explanation, score: float) -> str:
-    _, tp, fp, fn, *_ = e.at(score)
-    counts = f"At score {'>' if e.rule.score_strict else '≥'} {score:g}: TP {tp}, FP {fp}, FN {fn}"
-    return f"{counts}; precision {_fraction(tp, tp + fp)}, recall {_fraction(tp, e.positives)}"
-
-
-def _thresholds_text(e: Explanation) -> str:
+def _thresholds_text(e: Explanation, sign: str) -> str:
     rows = []
     for (tp, fp), group in groupby(e.thresholds, key=lambda row: (row.tp, row.fp)):
         first, *others = group
         span = f"{first.score:.2f} … {others[-1].score:.2f}" if others else f"{first.score:.2f}"
         shares = _number(first.precision), _number(first.recall)
         rows.append([span, str(tp), str(fp), str(first.fn), *shares])
-    sign = ">" if e.rule.score_strict else "≥"
     title = f"2. Score threshold from 1.00 down to 0.00 in steps of 0.01 (counts where score {sign} it)"
     return f"{title}\n" + table(["threshold", "TP", "FP", "FN", "precision", "recall"], rows)
-
-
-def _points_text(e: Explanation) -> str:
-    rows = [[f"{k / 10:.1f}", f"{hits} of {e.positives}", f"{value:.4f}"] for k, hits, value in e.points]
-    title = "3. Eleven recalls: the largest precision at that recall or a higher one"
-    if e.rule.end_points:
-        title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
-    return f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

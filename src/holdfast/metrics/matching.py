@@ -59,7 +59,14 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
     score gives when the detections are listed image by image, as COCO's reference code does.
     """
-    row = _order(detections)
+    # numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique
+    # integer keys, with the place as the last digit, has the speed of the first and the result of the second.
+    by_image = stable_order(detections.image)
+    score = detections.score.take(by_image)
+    level = np.empty(len(score), dtype=np.int64)
+    falling = np.argsort(-score)
+    level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
+    row = by_image.take(stable_order(detections.category.take(by_image) * len(score) + level))
     group = detections.category.take(row) * images + detections.image.take(row)
     by_group = stable_order(group)
     rank = np.empty(len(row), dtype=np.int64)
@@ -69,20 +76,6 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     keep = rank < max_dets
     moved = np.cumsum(keep) - 1
     return Arranged(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
-
-
-# numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique integer
-# keys, with the place as the last digit, has the speed of the first and the result of the second.
-
-
-def _order(detections: DetectionTable) -> Ints:
-    """Rows by class, then falling score, then image, then row."""
-    by_image = stable_order(detections.image)
-    score = detections.score.take(by_image)
-    level = np.empty(len(score), dtype=np.int64)
-    falling = np.argsort(-score)
-    level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
-    return by_image.take(stable_order(detections.category.take(by_image) * len(score) + level))
 
 
 def stable_order(key: Ints) -> Ints:
@@ -138,12 +131,6 @@ def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
     """The pairs picked by a mask or by positions."""
     at = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
     return Pairs(pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at))
-
-
-def best_only(pairs: Pairs) -> Pairs:
-    """Each detection with the one true box it overlaps most; of equal ones the first row."""
-    order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
-    return select(pairs, order[first])
 
 
 def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits:
@@ -257,11 +244,13 @@ def match(
         raise InputError(f"iou threshold: expected a number from 0 to 1, got {iou}")
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    ignored = ignored_boxes(truth, rule)
+    ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
     arranged, pairs = prepared or prepare(truth, detections, rule, images)
     row = arranged.row
     taken_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
-    nearest = best_only(pairs)
+    # each detection with the one true box it overlaps most; of equal ones the first row
+    order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
+    nearest = select(pairs, order[first])
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou
     hits = _hits(pairs, nearest, rule, iou, ignored, truth.crowd)
     taken_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
@@ -281,11 +270,6 @@ def match(
         truth_category=truth.category,
         positives=np.bincount(truth.category[~ignored], minlength=classes),
     )
-
-
-def ignored_boxes(truth: TruthTable, rule: Rule) -> Bools:
-    """The true boxes, (n,), that are neither a hit nor a miss under this rule."""
-    return (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
 
 
 def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, crowd: Bools) -> Pairs:

@@ -9,8 +9,6 @@ mean over the cells of that path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,17 +17,7 @@ from holdfast.core.errors import DataError
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A mean square error over what two signals have in common, and how long each is."""
-
-    mse: float
-    common: int
-    first: int
-    second: int
-
-
-def mean_square(first: Floats, second: Floats) -> Compared:
+def mean_square(first: Floats, second: Floats) -> float:
     """The error over the common beginning of two waves (samples,) or spectrograms (frames, bands)."""
     if first.shape[1:] != second.shape[1:]:
         raise DataError(f"expected the same bands of both, got {first.shape[1:]} and {second.shape[1:]}")
@@ -37,7 +25,7 @@ def mean_square(first: Floats, second: Floats) -> Compared:
     if not common:
         raise DataError("expected at least one frame or sample of both, got none")
     difference = first[:common] - second[:common]
-    return Compared(float(np.mean(difference * difference)), common, len(first), len(second))
+    return float(np.mean(difference * difference))
 
 
 def aligned_mean_square(first: Floats, second: Floats) -> float:

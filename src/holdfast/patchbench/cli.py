@@ -175,7 +175,7 @@ def _read(content: str) -> Patch:
 
     from holdfast.core.patch import Patch
     from holdfast.data.patchfile import read_patch
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
 
     path = Path(content)
     if path.suffix.lower() not in PATCH_FILES:

@@ -31,15 +31,8 @@ Where: TypeAlias = Literal[
     "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
-_COPIED = (
-    "systems",
-    "alike",
-    "paper",
-    "tasks",
-    "default",
-    "aliases",
-    "calibrated",
-)  # facts an Option repeats
+# facts an Option repeats
+_COPIED = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -135,7 +128,8 @@ def options(of: Family) -> tuple[Option, ...]:
     """All options of a family, installed or not, in the order of their names."""
     kinds = dict.fromkeys((*of.kinds, "noise"))
     parts = [part(kind, name) for kind in kinds for name in names(kind)]
-    return tuple(_option(registered, of) for registered in parts if _family_of(registered) == of.name)
+    found = [(p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts]
+    return tuple(_option(registered, of) for registered, name in found if str(name) == of.name)
 
 
 def option(label: str) -> Option:
@@ -177,11 +171,6 @@ def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
     for one in chosen:
         pipeline = one.noise(pipeline)
     return pipeline
-
-
-def _family_of(registered: Part) -> str:
-    default = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
-    return str(registered.facts.get("family", default))
 
 
 def _option(registered: Part, of: Family) -> Option:

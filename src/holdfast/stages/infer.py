@@ -38,7 +38,17 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     if len(inputs) != 1:
         found = ", ".join(i.name for i in inputs) or "none"
         raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({found})")
-    _check_shape(model, inputs[0].shape)
+    shape, wanted = inputs[0].shape, model.card.input
+    w, h = wanted.size
+    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
+    if len(shape) not in (3, 4):
+        raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
+    for got, want in zip(shape[-3:], expected[1:], strict=True):
+        if isinstance(got, int) and got > 0 and got != want:
+            raise CardError(
+                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
+                f"the model's input is {shape}. Correct size or layout in the card"
+            )
     names = [o.name for o in session.get_outputs()]
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
@@ -102,17 +112,3 @@ def fixed_batch(shape: Sequence[Any]) -> int:
         return 0
     first = shape[0] if len(shape) else 1
     return first if isinstance(first, int) and first > 1 else 1
-
-
-def _check_shape(model: Model, shape: list[Any]) -> None:
-    wanted = model.card.input
-    w, h = wanted.size
-    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
-    if len(shape) not in (3, 4):
-        raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
-    for got, want in zip(shape[-3:], expected[1:], strict=True):
-        if isinstance(got, int) and got > 0 and got != want:
-            raise CardError(
-                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
-                f"the model's input is {shape}. Correct size or layout in the card"
-            )

@@ -12,11 +12,12 @@ from holdfast.core.errors import CardError
 from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
-from holdfast.core.types import Detections, Floats, LabelMap, Prediction, Scores, Tensor
+from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Tensor
 from holdfast.graph.candidates import Exp, exp_of
 from holdfast.graph.nms import nms
 
 Rounding = Literal["none", "floor", "nearest", "ceil"]
+_ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ceil}
 
 
 @stage("post", "card")
@@ -49,7 +50,14 @@ def finish(
         return found
     if not isinstance(found, Detections):
         return _label_map(np.asarray(found), frame)
-    found = Detections(_placed(found.boxes, offset, rounding), found.scores, found.classes)
+    boxes = found.boxes
+    if offset:
+        # A box narrower than the offset would turn inside out; it is empty.
+        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
+        boxes = np.concatenate([boxes[:, :2], far], axis=1)
+    if rounding != "none":
+        boxes = np.asarray(_ROUNDED[rounding](boxes), np.float64)
+    found = Detections(boxes, found.scores, found.classes)
     if head.facts.get("nms", True):
         kept = nms(
             found.boxes,
@@ -64,18 +72,6 @@ def finish(
     else:
         found = found.take(np.argsort(-found.scores, kind="stable")[: card.max_detections])
     return Detections(frame.to_original(found.boxes), found.scores, found.classes)
-
-
-_ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ceil}
-
-
-def _placed(boxes: Floats, offset: float, rounding: Rounding) -> Floats:
-    """Boxes (n, 4) of the network input with the offset taken off right and below, then rounded."""
-    if offset:
-        # A box narrower than the offset would turn inside out; it is empty.
-        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
-        boxes = np.concatenate([boxes[:, :2], far], axis=1)
-    return boxes if rounding == "none" else np.asarray(_ROUNDED[rounding](boxes), np.float64)
 
 
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:

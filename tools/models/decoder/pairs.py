@@ -12,7 +12,7 @@ from holdfast.core.seeds import generator
 from holdfast.core.types import Image, Tensor
 from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import facts_of, planes
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.train.loop import Batch, Draw, Stage
 from models.signs.pool import Pool, Row
 

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from holdfast.core.errors import OutputError
-from holdfast.data.signs.canvas import CLASSES, Pixels
+from holdfast.core.types import Image
+from holdfast.data.signs.canvas import CLASSES
 from holdfast.data.signs.scene import REACH, crop_far, encode, render, stream
 
 
-def crop_small(seed: int, index: int, side: int = 72) -> tuple[Pixels, int]:
+def crop_small(seed: int, index: int, side: int = 72) -> tuple[Image, int]:
     """A sign in a view drawn at `side` pixels, so that nothing has to be resized; RGB, and its class.
 
     At 72 pixels a sign has as many as that network sees of one in `crop_far`.

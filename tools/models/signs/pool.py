@@ -44,7 +44,7 @@ class Pool:
 
 def seen(image: Image, size: Size) -> Image:
     """The picture as the deployed system sees it: JPEG, decoded by Pillow, resized by Pillow's bilinear."""
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
     from holdfast.stages.resize.libraries import pillow_bilinear
 
     return pillow_bilinear(pillow(signs.encode(image)), size)

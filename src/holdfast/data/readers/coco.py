@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,12 @@ def _parse(file: Path) -> dict[str, list[Any]]:
     try:
         content = orjson.loads(data)
     except orjson.JSONDecodeError:
-        content = _parse_leniently(data, file)
+        try:
+            content = json.loads(data)  # it takes the NaN that Python's own writer writes
+        except json.JSONDecodeError as problem:
+            raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
+        except UnicodeDecodeError:
+            raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
     if not isinstance(content, dict):
         raise DataError(f"{file}: expected a COCO json object, got a JSON {type(content).__name__}")
     wanted = ("images", "annotations", "categories")
@@ -91,16 +95,6 @@ def _parse(file: Path) -> dict[str, list[Any]]:
                 kind = type(item).__name__
                 raise DataError(f"{file}: {key}[{number}]: expected a JSON object, got {kind}")
     return content
-
-
-def _parse_leniently(data: bytes, file: Path) -> Any:
-    """The content by Python's own parser: it takes the NaN that Python's own writer writes."""
-    try:
-        return json.loads(data)
-    except json.JSONDecodeError as problem:
-        raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
 
 
 def _categories(
@@ -132,7 +126,11 @@ def _annotations(
     """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
     rows: dict[Any, list[Row]] = defaultdict(list)
-    _name_repeated_ids(content["annotations"], file, problems)
+    ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
+    for key, times in ids.items():
+        if times > 1:
+            said = f"annotation id {key} occurs {times} times; all are kept"
+            problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
     for number, item in enumerate(content["annotations"]):
         image = _hashable(item.get("image_id"))
         where = f"{file}: annotation {item.get('id', f'[{number}]')}"
@@ -140,13 +138,6 @@ def _annotations(
         if row is not None and check_box(row, sizes[image], where, problems):
             rows[image].append(row)
     return rows
-
-
-def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: Problems) -> None:
-    ids = Counter(_hashable(item["id"]) for item in items if "id" in item)
-    for key in (key for key, times in ids.items() if times > 1) if len(ids) < len(items) else ():
-        said = f"annotation id {key} occurs {ids[key]} times; all are kept"
-        problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
 
 
 def _row(
@@ -184,7 +175,10 @@ def _entries(
 ) -> tuple[FileEntry, ...]:
     disk = files.Disk()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
-    folder = image_folder or files.best_folder(names, _image_folders(file), disk)
+    split = file.stem.removeprefix("instances_")  # images lie where one of the usual layouts has them
+    inside = ("", split, f"images/{split}", "images", "data")
+    places = [place / name for place in (file.parent, file.parent.parent) for name in inside]
+    folder = image_folder or files.best_folder(names, places, disk)
     ids, taken, entries = set[Any](), set[str](), []
     for number, item in enumerate(images):
         key, name = _hashable(item.get("id")), item.get("file_name")
@@ -206,14 +200,6 @@ def _entries(
         taken.add(str(name))
     files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
     return tuple(entries)
-
-
-def _image_folders(file: Path) -> Sequence[Path]:
-    """Where the images of a json file may lie, by the usual layouts."""
-    here, above = file.parent, file.parent.parent
-    split = file.stem.removeprefix("instances_")
-    names = ("", split, f"images/{split}", "images", "data")
-    return [place / name for place in (here, above) for name in names]
 
 
 def _size(item: dict[str, Any]) -> Size | None:

@@ -103,16 +103,11 @@ def _plain(folder: Path) -> dict[str, _Pair]:
         images, masked = root / part, root / other
         if images.is_dir() and masked.is_dir():
             for split, place in {"": images, **{p.name: p for p in files.subfolders(images)}}.items():
-                pair = _Pair(place, masked / split)
-                if _matches(pair):
-                    found.setdefault(split or name, pair)
+                stems = {_stem(name) for name in files.image_names(place, deep=False)}
+                masks = [file for file in files.file_names(masked / split) if file.lower().endswith(".png")]
+                if any(_stem(file) in stems for file in masks):
+                    found.setdefault(split or name, _Pair(place, masked / split))
     return found
-
-
-def _matches(pair: _Pair) -> bool:
-    stems = {_stem(name) for name in files.image_names(pair.images, deep=False)}
-    masks = [name for name in files.file_names(pair.masks) if name.lower().endswith(".png")]
-    return any(_stem(name) in stems for name in masks)
 
 
 def _stem(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from holdfast.data.signs.canvas import ROAD, SKY, Camera, Points, box, clouds, rough, window
+from holdfast.core.types import Floats
+from holdfast.data.signs.canvas import ROAD, SKY, Camera, box, clouds, rough, window
 from holdfast.data.signs.conditions import Shot
 
 FAR = 160.0
@@ -52,7 +53,7 @@ def paint_skyline(shot: Shot) -> None:
             x += wide * rng.uniform(0.7, 1.5)
 
 
-def _strip(camera: Camera, left: float, right: float, near: float, far: float, steps: int = 24) -> Points:
+def _strip(camera: Camera, left: float, right: float, near: float, far: float, steps: int = 24) -> Floats:
     depth = near * (far / near) ** np.linspace(0, 1, steps)
     return np.concatenate([camera.ground(left, depth), camera.ground(right, depth)[::-1]])
 
@@ -89,7 +90,7 @@ def _markings(shot: Shot) -> None:
             canvas.fill(_strip(camera, x, x + 0.5, z, z + 3.0, 3), paint, ROAD)
 
 
-def _depths(shot: Shot, below: int) -> tuple[int, Points]:
+def _depths(shot: Shot, below: int) -> tuple[int, Floats]:
     """The first row of the ground, `below` rows under the horizon, and the depth of each row in metres."""
     camera, height = shot.camera, shot.canvas.size[0]
     top = int(np.clip(np.ceil(camera.y) + below, 0, height - 2))
@@ -132,15 +133,11 @@ def paint_ground(shot: Shot) -> None:
     _markings(shot)
     if camera.y < height - 2:
         _texture(shot)
-        _fade(shot)
-
-
-def _fade(shot: Shot) -> None:
-    """Blend the ground towards the horizon's colour with its depth."""
-    top, depth = _depths(shot, 0)
-    below = np.ascontiguousarray(shot.canvas.image[top:])
-    clear = np.exp(-shot.mood.haze * np.minimum(depth, 400)).astype(np.float32)
-    weight = np.repeat(clear[:, None], below.shape[1], axis=1)
-    air = np.empty_like(below)
-    air[:] = shot.mood.horizon
-    shot.canvas.image[top:] = cv2.blendLinear(below, air, weight, 1 - weight)
+        # the ground blends towards the horizon's colour with its depth
+        top, depth = _depths(shot, 0)
+        below = np.ascontiguousarray(canvas.image[top:])
+        clear = np.exp(-shot.mood.haze * np.minimum(depth, 400)).astype(np.float32)
+        weight = np.repeat(clear[:, None], width, axis=1)
+        air = np.empty_like(below)
+        air[:] = shot.mood.horizon
+        canvas.image[top:] = cv2.blendLinear(below, air, weight, 1 - weight)

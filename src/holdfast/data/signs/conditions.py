@@ -7,22 +7,8 @@ from dataclasses import dataclass, field
 import cv2
 import numpy as np
 
-from holdfast.core.types import Bools
-from holdfast.data.signs.canvas import (
-    FIRST_SIGN,
-    SKY,
-    Camera,
-    Canvas,
-    Pixels,
-    Points,
-    Road,
-    Weights,
-    clouds,
-    sensor,
-    spot,
-    tint,
-    window,
-)
+from holdfast.core.types import Bools, Floats, Image, Tensor
+from holdfast.data.signs.canvas import FIRST_SIGN, SKY, Camera, Canvas, Road, clouds, sensor, spot, tint
 
 Rgb = tuple[float, float, float]
 Glow = tuple[float, float, float, Rgb]  # x, y and radius in pixels and the colour of a lamp's halo
@@ -59,7 +45,7 @@ class Shot:
     rng: np.random.Generator
     glows: list[Glow] = field(default_factory=list)  # lamps that shine at night
 
-    def hazy(self, colour: Rgb | Points, depth: float) -> Rgb:
+    def hazy(self, colour: Rgb | Floats, depth: float) -> Rgb:
         """A colour seen through the air at a depth in metres."""
         clear = float(np.exp(-self.mood.haze * depth))
         mixed = np.asarray(colour, dtype=np.float64) * clear + np.asarray(self.mood.horizon) * (1 - clear)
@@ -98,7 +84,7 @@ def choose_mood(rng: np.random.Generator) -> Mood:
     )
 
 
-def _headlights(shot: Shot, sign: Bools) -> Weights:
+def _headlights(shot: Shot, sign: Bools) -> Tensor:
     """The light (h, w) of the own headlights at night; signs send it back."""
     camera, rng, (height, width) = shot.camera, shot.rng, shot.canvas.size
     y, x = np.mgrid[0 : height // 4, 0 : width // 4].astype(np.float32) * np.float32(4)
@@ -106,26 +92,26 @@ def _headlights(shot: Shot, sign: Bools) -> Weights:
     reach = ((x - np.float32(camera.x)) / np.float32(230)) ** 2 + ((y - centre) / np.float32(95)) ** 2
     ambient = np.float32(rng.uniform(0.24, 0.4))
     small = ambient + np.float32(rng.uniform(0.35, 0.6)) * np.exp(-reach)
-    light: Weights = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
+    light: Tensor = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
     light[sign] = np.maximum(light[sign], np.float32(rng.uniform(1.0, 1.4)))
     light[shot.canvas.mask == SKY] = 1.0
     return light
 
 
-def _ground_shadows(shot: Shot, sign: Bools) -> Weights:
+def _ground_shadows(shot: Shot, sign: Bools) -> Tensor:
     """The light (h, w) under a sun that trees and houses keep off parts of the road."""
     height, width = shot.canvas.size
-    cover = window(clouds(), shot.rng, 300, 220)
+    cover = clouds()[spot(shot.rng, clouds(), 300, 220)]
     top = int(np.clip(shot.camera.y + 8, 0, height - 8))
     lit = np.clip(cover * 6 + np.float32(shot.rng.uniform(1.0, 5.0)), 0, 1)
     depth = np.float32(shot.rng.uniform(0.5, 0.75))
-    light: Weights = np.ones((height, width), dtype=np.float32)
+    light: Tensor = np.ones((height, width), dtype=np.float32)
     light[top:] = cv2.resize(depth + (1 - depth) * lit, (width, height - top), interpolation=cv2.INTER_LINEAR)
     light[sign] = 1.0
     return light
 
 
-def _halos(image: Pixels, glows: list[Glow]) -> None:
+def _halos(image: Image, glows: list[Glow]) -> None:
     """Add the halos of lamps, at a quarter of the size."""
     height, width = image.shape[:2]
     small = np.zeros((height // 4, width // 4, 3), dtype=np.uint8)
@@ -136,7 +122,7 @@ def _halos(image: Pixels, glows: list[Glow]) -> None:
     cv2.add(image, cv2.resize(soft, (width, height), interpolation=cv2.INTER_LINEAR), dst=image)
 
 
-def _rain(image: Pixels, rng: np.random.Generator) -> Pixels:
+def _rain(image: Image, rng: np.random.Generator) -> Image:
     """Streaks of rain over the picture and a little less contrast."""
     height, width = image.shape[:2]
     streaks = np.zeros((height, width), dtype=np.uint8)
@@ -149,9 +135,9 @@ def _rain(image: Pixels, rng: np.random.Generator) -> Pixels:
     return np.asarray(cv2.add(grey, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGB)))
 
 
-def _lens(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
+def _lens(image: Image, mood: Mood, rng: np.random.Generator) -> Image:
     """The picture with defocus and the motion of the vehicle."""
-    out: Pixels = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
+    out: Image = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
     if mood.motion:
         size = int(np.ceil(mood.motion)) | 1
         kernel = np.zeros((size, size), dtype=np.float32)
@@ -163,7 +149,7 @@ def _lens(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
     return out
 
 
-def photograph(shot: Shot) -> Pixels:
+def photograph(shot: Shot) -> Image:
     """The finished picture (h, w, 3)."""
     image, mask, mood, rng = shot.canvas.image, shot.canvas.mask, shot.mood, shot.rng
     sign = (mask >= FIRST_SIGN) & (mask < SKY)

@@ -8,25 +8,13 @@ from typing import Final
 
 import cv2
 import numpy as np
+from numpy.typing import ArrayLike
 
-from holdfast.data.signs.canvas import (
-    CLASSES,
-    GROUP_OF,
-    Box,
-    Pixels,
-    PointLike,
-    Points,
-    arc,
-    arrow,
-    box,
-    disc,
-    frozen,
-    polygon,
-    stroke,
-)
+from holdfast.core.types import Floats, Image
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, arc, arrow, box, disc, frozen, polygon, stroke
 
 Ink = Sequence[int]
-Glyph = Callable[[Pixels, Ink], None]
+Glyph = Callable[[Image, Ink], None]
 
 SIZE: Final = 256
 _DRAWN: Final = 2 * SIZE
@@ -39,15 +27,20 @@ _BLACK: Final = (22, 22, 24, 255)
 _CAR_RED: Final = (200, 22, 30, 255)
 
 
-def _blank(colour: Ink) -> Pixels:
+def _blank(colour: Ink) -> Image:
     """A transparent square that already has the rim's colour, so that resizing leaves no dark fringe."""
     image = np.empty((_DRAWN, _DRAWN, 4), dtype=np.uint8)
     image[:] = (*colour[:3], 0)
     return image
 
 
-def _rounded(corners: Points, radius: float) -> Points:
-    """The outline of a polygon whose corners are rounded by `radius`."""
+def _triangle(scale: float, radius: float) -> Floats:
+    """A triangle with corners rounded by `radius` about the centre of the face's inner circle.
+
+    The face fills the square's width.
+    """
+    centre = np.array([0.0, 0.22])
+    corners = centre + (np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)]) - centre) * scale
     out = []
     t = np.linspace(0, 1, 9)[:, None]
     for here, before, after in zip(corners, np.roll(corners, 1, 0), np.roll(corners, -1, 0), strict=True):
@@ -57,14 +50,7 @@ def _rounded(corners: Points, radius: float) -> Points:
     return np.concatenate(out)
 
 
-def _triangle(scale: float, radius: float) -> Points:
-    """A rounded triangle about the centre of the face's inner circle; the face fills the square's width."""
-    corners = np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)])
-    centre = np.array([0.0, 0.22])
-    return _rounded(centre + (corners - centre) * scale, radius)
-
-
-def _mandatory(name: str) -> Pixels:
+def _mandatory(name: str) -> Image:
     image = _blank(_WHITE)
     disc(image, 0, 0, 0.985, _WHITE)
     disc(image, 0, 0, 0.935, _BLUE)
@@ -72,7 +58,7 @@ def _mandatory(name: str) -> Pixels:
     return image
 
 
-def _prohibitory(name: str) -> Pixels:
+def _prohibitory(name: str) -> Image:
     if name == "stop":
         image = _blank(_WHITE)
         for radius, colour in ((1.06, _WHITE), (0.97, _RED)):
@@ -95,7 +81,7 @@ def _prohibitory(name: str) -> Pixels:
     return image
 
 
-def _warning(name: str) -> Pixels:
+def _warning(name: str) -> Image:
     image = _blank(_YELLOW)
     polygon(image, _triangle(1.0, 0.24), _YELLOW)
     polygon(image, _triangle(0.95, 0.22), _BLACK)
@@ -105,7 +91,7 @@ def _warning(name: str) -> Pixels:
 
 
 @lru_cache(maxsize=256)
-def face(index: int, size: int = SIZE) -> Pixels:
+def face(index: int, size: int = SIZE) -> Image:
     """The face of class `index` as read-only RGBA (size, size, 4); what is outside the sign has alpha 0."""
     draw = (_mandatory, _prohibitory, _warning)[GROUP_OF[index]]
     source = draw(CLASSES[index]) if size == SIZE else face(index, SIZE)
@@ -117,23 +103,23 @@ def nearest_size(pixels: float) -> int:
     return next((size for size in (32, 64, 128) if pixels <= size), SIZE)
 
 
-def _arrow(width: float, head: float, *parts: PointLike) -> Glyph:
+def _arrow(width: float, head: float, *parts: ArrayLike) -> Glyph:
     """An arrow along a path of several parts."""
     shaft, triangle = arrow(np.concatenate(parts), width, head)
 
-    def draw(image: Pixels, ink: Ink) -> None:
+    def draw(image: Image, ink: Ink) -> None:
         stroke(image, shaft, width, ink)
         polygon(image, triangle, ink)
 
     return draw
 
 
-def _boxes(image: Pixels, ink: Ink, boxes: Sequence[Box]) -> None:
+def _boxes(image: Image, ink: Ink, boxes: Sequence[tuple[float, float, float, float]]) -> None:
     for corners in boxes:
         polygon(image, box(*corners), ink)
 
 
-def _roundabout(image: Pixels, ink: Ink) -> None:
+def _roundabout(image: Image, ink: Ink) -> None:
     for start in (90, 210, 330):
         path = arc(0, 0, 0.5, 0.5, start, start - 88, 24)
         stroke(image, path[:-6], 0.2, ink)
@@ -141,8 +127,8 @@ def _roundabout(image: Pixels, ink: Ink) -> None:
         polygon(image, arrow(tip, 0.2, 0.36)[1], ink)
 
 
-def _walker(image: Pixels, ink: Ink, x: float, y: float, scale: float, facing: float) -> None:
-    def at(*points: tuple[float, float]) -> Points:
+def _walker(image: Image, ink: Ink, x: float, y: float, scale: float, facing: float) -> None:
+    def at(*points: tuple[float, float]) -> Floats:
         return np.array([(x + facing * scale * px, y + scale * py) for px, py in points])
 
     disc(image, x + facing * scale * 0.05, y - scale * 0.74, scale * 0.17, ink)
@@ -154,12 +140,12 @@ def _walker(image: Pixels, ink: Ink, x: float, y: float, scale: float, facing: f
     stroke(image, at((-0.08, -0.42), (-0.32, -0.18), (-0.4, 0.1)), limb, ink)
 
 
-def _children(image: Pixels, ink: Ink) -> None:
+def _children(image: Image, ink: Ink) -> None:
     _walker(image, ink, -0.2, 0.3, 0.4, 1.0)
     _walker(image, ink, 0.22, 0.22, 0.5, 1.0)
 
 
-def _cycle_path(image: Pixels, ink: Ink) -> None:
+def _cycle_path(image: Image, ink: Ink) -> None:
     for x in (-0.42, 0.42):
         stroke(image, arc(x, 0.2, 0.27, 0.27, 0, 360), 0.1, ink, closed=True)
     pedal, saddle, steer = (-0.04, 0.2), (-0.18, -0.2), (0.28, -0.24)
@@ -170,7 +156,7 @@ def _cycle_path(image: Pixels, ink: Ink) -> None:
     stroke(image, [saddle, (-0.2, -0.3)], 0.09, ink)
 
 
-def _truck(image: Pixels, ink: Ink) -> None:
+def _truck(image: Image, ink: Ink) -> None:
     polygon(image, box(-0.6, -0.34, 0.12, 0.2), ink)
     polygon(image, [(0.18, -0.16), (0.4, -0.16), (0.58, 0.04), (0.58, 0.2), (0.18, 0.2)], ink)
     polygon(image, box(-0.6, 0.14, 0.5, 0.24), ink)
@@ -179,7 +165,7 @@ def _truck(image: Pixels, ink: Ink) -> None:
         disc(image, x, 0.26, 0.13, ink)
 
 
-def _car(image: Pixels, ink: Ink, x: float) -> None:
+def _car(image: Image, ink: Ink, x: float) -> None:
     right = np.array([(0.1, -0.3), (0.15, -0.08), (0.24, -0.02), (0.24, 0.2)])
     body = np.concatenate([right[::-1] * (-1, 1), right])
     polygon(image, body + np.array((x, 0.0)), ink)
@@ -189,12 +175,12 @@ def _car(image: Pixels, ink: Ink, x: float) -> None:
     polygon(image, window, (255, 255, 255, 255))
 
 
-def _two_cars(image: Pixels, ink: Ink) -> None:
+def _two_cars(image: Image, ink: Ink) -> None:
     _car(image, _CAR_RED, -0.31)
     _car(image, ink, 0.31)
 
 
-def _digit(image: Pixels, ink: Ink, digit: str, x: float) -> None:
+def _digit(image: Image, ink: Ink, digit: str, x: float) -> None:
     w, h, pen = 0.185, 0.37, 0.15
     if digit == "0":
         path = np.concatenate([arc(x, -h + w, w, w, 180, 360, 24), arc(x, h - w, w, w, 0, 180, 24)])
@@ -210,12 +196,12 @@ def _digit(image: Pixels, ink: Ink, digit: str, x: float) -> None:
         stroke(image, arc(x, h / 2, w * 1.08, h / 2, 0, 360), pen * 0.95, ink, closed=True)
 
 
-def _number(image: Pixels, ink: Ink, text: str) -> None:
+def _number(image: Image, ink: Ink, text: str) -> None:
     _digit(image, ink, text[0], -0.3)
     _digit(image, ink, text[1], 0.3)
 
 
-def _stop_word(image: Pixels, ink: Ink) -> None:
+def _stop_word(image: Image, ink: Ink) -> None:
     pen, h = 0.12, 0.24
     s = [arc(-0.57, -h / 2, 0.13, h / 2, -20, -270, 20), arc(-0.57, h / 2, 0.13, h / 2, -90, 160, 20)]
     stroke(image, np.concatenate(s), pen, ink)
@@ -227,13 +213,13 @@ def _stop_word(image: Pixels, ink: Ink) -> None:
     stroke(image, bowl, pen, ink)
 
 
-def _signals(image: Pixels, ink: Ink) -> None:
+def _signals(image: Image, ink: Ink) -> None:
     polygon(image, box(-0.18, -0.26, 0.18, 0.66), ink)
     for y, lamp in ((-0.1, (225, 30, 30, 255)), (0.2, (250, 225, 90, 255)), (0.5, (30, 190, 80, 255))):
         disc(image, 0, y, 0.12, lamp)
 
 
-def _exclamation(image: Pixels, ink: Ink) -> None:
+def _exclamation(image: Image, ink: Ink) -> None:
     polygon(image, [(-0.12, -0.28), (0.12, -0.28), (0.065, 0.32), (-0.065, 0.32)], ink)
     disc(image, 0, 0.54, 0.11, ink)
 

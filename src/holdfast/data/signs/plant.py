@@ -8,23 +8,9 @@ from typing import Final
 import cv2
 import numpy as np
 
+from holdfast.core.types import Floats, Image, Tensor
 from holdfast.data.signs import sprites
-from holdfast.data.signs.canvas import (
-    CLASSES,
-    FIRST_SIGN,
-    GROUP_OF,
-    HEIGHT,
-    WIDTH,
-    Box,
-    Canvas,
-    Pixels,
-    Points,
-    Weights,
-    box,
-    clouds,
-    weights_of,
-    window,
-)
+from holdfast.data.signs.canvas import FIRST_SIGN, GROUP_OF, HEIGHT, Box, box, clouds, weights_of, window
 from holdfast.data.signs.conditions import Shot
 from holdfast.data.signs.faces import face, nearest_size
 
@@ -73,20 +59,17 @@ def place_of(shot: Shot, label: int, x: float, y: float, size: float, depth: flo
     return Place(label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast)
 
 
-def _truncate(x: float, y: float, size: float, rng: np.random.Generator) -> tuple[float, float]:
-    """The centre moved so that 12 to 40 % of the side is outside one border."""
-    hidden = rng.uniform(0.12, 0.40) * size
-    side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
-    return ((size / 2 - hidden, y), (WIDTH - size / 2 + hidden, y), (x, size / 2 - hidden))[side]
-
-
 def _candidate(shot: Shot, size: float, label: int) -> Place | None:
     """A place on the verge or on an arm above the road; None if it would stand on the road."""
     camera, road, rng, half = shot.camera, shot.road, shot.rng, size / 2 + 2
-    x = rng.uniform(half, WIDTH - half)
+    width = shot.canvas.size[1]
+    x = rng.uniform(half, width - half)
     y = float(np.clip(camera.y - size * rng.uniform(0.2, 2.8), half, HEIGHT * 0.8 - half))
     if rng.random() < 0.1 and size > 36:
-        x, y = _truncate(x, y, size, rng)
+        # the centre moves so that 12 to 40 % of the side is outside one border
+        hidden = rng.uniform(0.12, 0.40) * size
+        side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
+        x, y = ((size / 2 - hidden, y), (width - size / 2 + hidden, y), (x, size / 2 - hidden))[side]
     depth = camera.focal * rng.uniform(0.6, 1.1) / size
     lateral = (x - camera.x) / camera.focal * depth - camera.bend * depth**2
     mast = x
@@ -117,17 +100,17 @@ def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> b
 
 def choose_places(shot: Shot) -> list[Place]:
     """One to five places, farthest (smallest) first."""
-    rng = shot.rng
+    rng, width = shot.rng, shot.canvas.size[1]
     count = 1 + int(rng.choice(5, p=_COUNTS))
     places: list[Place] = []
     for tries in range(_TRIES * 5):
         if len(places) == count or (tries >= _TRIES and places):
             break
-        label = int(rng.integers(len(CLASSES)))
+        label = int(rng.integers(len(GROUP_OF)))
         if places and rng.random() < 0.25:
             upper = places[-1]
             lower = _below(upper, label, rng)
-            whole = upper.extent[0] > 0 and upper.extent[2] < WIDTH and lower.y + lower.size / 2 < HEIGHT - 4
+            whole = upper.extent[0] > 0 and upper.extent[2] < width and lower.y + lower.size / 2 < HEIGHT - 4
             own_post = upper.mast == upper.x
             if lower.size >= SMALLEST and whole and own_post and _clear(lower, places, shared=upper):
                 places.append(lower)
@@ -143,8 +126,8 @@ def choose_places(shot: Shot) -> list[Place]:
 class Patch:
     """A warped face: colours (h, w, 3), weights (h, w) and the pixel of the picture at its corner."""
 
-    colour: Pixels
-    alpha: Weights
+    colour: Image
+    alpha: Tensor
     x: int
     y: int
 
@@ -156,7 +139,7 @@ class Patch:
         return float(x[0]), float(y[0]), float(x[-1] + 1), float(y[-1] + 1)
 
 
-def corners(size: float, yaw: float, roll: float) -> Points:
+def corners(size: float, yaw: float, roll: float) -> Floats:
     """The corners (4, 2) of a square about the origin, turned by yaw and roll (degrees), 7 sides away."""
     square = box(-0.5, -0.5, 0.5, 0.5)
     a, b = np.deg2rad(yaw), np.deg2rad(roll)
@@ -166,7 +149,7 @@ def corners(size: float, yaw: float, roll: float) -> Points:
     return np.asarray(flat @ turn * size)
 
 
-def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) -> Patch:
+def warp(label: int, place_x: float, place_y: float, size: float, quad: Floats) -> Patch:
     """The face of a class warped onto a quadrilateral about a centre."""
     source = face(label, nearest_size(size * 1.05))
     side = source.shape[0]
@@ -180,7 +163,7 @@ def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) 
     return Patch(np.ascontiguousarray(warped[..., :3]), weights_of(warped[..., 3]), x, y)
 
 
-def weather(shot: Shot, colour: Pixels, depth: float) -> Pixels:
+def weather(shot: Shot, colour: Image, depth: float) -> Image:
     """The colours (h, w, 3) of a face as years, dirt, light and air leave them."""
     mood, rng, (height, width) = shot.mood, shot.rng, colour.shape[:2]
     out = colour.astype(np.float32)
@@ -199,7 +182,7 @@ def weather(shot: Shot, colour: Pixels, depth: float) -> Pixels:
     return np.clip(out, 0, 255).astype(np.uint8)
 
 
-def _shadow(height: int, width: int, rng: np.random.Generator) -> Weights:
+def _shadow(height: int, width: int, rng: np.random.Generator) -> Tensor:
     """A cast shadow (h, w): a straight edge or the dapple of leaves."""
     dark = np.float32(rng.uniform(0.45, 0.68))
     if rng.random() < 0.5:
@@ -262,8 +245,9 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
     return left, y1 - cut, left + wide, y1 - cut + tall
 
 
-def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.random.Generator) -> None:
+def hide(shot: Shot, extent: Box, foot: float, others: list[Box]) -> None:
     """Cover at most 40 % of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
+    canvas, rng = shot.canvas, shot.rng
     kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
     spot = _hide_rectangle(extent, foot, kind, rng)
     if any(overlap(spot, other) for other in others):
@@ -284,7 +268,7 @@ def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.ra
         canvas.paste(lorry, spot, (gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
 
 
-def clipped(extent: Box, width: int, height: int) -> Points:
+def clipped(extent: Box, width: int, height: int) -> Floats:
     """The part (4,) of a rectangle xyxy inside the picture."""
     x0, y0, x1, y1 = extent
     return np.array([max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)])

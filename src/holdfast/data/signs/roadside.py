@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from holdfast.core.types import Floats
 from holdfast.data.signs import sprites
-from holdfast.data.signs.canvas import Points, box, circle
+from holdfast.data.signs.canvas import box, circle
 from holdfast.data.signs.conditions import Rgb, Shot
 
+Draw = Callable[[Shot, float, float], None]  # at a lateral distance and a depth in metres
 _PAINTS = (
     *((1.0, 1.0, 1.0), (0.3, 0.3, 0.33), (0.62, 0.64, 0.66)),
     *((0.75, 0.2, 0.2), (0.25, 0.36, 0.62), (0.5, 0.45, 0.36)),
@@ -16,7 +20,7 @@ _PANELS = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 23
 _LAMPS: tuple[Rgb, ...] = ((226.0, 40.0, 36.0), (240.0, 190.0, 50.0), (40.0, 200.0, 120.0))
 
 
-def _through(shot: Shot, depth: float, gain: float) -> Points:
+def _through(shot: Shot, depth: float, gain: float) -> Floats:
     """A gain (3,) that darkens by `gain` and lightens towards the haze with depth."""
     return np.array(shot.hazy((118.0 * gain,) * 3, depth)) / 118.0
 
@@ -145,16 +149,6 @@ def _panel(shot: Shot, x: float, z: float) -> None:
     canvas.fill(circle(x, y, rng.uniform(0.15, 0.4) * scale), plain)
 
 
-_DRAW = {
-    "tree": _tree,
-    "bush": _bush,
-    "lamp": _lamp,
-    "vehicle": _vehicle,
-    "signals": _signals,
-    "panel": _panel,
-}
-
-
 def paint_roadside(shot: Shot) -> None:
     """Houses, trees, rails, lamps, vehicles and distractors."""
     road, rng = shot.road, shot.rng
@@ -165,33 +159,33 @@ def paint_roadside(shot: Shot) -> None:
         for x in (road.left - 0.9, road.right + 0.9):
             if rng.random() < 0.75:
                 _rail(shot, x)
-    for z, kind, x in sorted(_things(shot), reverse=True):
-        _DRAW[kind](shot, x, z)
+    for z, x, draw in sorted(_things(shot), key=lambda thing: thing[:2], reverse=True):
+        draw(shot, x, z)
 
 
-def _things(shot: Shot) -> list[tuple[float, str, float]]:
-    """What stands where: depth, kind and lateral distance in metres."""
+def _things(shot: Shot) -> list[tuple[float, float, Draw]]:
+    """What stands where: depth and lateral distance in metres, and how it is drawn."""
     road, rng = shot.road, shot.rng
-    things: list[tuple[float, str, float]] = []
+    things: list[tuple[float, float, Draw]] = []
 
-    def scatter(kind: str, count: int, near: float, far: float, start: float, stop: float) -> None:
+    def scatter(draw: Draw, count: int, near: float, far: float, start: float, stop: float) -> None:
         for _ in range(count):
             side = 1 if rng.random() < 0.55 else -1
             edge = road.right if side > 0 else road.left
-            things.append((rng.uniform(near, far), kind, edge + side * rng.uniform(start, stop)))
+            things.append((rng.uniform(near, far), edge + side * rng.uniform(start, stop), draw))
 
-    scatter("tree", int(rng.integers(2, 15)), 10, 75, 2.2, 14)
-    scatter("bush", 0 if road.setting == "town" else int(rng.integers(0, 9)), 7, 50, 1.4, 9)
-    scatter("panel", int(rng.integers(0, 3)), 9, 34, 1.5, 6)
+    scatter(_tree, int(rng.integers(2, 15)), 10, 75, 2.2, 14)
+    scatter(_bush, 0 if road.setting == "town" else int(rng.integers(0, 9)), 7, 50, 1.4, 9)
+    scatter(_panel, int(rng.integers(0, 3)), 9, 34, 1.5, 6)
     if road.setting == "town":
-        scatter("signals", int(rng.integers(0, 3)), 12, 40, 0.8, 1.6)
-        scatter("vehicle", int(rng.integers(0, 4)), 12, 45, -1.3, -1.0)
+        scatter(_signals, int(rng.integers(0, 3)), 12, 40, 0.8, 1.6)
+        scatter(_vehicle, int(rng.integers(0, 4)), 12, 45, -1.3, -1.0)
     if rng.random() < 0.55:
         gap = rng.uniform(10, 24)
         for edge in (road.left - 0.9, road.right + 0.9):
-            things.extend((z, "lamp", edge) for z in np.arange(gap * 0.8, 80, gap).tolist())
+            things.extend((z, edge, _lamp) for z in np.arange(gap * 0.8, 80, gap).tolist())
     lane = (road.right - road.left) / road.lanes
     for _ in range(int(rng.integers(0, 4))):
         z = rng.uniform(9, 60)
-        things.append((z, "vehicle", road.left + lane * (int(rng.integers(road.lanes)) + 0.5)))
+        things.append((z, road.left + lane * (int(rng.integers(road.lanes)) + 0.5), _vehicle))
     return things

@@ -9,26 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import orjson
-from PIL import Image
+from PIL import Image as Pillow
 
 from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.seeds import generator
+from holdfast.core.types import Floats, Image, Ints
 from holdfast.data.signs.backdrop import paint_ground, paint_sky, paint_skyline
-from holdfast.data.signs.canvas import (
-    CLASSES,
-    GROUP_OF,
-    GROUPS,
-    HEIGHT,
-    SEGMENTS,
-    WIDTH,
-    Camera,
-    Canvas,
-    Pixels,
-    Points,
-    Road,
-)
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEGMENTS, WIDTH, Camera, Road, blank
 from holdfast.data.signs.conditions import Mood, Shot, choose_mood, photograph
 from holdfast.data.signs.plant import carry, choose_places, clipped, hide, place_of, plant
 from holdfast.data.signs.roadside import paint_roadside
@@ -40,10 +28,10 @@ _HIDDEN, _HIDDEN_ALONE = 0.17, 0.12  # how often something hides a part of a sig
 class Scene:
     """A picture and what is in it."""
 
-    image: Pixels  # (480, 640, 3) RGB
-    boxes: Points  # (n, 4) xyxy, clipped to the picture: whole signs, also where something hides a part
-    classes: npt.NDArray[np.int64]  # (n,) into `CLASSES`
-    mask: Pixels  # (480, 640) into `SEGMENTS`; only what is visible
+    image: Image  # (480, 640, 3) RGB
+    boxes: Floats  # (n, 4) xyxy, clipped to the picture: whole signs, also where something hides a part
+    classes: Ints  # (n,) into `CLASSES`
+    mask: Image  # (480, 640) into `SEGMENTS`; only what is visible
 
 
 def stream(name: str, seed: int, index: int) -> np.random.Generator:
@@ -75,11 +63,6 @@ def road_of(rng: np.random.Generator) -> Road:
     return Road(from_right - width, from_right, lanes, setting)
 
 
-def blank(height: int, width: int) -> Canvas:
-    """A canvas to paint on."""
-    return Canvas(np.empty((height, width, 3), dtype=np.uint8), np.empty((height, width), dtype=np.uint8))
-
-
 def paint(height: int, width: int, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> Shot:
     """A picture in progress with all but the signs."""
     shot = Shot(blank(height, width), camera, road, mood, rng)
@@ -100,22 +83,22 @@ def scene(seed: int, index: int) -> Scene:
     for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
         whole = extent[0] >= 0 and extent[1] >= 0 and extent[2] <= WIDTH and extent[3] <= HEIGHT
         if rng.random() < _HIDDEN and whole:
-            hide(shot.canvas, extent, place.foot, extents[:number] + extents[number + 1 :], rng)
+            hide(shot, extent, place.foot, extents[:number] + extents[number + 1 :])
     boxes = np.array([clipped(extent, WIDTH, HEIGHT) for extent in extents], dtype=np.float64).reshape(-1, 4)
     classes = np.array([place.label for place in places], dtype=np.int64)
     return Scene(photograph(shot), boxes, classes, shot.canvas.mask)
 
 
-def encode(image: Pixels, quality: int = 92, subsampling: str = "4:2:0") -> bytes:
+def encode(image: Image, quality: int = 92, subsampling: str = "4:2:0") -> bytes:
     """The JPEG file of an RGB image; the same bytes for the same pixels."""
     buffer = BytesIO()
-    Image.fromarray(image).save(buffer, format="JPEG", quality=quality, subsampling=subsampling)
+    Pillow.fromarray(image).save(buffer, format="JPEG", quality=quality, subsampling=subsampling)
     return buffer.getvalue()
 
 
 def render(
     side: int, size: float, x: float, y: float, label: int, rng: np.random.Generator
-) -> tuple[Pixels, Points]:
+) -> tuple[Image, Floats]:
     """A window (side, side, 3) of a scene with a sign of `size` pixels about (x, y); and the sign's box xyxy.
 
     Only the window is painted: the camera of a whole scene, seen from the window's corner.
@@ -130,11 +113,11 @@ def render(
     carry(shot, place)
     extent = plant(shot, place)
     if rng.random() < _HIDDEN_ALONE:
-        hide(shot.canvas, extent, place.foot, [], rng)
+        hide(shot, extent, place.foot, [])
     return photograph(shot), clipped(extent, side, side)
 
 
-def crop_classify(seed: int, index: int) -> tuple[Pixels, int]:
+def crop_classify(seed: int, index: int) -> tuple[Image, int]:
     """A sign near the middle of a square of 72 to 160 pixels, RGB, and its class."""
     rng = stream("crop", seed, index)
     side = int(rng.integers(72, 161))
@@ -145,7 +128,7 @@ def crop_classify(seed: int, index: int) -> tuple[Pixels, int]:
     return render(side, size, x, y, label, rng)[0], label
 
 
-def crop_single(seed: int, index: int) -> tuple[Pixels, Points, int]:
+def crop_single(seed: int, index: int) -> tuple[Image, Floats, int]:
     """A sign anywhere in a square of 96 to 160 pixels, RGB; its box xyxy in 0..1 and its group.
 
     The sign fills 35 to 80 % of the side and lies wholly inside.
@@ -163,7 +146,7 @@ def crop_single(seed: int, index: int) -> tuple[Pixels, Points, int]:
 REACH: Final = 0.2  # how far from the middle the sign may be, as a part of the side
 
 
-def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
+def crop_far(seed: int, index: int) -> tuple[Image, int, int]:
     """A sign in the inner part of a square of 112 to 160 pixels, RGB; its class; the quality of its JPEG.
 
     Wider views, coarsely compressed: how they are decoded and resized matters. A network of 48 pixels sees
@@ -205,7 +188,7 @@ def _claim(folder: Path, images: int, seed: int) -> None:
         raise OutputError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def coco_annotations(boxes: Points, labels: Iterable[int], image_id: int, first: int) -> list[dict[str, Any]]:
+def coco_annotations(boxes: Floats, labels: Iterable[int], image_id: int, first: int) -> list[dict[str, Any]]:
     """The COCO annotations of one image's boxes (n, 4) xyxy, numbered from `first`; category ids from 1."""
     rows = []
     for number, (label, (x0, y0, x1, y1)) in enumerate(zip(labels, boxes.tolist(), strict=True), first):
@@ -239,7 +222,7 @@ def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]
         found = scene(seed, number)
         name = f"{number:06d}"
         (folder / "images" / f"{name}.jpg").write_bytes(encode(found.image))
-        Image.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
+        Pillow.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
         pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
         labels = found.classes.tolist()
         annotations += coco_annotations(found.boxes, labels, number + 1, len(annotations) + 1)

@@ -9,7 +9,8 @@ from typing import Final
 import cv2
 import numpy as np
 
-from holdfast.data.signs.canvas import Pixels, box, clouds, disc, frozen, grain, polygon, stroke, window
+from holdfast.core.types import Image
+from holdfast.data.signs.canvas import box, clouds, disc, frozen, grain, polygon, stroke, window
 
 TREES: Final = 8
 LEAVES: Final = 4
@@ -19,14 +20,14 @@ _SIDE: Final = 256
 _WHITE, _RED = (238, 238, 226, 255), (168, 24, 26, 255)  # head lamps and tail lamps
 
 
-def _blank(*colour: int) -> Pixels:
+def _blank(*colour: int) -> Image:
     """A transparent square (256, 256, 4) of that colour."""
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
     image[..., :3] = colour
     return image
 
 
-def _tree(variant: int) -> Pixels:
+def _tree(variant: int) -> Image:
     """A tree (256, 256, 4): trunk and leaves lit from above; even variants broad, odd ones slender."""
     rng = np.random.default_rng([20_213, variant])
     image = _blank(58, 84, 40)
@@ -52,7 +53,7 @@ def _tree(variant: int) -> Pixels:
     return frozen(image)
 
 
-def _leaves(variant: int) -> Pixels:
+def _leaves(variant: int) -> Image:
     """A near bunch of leaves (256, 256, 4) within the square's inner circle."""
     rng = np.random.default_rng([20_215, variant])
     image = _blank(50, 78, 36)
@@ -74,7 +75,7 @@ def _leaves(variant: int) -> Pixels:
 
 
 @lru_cache(maxsize=FRONTS)
-def front(variant: int) -> Pixels:
+def front(variant: int) -> Image:
     """A house front (256, 256, 3): rows of windows over a ground floor of shops."""
     rng = np.random.default_rng([20_214, variant])
     walls = (188, 176, 160), (160, 150, 146), (196, 188, 180), (150, 110, 92)
@@ -106,7 +107,7 @@ def front(variant: int) -> Pixels:
     return frozen(image)
 
 
-def _car(image: Pixels, roof: float, glass: float, *, front: bool) -> None:
+def _car(image: Image, roof: float, glass: float, *, front: bool) -> None:
     body, dark = (205, 205, 208, 255), (34, 36, 40, 255)
     for x in (-0.66, 0.66):
         polygon(image, box(x - 0.16, 0.6, x + 0.16, 0.98), (24, 24, 26, 255))
@@ -127,7 +128,7 @@ def _car(image: Pixels, roof: float, glass: float, *, front: bool) -> None:
     polygon(image, box(-0.6, 0.84, 0.6, 0.9), dark)
 
 
-def _box(image: Pixels, *, front: bool, glass: bool) -> None:
+def _box(image: Image, *, front: bool, glass: bool) -> None:
     for x in (-0.58, 0.58):
         polygon(image, box(x - 0.2, 0.74, x + 0.2, 0.99), (24, 24, 26, 255))
     polygon(image, box(-0.8, -0.96, 0.8, 0.74), (208, 208, 206, 255))
@@ -146,7 +147,7 @@ def _box(image: Pixels, *, front: bool, glass: bool) -> None:
         polygon(image, box(x - 0.1, 0.5, x + 0.1, 0.64), _WHITE if front else _RED)
 
 
-def _vehicle(variant: int) -> Pixels:
+def _vehicle(variant: int) -> Image:
     """The back (from 5 on: the front) of a vehicle (256, 256, 4) in light grey, to be coloured by a gain."""
     image = _blank(60, 60, 62)
     kind, front = VEHICLES[variant % len(VEHICLES)], variant >= len(VEHICLES)
@@ -160,18 +161,18 @@ def _vehicle(variant: int) -> Pixels:
     return frozen(image)
 
 
-_SPRITES: Final[dict[str, Callable[[int], Pixels]]] = {"tree": _tree, "leaves": _leaves, "vehicle": _vehicle}
+_SPRITES: Final[dict[str, Callable[[int], Image]]] = {"tree": _tree, "leaves": _leaves, "vehicle": _vehicle}
 
 
 @lru_cache(maxsize=128)
-def sprite(kind: str, variant: int, size: int = _SIDE) -> Pixels:
+def sprite(kind: str, variant: int, size: int = _SIDE) -> Image:
     """A sprite RGBA (size, size, 4) of a kind (tree, leaves, vehicle), kept for the next use."""
     if size == _SIDE:
         return _SPRITES[kind](variant)
     return frozen(cv2.resize(sprite(kind, variant), (size, size), interpolation=cv2.INTER_AREA))
 
 
-def fitting(kind: str, variant: int, pixels: float) -> Pixels:
+def fitting(kind: str, variant: int, pixels: float) -> Image:
     """A sprite of the kept size that is next above `pixels`."""
     size = 16
     while size < min(pixels, _SIDE):

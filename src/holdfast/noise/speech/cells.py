@@ -145,18 +145,18 @@ class Studio:
         found: dict[str, Any] = {}
         if clean:
             again = log_mel(self.wave(take.target, CLEAN), spectrum)
-            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target).mse}
+            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target)}
         elif not system.other_spectrum:
-            found = {"mel": mean_square(spoken.mel, take.spoken.mel).mse}
+            found = {"mel": mean_square(spoken.mel, take.spoken.mel)}
         elif not system.precision:
             other = log_mel(take.recording, system.spectrum(spectrum), system.operator)
-            found = {"mel": mean_square(other, take.target).mse}
+            found = {"mel": mean_square(other, take.target)}
         return Measured(
             take.clip.name,
             len(spoken.mel),
             len(take.spoken.mel),
-            heard=mean_square(heard, take.heard).mse,
-            wave=mean_square(wave, take.wave).mse,
+            heard=mean_square(heard, take.heard),
+            wave=mean_square(wave, take.wave),
             own=aligned_mean_square(heard, take.target),
             stopped=spoken.stopped,
             same=len(wave) == len(take.wave) and bool((wave == take.wave).all()),

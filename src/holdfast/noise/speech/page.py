@@ -152,7 +152,7 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
     common = min(len(clean.mel), len(noised.mel))
     difference = noised.mel[:common] - clean.mel[:common]
     largest = float(np.abs(difference).max()) or 1.0
-    mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64)).mse
+    mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64))
     return {
         "label": noised.label,
         "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",

@@ -17,8 +17,7 @@ import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.stages.decode.libjpeg import by
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import by, pillow
 from holdfast.stages.infer import open_graph
 
 TILE = 256  # pixels a side: a multiple of 16, so that a tile begins where a block of halved chroma does

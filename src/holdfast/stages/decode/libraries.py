@@ -12,8 +12,7 @@ from holdfast.core.errors import ImageError, MissingExtra
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.stages.colour import converted
-from holdfast.stages.decode.libjpeg import by, is_jpeg
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import by, is_jpeg, pillow
 
 
 @stage(
@@ -96,24 +95,19 @@ def tensorflow(data: bytes) -> Image:
 
     Its default dct_method is INTEGER_FAST and upsampling is fancy: `fast-idct` does the same without it.
     """
-    tf = _quiet()
+    # It tells of its build at every start unless told not to; oneDNN decodes no pictures.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    try:
+        import tensorflow as tf
+    except ImportError as missing:
+        raise MissingExtra("decode 'tensorflow'", "tensorflow", "tensorflow") from missing
 
     def decoded(data: bytes) -> Image:
         with tf.device("/CPU:0"):
             return np.asarray(tf.io.decode_jpeg(data, channels=3).numpy())
 
     return by(decoded, "TensorFlow", data, cmyk=False)
-
-
-def _quiet() -> Any:
-    """TensorFlow, which tells of its build at every start unless told not to; oneDNN decodes no pictures."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    try:
-        import tensorflow
-    except ImportError as missing:
-        raise MissingExtra("decode 'tensorflow'", "tensorflow", "tensorflow") from missing
-    return tensorflow
 
 
 _BUILT = threading.local()  # building a DALI pipeline costs far more than a decode, and it is not shareable

@@ -32,15 +32,10 @@ _MAGIC = 0x1950A86A20F9469CFC6C  # what the file begins with
 _TYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "LongStorage": "<i8"}
 
 
-class _Storage(NamedTuple):
-    key: str
-    dtype: np.dtype[Any]
-
-
 class _Lazy(NamedTuple):
     """A tensor before its storage has been read: where it begins, its shape and its steps in elements."""
 
-    storage: _Storage
+    storage: str
     start: int
     shape: tuple[int, ...]
     steps: tuple[int, ...]
@@ -54,7 +49,7 @@ class _Lazy(NamedTuple):
         return np.lib.stride_tricks.as_strided(flat[self.start :], self.shape, steps).copy()
 
 
-def _tensor(storage: _Storage, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
+def _tensor(storage: str, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
     return _Lazy(storage, int(start), tuple(map(int, shape)), tuple(map(int, steps)))
 
 
@@ -78,12 +73,12 @@ class _Reader(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return _KNOWN[module, name]
 
-    def persistent_load(self, pid: Any) -> _Storage:
+    def persistent_load(self, pid: Any) -> str:
         kind, dtype, key, *_ = pid
         if kind != "storage" or not isinstance(dtype, np.dtype):
             raise pickle.UnpicklingError(f"it names a {kind} that is no storage")
         self.dtypes[str(key)] = dtype
-        return _Storage(str(key), dtype)
+        return str(key)
 
 
 def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
@@ -104,7 +99,7 @@ def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
         for key in map(str, _Reader(stream).load()):
             size = int.from_bytes(stream.read(8), "little") * reader.dtypes[key].itemsize
             storages[key] = np.frombuffer(stream.read(size), reader.dtypes[key])
-        return {str(name): value.read(storages[value.storage.key]) for name, value in found.items()}
+        return {str(name): value.read(storages[value.storage]) for name, value in found.items()}
     except Exception as problem:  # pickle raises whatever a broken file makes it stumble over
         raise ModelError(f"{what}: not a state dictionary saved by PyTorch: {problem}") from problem
 

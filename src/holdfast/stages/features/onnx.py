@@ -57,30 +57,25 @@ def _cut(data: bytes, name: str) -> bytes:
     if missing:
         raise ModelError(f"{name}: expected the maps {', '.join(sorted(missing))}, got none of that name")
     last = max(place for place, node in enumerate(graph.node) if set(node.output) & set(_CUTS))
-    nodes = [*graph.node[: last + 1], *(node for cut in _CUTS for node in _statistics(cut))]
+    nodes = list(graph.node[: last + 1])
+    for cut in _CUTS:  # mean and standard deviation of each channel over the places of the map
+        mean, away, square, spread = (f"{cut}:{what}" for what in ("mean", "away", "square", "variance"))
+        nodes += [
+            helper.make_node("ReduceMean", [cut], [mean], axes=[2, 3], keepdims=1),
+            helper.make_node("Sub", [cut, mean], [away]),
+            helper.make_node("Mul", [away, away], [square]),
+            helper.make_node("ReduceMean", [square], [spread], axes=[2, 3], keepdims=1),
+            helper.make_node("Sqrt", [spread], [f"{cut}:spread"]),
+        ]
     parts = [f"{cut}:{what}" for what in ("mean", "spread") for cut in _CUTS]
     nodes.append(helper.make_node("Concat", parts, ["features"], axis=1))
     used = {source for node in nodes for source in node.input}
     image = helper.make_tensor_value_info(graph.input[0].name, TensorProto.FLOAT, [1, 3, "h", "w"])
     out = helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 2 * _CHANNELS, 1, 1])
     weights = [weight for weight in graph.initializer if weight.name in used]
-    cut = helper.make_graph(nodes, "features", [image], [out], weights)
-    whole = helper.make_model(cut, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    features = helper.make_graph(nodes, "features", [image], [out], weights)
+    whole = helper.make_model(features, opset_imports=proto.opset_import, ir_version=proto.ir_version)
     return bytes(whole.SerializeToString())
-
-
-def _statistics(cut: str) -> list[Any]:
-    """The nodes that give a map's mean and standard deviation over its places, channel by channel."""
-    from onnx import helper
-
-    mean, away, square, spread = (f"{cut}:{what}" for what in ("mean", "away", "square", "variance"))
-    return [
-        helper.make_node("ReduceMean", [cut], [mean], axes=[2, 3], keepdims=1),
-        helper.make_node("Sub", [cut, mean], [away]),
-        helper.make_node("Mul", [away, away], [square]),
-        helper.make_node("ReduceMean", [square], [spread], axes=[2, 3], keepdims=1),
-        helper.make_node("Sqrt", [spread], [f"{cut}:spread"]),
-    ]
 
 
 _VERSION = 1  # of what this file does before and behind the network

@@ -49,7 +49,7 @@ def probe(source: bytes | str, model: Model) -> Probe:
         found: dict[str, Shape] = {n: v.shape for n, v in open_onnx(source, model, 1)(blank(model)).items()}
     except ImageError as problem:
         raise ModelError(f"{model.path}: {problem}") from problem
-    graph = _graph(source)
+    graph = graph_of(source)
     selects = any(node.op_type in DATA_DEPENDENT for node in graph.node)
     for output in graph.output if selects else ():
         fixed, shape = [d.dim_value for d in output.type.tensor_type.shape.dim], found[output.name]
@@ -58,7 +58,7 @@ def probe(source: bytes | str, model: Model) -> Probe:
     return Probe(found, batch_of(graph), selects)
 
 
-def _graph(source: bytes | str) -> Any:
+def graph_of(source: bytes | str) -> Any:
     """The parsed graph, without weights kept in files of their own."""
     import onnx
 
