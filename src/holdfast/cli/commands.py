@@ -73,7 +73,7 @@ def doctor(_options: DoctorOptions) -> int:
     from holdfast.engine.doctor import diagnose
     from holdfast.report.tables import Table, to_text
 
-    findings = diagnose()
+    findings = list(diagnose())
     rows = [[f.topic, f.name, f.state, f.remedy] for f in findings]
     say(to_text(Table(["", "what", "state", "remedy"], rows)))
     broken = [f for f in findings if f.topic == "library" and f.remedy]

@@ -32,7 +32,7 @@ from holdfast.compare.result import (
     turned_images,
 )
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store

@@ -22,8 +22,8 @@ from holdfast.contest.run import MIMIC, mean_ap, scenarios
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, InputError, ModelError, OutputError, UnknownName
+from holdfast.core.fingerprint import generator
 from holdfast.core.model import Model
-from holdfast.core.seeds import generator
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store, to_json, write_atomic

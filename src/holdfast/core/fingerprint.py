@@ -1,4 +1,4 @@
-"""Content hashes: of files, of plain values, of functions. Equal content, equal name, everywhere."""
+"""Content hashes of files, plain values and functions, and random generators that depend on names alone."""
 
 from __future__ import annotations
 
@@ -150,3 +150,10 @@ def _plain(value: Any) -> Any:
     if callable(value):
         return {"function": of_function(value)}
     raise TypeError(f"cannot fingerprint a {type(value).__name__}")
+
+
+def generator(seed: int, *names: object) -> np.random.Generator:
+    """A random generator for one piece of work: it depends on the seed and on the names, on nothing else."""
+    text = "/".join(str(name) for name in names)
+    words = np.frombuffer(hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest(), np.uint32)
+    return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))

@@ -31,10 +31,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core import fingerprint
-from holdfast.core.sources import code_of
+from holdfast.core.sources import code_of, versions
 from holdfast.engine.executor import Progress, Shards, choose_executor, silent
 from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
 
 Item = TypeVar("Item")
 State = TypeVar("State")

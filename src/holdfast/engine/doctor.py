@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
+from holdfast.core.sources import installed
 from holdfast.engine.executor import cores
 
 # extra, module to look for, distribution, what it is good for
@@ -41,19 +41,24 @@ class Finding:
     remedy: str = ""
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> Iterator[Finding]:
     """All findings about Python, libraries, extras and the processor."""
-    return [*_system(), *_libraries(), *_extras()]
-
-
-def _system() -> Iterable[Finding]:
-    yield Finding(
-        "system", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    )
+    where = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield Finding("system", "python", where)
     yield Finding("system", "cores", f"{cores()} usable of {os.cpu_count()}")
     flags = _cpu_flags()
-    found = [name for name in FEATURES if name in flags]
-    yield Finding("system", "cpu features", ", ".join(found) if found else "unknown")
+    yield Finding("system", "cpu features", ", ".join(n for n in FEATURES if n in flags) or "unknown")
+    there = installed((*REQUIRED, *(distribution for _, _, distribution, _ in EXTRAS)))
+    for name in REQUIRED:
+        remedy = "" if name in there else f"pip install {name}"
+        yield Finding("library", name, there.get(name, "missing"), remedy)
+    for extra, module, distribution, purpose in EXTRAS:
+        if importlib.util.find_spec(module) is None:
+            remedy = f"pip install 'holdfast[{extra}]'"
+            yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
+        else:  # a module may have no distribution, or one of another name
+            state = there.get(distribution, "installed, version unknown")
+            yield Finding(f"extra {extra}", distribution, state)
 
 
 def _cpu_flags() -> set[str]:
@@ -63,27 +68,3 @@ def _cpu_flags() -> set[str]:
         return set()
     rows = (line.split(":", 1) for line in text.splitlines() if ":" in line)
     return {flag for key, value in rows if key.strip() in ("flags", "Features") for flag in value.split()}
-
-
-def _libraries() -> Iterable[Finding]:
-    for name in REQUIRED:
-        version = _version(name)
-        yield Finding("library", name, version or "missing", "" if version else f"pip install {name}")
-
-
-def _extras() -> Iterable[Finding]:
-    for extra, module, distribution, purpose in EXTRAS:
-        if importlib.util.find_spec(module) is None:
-            remedy = f"pip install 'holdfast[{extra}]'"
-            yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
-        else:  # a module may have no distribution, or one of another name
-            state = _version(distribution) or "installed, version unknown"
-            yield Finding(f"extra {extra}", distribution, state)
-
-
-def _version(distribution: str) -> str:
-    """The version that is installed; empty without one."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Bools, Detections, Floats, Ints
 from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.classes import realign

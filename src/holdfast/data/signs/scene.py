@@ -14,7 +14,7 @@ import orjson
 from PIL import Image
 
 from holdfast.core.errors import DataError, InputError, OutputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.data.signs.backdrop import Road, paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import (
     CLASSES,
