@@ -17,7 +17,7 @@ GROUPS = {
 }
 COMMANDS = {
     "report": "commands:report",
-    "doctor": "commands:doctor",
+    "doctor": "doctor:doctor",
     "data info": "commands:data_info",
     "data make": "commands:data_make",
     "data crop": "commands:data_crop",
