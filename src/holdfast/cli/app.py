@@ -77,7 +77,13 @@ def execute(words: list[str]) -> int:
         return command.run(options) or 0
     first = rest[0] if rest else ""
     if not first or first in HELP:
-        say(_group_text(name, node), sys.stdout if first else sys.stderr)
+        rows = list(summaries(node))
+        if node.itself:
+            command = load(node.itself)
+            text = help_of(command.options, command.about, rows)
+        else:
+            text = group_help(name, node.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
+        say(text, sys.stdout if first else sys.stderr)
         return 0 if first else 2
     if name == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
         return _root_option(rest)
@@ -118,14 +124,6 @@ def _docstrings(module: str) -> dict[str, str]:
     path = Path(holdfast.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     functions = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)]
     return {f"{module}:{one.name}": (ast.get_docstring(one) or "").partition("\n")[0] for one in functions}
-
-
-def _group_text(name: str, group: Group) -> str:
-    rows = list(summaries(group))
-    if group.itself:
-        command = load(group.itself)
-        return help_of(command.options, command.about, rows)
-    return group_help(name, group.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
 
 
 def _root_option(words: list[str]) -> int:

@@ -27,7 +27,8 @@ def report(options: cli.ReportOptions) -> None:
     from holdfast.evaluate.result import open_run
     from holdfast.noise.language import page as language_page
     from holdfast.noise.language import result as language
-    from holdfast.noise.speech import cli as speech
+    from holdfast.noise.speech.cli import report as report_speech
+    from holdfast.noise.speech.result import MANIFEST as SPEECH
     from holdfast.noise.vision import page as vision_page
     from holdfast.noise.vision import result as vision
 
@@ -47,8 +48,8 @@ def report(options: cli.ReportOptions) -> None:
         written = vision_page.write(vision.open_suite(run), out)
     elif is_of(language.MANIFEST):
         written = language_page.write(language.open_suite(run), out)
-    elif is_of(speech.result.MANIFEST):
-        return speech.report(run, out)
+    elif is_of(SPEECH):
+        return report_speech(run, out)
     else:
         evaluation = open_run(run)
         written = evaluation_page.write(evaluation, out, evaluation_page.pictures(evaluation))

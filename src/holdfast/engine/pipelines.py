@@ -18,10 +18,11 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Tensor
 from holdfast.data.images import notes
 from holdfast.engine.cells import CellSet, Computed, Missing, Setup, Work
-from holdfast.engine.preprocess import Errors, InputStages, InputTensor, distinct_tensors, grouped
+from holdfast.engine.preprocess import Errors, InputStages, InputTensor, attempt, distinct_tensors, grouped
 from holdfast.engine.records import Failed, Record, from_plain, record_of, to_plain
 from holdfast.engine.store import printable
 
+BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # the stages before the network
 SHARD = 25  # images a process gets at a time
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
@@ -69,7 +70,7 @@ class Inference:
                 run = self._network(group)
                 if run is None:
                     continue
-                raw = _attempt(_outputs, run, item.tensor, len(networks) > 1)
+                raw = attempt(_outputs, run, item.tensor, len(networks) > 1)
                 for way in new:
                     state.known[way] = self._record(ways[way][0], item, raw, shared=len(new) > 1)
             for way, members in ways.items():
@@ -93,7 +94,7 @@ class Inference:
         infer = self.stages[group[0]]["infer"]
         if infer not in self.runs:
             function = lookup("infer", self.work.pipelines[group[0]].pipeline.infer)
-            self.runs[infer] = _attempt(function, self.work.model, self.threads)
+            self.runs[infer] = attempt(function, self.work.model, self.threads)
         run = self.runs[infer]
         if isinstance(run, Exception):
             self.problems.update(dict.fromkeys(group, run))
@@ -108,10 +109,10 @@ class Inference:
         work, frame = self.work, item.frames[n]
         post = lookup("post", work.pipelines[n].pipeline.post)
         mine = {name: value.copy() for name, value in raw.items()} if shared else raw
-        prediction = _attempt(lambda: post(checked(mine), frame, work.model.card))
+        prediction = attempt(lambda: post(checked(mine), frame, work.model.card))
         if isinstance(prediction, Exception):
             return prediction
-        record: Record | Exception = _attempt(
+        record: Record | Exception = attempt(
             record_of, item.sample, frame.original, prediction, work.classes, work.ignore_index
         )
         return record
@@ -170,7 +171,11 @@ class PipelineWork(Work[Entry, Inference]):
 
     def compute(self, state: Inference, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The record of each image and pipeline."""
-        stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
+        stages = {}
+        for n in {n for _, wanted in batch for n in wanted}:
+            pipeline = self.pipelines[n].pipeline
+            functions = {kind: lookup(kind, getattr(pipeline, kind)) for kind in BEFORE}
+            stages[n] = InputStages(pipeline.describe(), **functions)
         for place, (entry, wanted) in enumerate(batch):
             mine = {n: stages[n] for n in wanted if n not in state.problems}
             if not mine:
@@ -214,32 +219,12 @@ def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
     return raw if pure else {name: np.array(value) for name, value in raw.items()}
 
 
-def _attempt(function: Any, *given: Any) -> Any:
-    """The result of the function, or the exception it raises."""
-    try:
-        return function(*given)
-    except MemoryError:
-        raise
-    except Exception as problem:  # noqa: BLE001 - a stage may be the user's; its error is reported
-        return problem
-
-
 def content_of(entry: Entry) -> list[str]:
     """Name and key of an image; if it cannot be read, the reason instead of the key."""
     try:
         return [entry.name, entry.key()]
     except ImageError as problem:
         return [entry.name, f"unreadable: {problem}"]
-
-
-def input_stages(pipelines: Mapping[int, Pipeline]) -> dict[int, InputStages]:
-    """The stages before the network of each pipeline, by its number."""
-    stages = {}
-    for n, pipeline in pipelines.items():
-        before = ("decode", "colour", "fit", "resize", "normalise")
-        functions = {kind: lookup(kind, getattr(pipeline, kind)) for kind in before}
-        stages[n] = InputStages(pipeline.describe(), **functions)
-    return stages
 
 
 def describe_error(problem: Exception) -> str:

@@ -47,7 +47,11 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file in it")
     if path.exists() and not path.is_file():
-        return _write_through(path, data)
+        try:
+            path.write_bytes(data)
+        except OSError as problem:
+            raise OutputError(f"{path}: could not be written: {problem.strerror}") from problem
+        return
     path = path.resolve() if path.is_symlink() else path
     temporary = path.parent / f".writing-{os.getpid()}-{os.urandom(6).hex()}"
     try:
@@ -72,13 +76,6 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as problem:
-        raise OutputError(f"{path}: could not be written: {problem.strerror}") from problem
 
 
 @dataclass(frozen=True)

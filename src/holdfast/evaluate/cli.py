@@ -49,7 +49,12 @@ def evaluate(options: EvaluateOptions) -> int:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)
         raise InputError(f"{flags}: of use only with MODEL DATA")
     if options.truth and options.predictions and not options.model:
-        return _files(options, options.truth, options.predictions)
+        settings = settings_of(options)
+        _show(options, score_files(options.truth, options.predictions, settings), {})
+        if options.explain:
+            text = explain.explain_files(options.truth, options.predictions, settings, options.class_)
+            say("\n" + text, sys.stderr if options.csv else sys.stdout)
+        return 0
     if files:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not options.explain or options.model:
@@ -155,12 +160,3 @@ def _ending(done: Evaluation, folder: Path) -> int:
         sys.stderr.write(f"{len(done.failed)} of {total} images failed and {verb} not in the numbers\n")
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if done.failed else 0
-
-
-def _files(options: EvaluateOptions, truth: Path, predictions: Path) -> int:
-    settings = settings_of(options)
-    _show(options, score_files(truth, predictions, settings), {})
-    if options.explain:
-        text = explain.explain_files(truth, predictions, settings, options.class_)
-        say("\n" + text, sys.stderr if options.csv else sys.stdout)
-    return 0

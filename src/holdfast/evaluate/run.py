@@ -124,15 +124,10 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
 
 def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
     """The work of running pipelines on the plan's model and data."""
-    classes = len(plan.dataset.classes) or len(plan.model.card.classes)
+    model, data = plan.model, plan.dataset
+    classes = len(data.classes) or len(model.card.classes)
     return PipelineWork(
-        plan.model,
-        pipelines,
-        classes,
-        plan.dataset.ignore_index,
-        strict=plan.strict,
-        fatal=fatal,
-        batch=plan.shard,
+        model, pipelines, classes, data.ignore_index, strict=plan.strict, fatal=fatal, batch=plan.shard
     )
 
 
