@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.errors import DataError, OutputError
+from holdfast.core.fingerprint import sealed, unsealed
 
 
 def printable(text: str) -> str:
@@ -90,8 +91,6 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a finished cell; None if there is none, or it is damaged or another key's."""
-        from holdfast.core.fingerprint import unsealed
-
         try:
             content = self.path(key).read_bytes()
         except OSError:
@@ -109,8 +108,6 @@ class Store:
 
     def put(self, key: str, data: bytes) -> None:
         """Write the cell to disk."""
-        from holdfast.core.fingerprint import sealed  # here: a command without cells need not load OpenSSL
-
         # Not durable: what a power failure damages is noticed by its checksum and computed again. Cells are
         # many and small, so they are written without pathlib, in half the time; what fails is tried again by
         # `write_atomic`, whose errors say what to do.

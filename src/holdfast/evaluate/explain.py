@@ -34,14 +34,8 @@ def explain_files(truth: Path, predictions: Path, settings: Settings, class_name
 def explain_lecture() -> tuple[str, dict[str, Any]]:
     """The walk through the lecture's worked example, as text and as plain values."""
     example = LECTURE_EXAMPLE
-    story = explain(
-        example.truth,
-        example.detections,
-        RULES["lecture"],
-        images=example.images,
-        class_names=example.class_names,
-        iou=example.iou,
-    )
+    known: dict[str, Any] = {"images": example.images, "class_names": example.class_names, "iou": example.iou}
+    story = explain(example.truth, example.detections, RULES["lecture"], **known)
     text = explanation_text(
         story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
     )
