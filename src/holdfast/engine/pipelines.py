@@ -22,7 +22,6 @@ from holdfast.engine.preprocess import Errors, InputStages, InputTensor, attempt
 from holdfast.engine.records import Failed, Record, from_plain, record_of, to_plain
 from holdfast.engine.store import printable
 
-BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # the stages before the network
 SHARD = 25  # images a process gets at a time
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
@@ -171,11 +170,7 @@ class PipelineWork(Work[Entry, Inference]):
 
     def compute(self, state: Inference, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The record of each image and pipeline."""
-        stages = {}
-        for n in {n for _, wanted in batch for n in wanted}:
-            pipeline = self.pipelines[n].pipeline
-            functions = {kind: lookup(kind, getattr(pipeline, kind)) for kind in BEFORE}
-            stages[n] = InputStages(pipeline.describe(), **functions)
+        stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
         for place, (entry, wanted) in enumerate(batch):
             mine = {n: stages[n] for n in wanted if n not in state.problems}
             if not mine:
@@ -225,6 +220,16 @@ def content_of(entry: Entry) -> list[str]:
         return [entry.name, entry.key()]
     except ImageError as problem:
         return [entry.name, f"unreadable: {problem}"]
+
+
+def input_stages(pipelines: Mapping[int, Pipeline]) -> dict[int, InputStages]:
+    """The stages before the network of each pipeline, by its number."""
+    stages = {}
+    for n, pipeline in pipelines.items():
+        before = ("decode", "colour", "fit", "resize", "normalise")
+        functions = {kind: lookup(kind, getattr(pipeline, kind)) for kind in before}
+        stages[n] = InputStages(pipeline.describe(), **functions)
+    return stages
 
 
 def describe_error(problem: Exception) -> str:
