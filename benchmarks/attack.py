@@ -43,7 +43,7 @@ from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 from holdfast.metrics.similarity import psnr
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.resize.libraries import pillow_bilinear
 
 ROOT = Path(__file__).resolve().parents[1]

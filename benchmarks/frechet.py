@@ -14,7 +14,7 @@ import numpy as np
 from holdfast.core.types import Image, Size
 from holdfast.data.open import open_dataset
 from holdfast.metrics.frechet import frechet
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.features import open_features
 from holdfast.stages.resize.libraries import pillow_bilinear
 

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=5000)
     parser.add_argument("--noise", default="", help="the noise suite with these families instead")
     options = parser.parse_args()
-    from holdfast.data.signs import make as make_signs
+    from holdfast.data.signs.scene import make as make_signs
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -34,7 +34,7 @@ from holdfast.patchbench.positions.files import Network, effect, open_instance, 
 from holdfast.patchbench.positions.models import map_positions, open_detector, read
 from holdfast.patchbench.positions.sweep import Bar, pasted
 from holdfast.report.tables import Column, Table, to_markdown
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.resize.libraries import pillow_bilinear
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 

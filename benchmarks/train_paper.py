@@ -31,7 +31,6 @@ from holdfast.core.fingerprint import of_file
 from holdfast.core.model import Model
 from holdfast.core.registry import names
 from holdfast.data.open import open_dataset
-from holdfast.data.signs import write_far
 from holdfast.engine.progress import progress
 from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
@@ -50,6 +49,7 @@ from holdfast.train.mitigate.rows import (
     mitigations,
 )
 from holdfast.train.mitigate.training import Order, Training, orders, train
+from models.signs.far import write_far
 from models.signs.start import NETS, start
 
 ROOT = Path(__file__).resolve().parents[1]

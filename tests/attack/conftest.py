@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pictures
 
-from holdfast.attack.gradient.victim import open_victim, target_of
+from holdfast.attack.gradient.victim import open_victim
+from holdfast.attack.judge import target_in
 from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
@@ -30,11 +31,11 @@ def scene(victim):
         factor = np.array([width / picture.width, height / picture.height] * 2)
         image = np.asarray(picture.resize((width, height), Pictures.Resampling.BILINEAR))
         boxes = Boxes(sample.truth.xyxy * factor, sample.truth.classes)
-        if len(boxes) < 3 and target_of(victim, image, boxes) is not None:
+        if len(boxes) < 3 and target_in(victim.judge, image, boxes, rule=victim.rule) is not None:
             return image, boxes
     raise AssertionError("the detector finds nothing in eight scenes")
 
 
 @pytest.fixture(scope="session")
 def target(victim, scene):
-    return target_of(victim, *scene)
+    return target_in(victim.judge, *scene, rule=victim.rule)

@@ -174,14 +174,14 @@ def test_a_real_detector_loses_more_than_to_grey_or_noise(victim):
 
     from PIL import Image as Pictures
 
-    from holdfast.attack.gradient.victim import target_of
+    from holdfast.attack.judge import target_in
     from holdfast.data.open import open_dataset
 
     aims = []
     for entry in open_dataset("signs", task="detect").entries:
         sample = entry.load()
         image = np.asarray(Pictures.open(io.BytesIO(sample.data)).convert("RGB"))
-        aims += [a for a in [target_of(victim, image, sample.truth)] if a]
+        aims += [a for a in [target_in(victim.judge, image, sample.truth, rule=victim.rule)] if a]
         if len(aims) == 28:
             break
     limits = Limits(pixels=3000, steps=24)

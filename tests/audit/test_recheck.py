@@ -16,7 +16,7 @@ from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import option
 from holdfast.stages.infer import onnxruntime

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from helpers import contest as entering
 from helpers.contest import Raw, chunk, encoded, good, goods, header, picture, raw_png, raw_zip, rules
+from holdfast.contest.entry import open_entry
 from holdfast.contest.messages import EntryError
-from holdfast.contest.validate import open_entry
 from holdfast.core.errors import InputError
 
 GOOD = raw_zip(goods())
@@ -411,7 +411,7 @@ import json, sys, time
 from pathlib import Path
 sys.path[:0] = sys.argv[1:2]
 from helpers.contest import Archive, rules
-from holdfast.contest.validate import examine
+from holdfast.contest.entry import examine
 usual = rules(images=1000, width=416, height=416, archive=Archive())
 seconds = {}
 for path in sorted(Path(sys.argv[2]).iterdir()):

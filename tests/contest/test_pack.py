@@ -6,8 +6,7 @@ import pytest
 
 from helpers.contest import IMAGES, changed, encoded, make_contest, picture, rules, write_rules
 from holdfast.cli import run
-from holdfast.contest.pack import pack
-from holdfast.contest.validate import examine, open_entry
+from holdfast.contest.entry import examine, open_entry, pack
 from holdfast.core.errors import DataError, InputError, OutputError
 
 

@@ -16,9 +16,9 @@ from holdfast.cli import run
 from holdfast.contest.board import enter
 from holdfast.contest.cli import exhibits
 from holdfast.contest.contest import open_contest
+from holdfast.contest.entry import open_entry
 from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
 from holdfast.contest.run import Row, judge, score_of
-from holdfast.contest.validate import open_entry
 from holdfast.report.html import write_page
 from holdfast.report.patched import difference
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from helpers import contest as entering
 from helpers.contest import chunk, encoded, goods, header, picture, raw_png, raw_zip, rules
+from holdfast.contest.entry import open_entry
 from holdfast.contest.messages import EntryError
 from holdfast.contest.png import decode
-from holdfast.contest.validate import open_entry
 from holdfast.core.types import Size
 
 

@@ -9,10 +9,10 @@ from PIL import Image
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Label, MaskFile
-from holdfast.data import signs
-from holdfast.data.embedded import SignsEntry
+from holdfast.data.embedded import EmbeddedEntry
 from holdfast.data.images import sniff
 from holdfast.data.open import open_dataset
+from holdfast.data.signs import scene as signs
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from holdfast.data.open import open_dataset
 def test_names(name, seed, count):
     found = open_dataset(name)
     assert (found.name, found.format, found.task, len(found)) == (name, "signs", "detect", count)
-    assert found.entries[-1] == SignsEntry(seed, count - 1, "detect")
+    assert found.entries[-1] == EmbeddedEntry("signs", seed, count - 1, "detect")
     assert len({entry.name for entry in found.entries}) == count
 
 
@@ -76,13 +76,16 @@ def test_segmentation_view():
 def test_keys_need_no_drawing_and_tell_everything_apart(monkeypatch):
     monkeypatch.setattr(signs, "scene", None)
     entries = [
-        SignsEntry(seed, index, task) for seed in (0, 1) for index in (0, 1) for task in ("detect", "segment")
+        EmbeddedEntry("signs", seed, index, task)
+        for seed in (0, 1)
+        for index in (0, 1)
+        for task in ("detect", "segment")
     ]
     assert len({entry.key() for entry in entries}) == len(entries)
 
 
 def test_loading_twice_gives_the_same():
-    entry = pickle.loads(pickle.dumps(SignsEntry(5, 9, "detect")))  # noqa: S301
+    entry = pickle.loads(pickle.dumps(EmbeddedEntry("signs", 5, 9, "detect")))  # noqa: S301
     assert entry.load().data == entry.load().data
 
 

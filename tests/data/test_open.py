@@ -31,7 +31,10 @@ def test_the_most_specific_format_is_taken_and_said(both):
     assert [problem.kind for problem in found.problems] == [kinds.SEVERAL_FORMATS]
     assert "read as voc" in found.problems[0].what
     assert "also fits yolo (has labels/*.txt beside images/)" in found.problems[0].what
-    assert [(fit.name, fit.task) for fit in recognise(both)] == [("voc", "detect"), ("yolo", "detect")]
+    assert [(reader.name, reader.facts["task"]) for reader, _ in recognise(both)] == [
+        ("voc", "detect"),
+        ("yolo", "detect"),
+    ]
 
 
 def test_format_decides(both):

@@ -6,8 +6,9 @@ import pytest
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.cfg import ACTIVATIONS, PARSERS, read_cfg, strides, trace
-from holdfast.graph.darknet.layers import Convolutional, MaxPool, Route, Same, Shortcut, Upsample, Yolo
+from holdfast.graph.darknet.cfg import read_cfg, strides, trace
+from holdfast.graph.darknet.layers import KINDS
+from holdfast.graph.darknet.nodes import ACTIVATE
 
 HEAD = (
     "[convolutional]\nfilters=18\nactivation=linear\n\n[yolo]\nanchors=4,6, 10,14, 20,30\nnum=3\nclasses=1\n"
@@ -22,6 +23,13 @@ def cfg(folder: Path, text: str) -> Path:
 
 def network(folder: Path, middle: str, net: str = "[net]\nwidth=64\nheight=64\n"):
     return read_cfg(cfg(folder, net + middle + "\n" + HEAD))
+
+
+def facts(layer) -> dict[str, object]:
+    return {name: value for name, value in vars(layer).items() if name != "section"}
+
+
+CONVOLUTION = {"strides": (1, 1), "dilation": 1, "groups": 1, "batch_normalize": False}
 
 
 def refused(folder: Path, middle: str) -> str:
@@ -39,28 +47,32 @@ def test_comments_blanks_synonyms_and_order(tmp_path):
     found = read_cfg(cfg(tmp_path, text + HEAD))
     assert found.size == Size(96, 64)
     assert [p.section.kind for p in found.layers] == ["convolutional", "convolutional", "yolo"]
-    assert [p.index for p in found.layers] == [0, 1, 2]
+    assert [p.section.index for p in found.layers] == [0, 1, 2]
     assert found.layers[0].section.line == 6
-    assert found.layers[0].layer == Convolutional(4, 3, 1, 1, 1, 1, 1, False, "leaky")
+    own = {"sources": (-1,), "filters": 4, "size": 3, "padding": 1, "activation": "leaky"}
+    assert facts(found.layers[0]) == CONVOLUTION | own
 
 
 def test_darknets_defaults(tmp_path):
     middle = "[convolutional]\n[maxpool]\nstride=2\n[dropout]\n[upsample]\n"
     middle += "[shortcut]\nfrom=0\n[route]\nlayers=-1,0\n"
-    layers = [p.layer for p in network(tmp_path, middle).layers]
+    layers = [facts(layer) for layer in network(tmp_path, middle).layers]
+    own = {"sources": (-1,), "filters": 1, "size": 1, "padding": 0}
     assert layers[:4] == [
-        Convolutional(1, 1, 1, 1, 0, 1, 1, False, "logistic"),  # darknet's default is not "linear"
-        MaxPool(2, 2, 2, 1),
-        Same(),
-        Upsample(2, 1.0),
+        CONVOLUTION | own | {"activation": "logistic"},  # darknet's default is not "linear"
+        {"sources": (0,), "size": 2, "strides": (2, 2), "padding": 1},
+        {"sources": (1,)},
+        {"sources": (2,), "stride": 2, "scale": 1.0},
     ]
-    assert layers[4:6] == [Shortcut((0,), "linear"), Route((4, 0), 1, 0)]
-    assert layers[-1] == Yolo(((4, 6), (10, 14), (20, 30)), 1, 1.0)
+    assert layers[4] == {"sources": (3, 0), "activation": "linear"}
+    assert layers[5] == {"sources": (4, 0), "groups": 1, "group_id": 0}
+    anchors = ((4, 6), (10, 14), (20, 30))
+    assert layers[-1] == {"sources": (6,), "anchors": anchors, "classes": 1, "scale_xy": 1.0}
 
 
 def test_pad_means_half_the_kernel_and_padding_is_in_pixels(tmp_path):
     middle = "[convolutional]\nsize=5\npad=1\npadding=7\n[convolutional]\nsize=5\npadding=1\n"
-    first, second = (p.layer for p in network(tmp_path, middle).layers[:2])
+    first, second = network(tmp_path, middle).layers[:2]
     assert (first.padding, second.padding) == (2, 1)
 
 
@@ -69,7 +81,7 @@ def test_mask_chooses_anchors(tmp_path):
         "num=3", "num=3\nmask=2,0\nscale_x_y=1.05"
     )
     (head,) = read_cfg(cfg(tmp_path, text.replace("classes=1", "classes=2"))).heads
-    assert head == Yolo(((20, 30), (4, 6)), 2, 1.05)
+    assert (head.anchors, head.classes, head.scale_xy) == (((20, 30), (4, 6)), 2, 1.05)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +129,8 @@ def test_everything_unsupported_is_listed_at_once(tmp_path):
         "line 13: [shortcut] weights_type=per_feature is not supported",
         "line 15: unknown key 'strides', did you mean 'stride'?",
         "line 16: [convolutional] share_index=0 is not supported",
-        *PARSERS,
-        *ACTIVATIONS,
+        *KINDS,
+        *ACTIVATE,
     ):
         assert wanted in message
     assert "binary" not in message

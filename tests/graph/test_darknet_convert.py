@@ -10,8 +10,7 @@ import pytest
 
 from holdfast.core.errors import CardError, ModelError, OutputError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.convert import convert
-from holdfast.graph.darknet.weights import read_header
+from holdfast.graph.darknet.convert import convert, header_length
 
 TEXT = """[net]
 width=64
@@ -91,10 +90,8 @@ def test_wrong_weights_are_refused(small, tmp_path, change, wanted):
 
 def test_header_of_32_and_64_bits(tmp_path):
     path = tmp_path / "net.weights"
-    old = read_header(struct.pack("<4i", 0, 1, 0, 77) + b"1234", path)
-    new = read_header(struct.pack("<3iQ", 0, 2, 5, 1 << 40), path)
-    assert (old.minor, old.seen, old.length) == (1, 77, 16)
-    assert (new.revision, new.seen, new.length) == (5, 1 << 40, 20)
+    assert header_length(struct.pack("<4i", 0, 1, 0, 77) + b"1234", path) == 16
+    assert header_length(struct.pack("<3iQ", 0, 2, 5, 1 << 40), path) == 20
 
 
 def test_missing_weights(small, tmp_path):

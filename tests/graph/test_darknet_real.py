@@ -15,9 +15,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Size
 from holdfast.graph.card import read_card, write_card
 from holdfast.graph.darknet.cfg import read_cfg, trace
-from holdfast.graph.darknet.convert import convert
-from holdfast.graph.darknet.layers import Yolo
-from holdfast.graph.darknet.weights import read_weights
+from holdfast.graph.darknet.convert import convert, read_weights
 from holdfast.graph.nms import ious
 
 FILES = {"yolo-fastest-1.1": 346_062, "yolo-fastest-1.1-xl": 923_486}
@@ -129,7 +127,7 @@ def test_equal_to_opencv(shared_data, tmp_path, monkeypatch, name, side):
 
     OpenCV adds 1e-6 to the variance where darknet adds 1e-5; with that put right nothing else may differ.
     """
-    monkeypatch.setattr("holdfast.graph.darknet.weights.EPSILON", 1e-6)
+    monkeypatch.setattr("holdfast.graph.darknet.layers.EPSILON", 1e-6)
     if not hasattr(cv2.dnn, "readNetFromDarknet"):
         pytest.skip(f"OpenCV {cv2.__version__} has no darknet reader; OpenCV 4 has")
     cfg, weights = files(shared_data, name)
@@ -143,7 +141,7 @@ def test_equal_to_opencv(shared_data, tmp_path, monkeypatch, name, side):
 
     net = cv2.dnn.readNetFromDarknet(str(cfg), str(weights))
     net.setInput(tensor)
-    heads = [placed.index for placed in read_cfg(cfg).layers if isinstance(placed.layer, Yolo)]
+    heads = [head.section.index for head in read_cfg(cfg).heads]
     for output, index in zip(names, heads, strict=True):
         assert np.abs(raw[output] - net.forward(f"conv_{index - 1}")).max() < 1e-3
     rows = np.concatenate([net.forward(f"yolo_{index}") for index in heads])

@@ -13,7 +13,7 @@ from holdfast.verify import lowdim
 from holdfast.verify.lowdim import search as engine
 
 SOURCES = Path(lowdim.__file__).parent
-MODULES = ("compiled", "zonotope", "program", "points", "walk")
+MODULES = ("zonotope", "program", "points", "walk")
 _AMONG_THEM = re.compile(rf"from holdfast\.verify\.lowdim\.({'|'.join(MODULES)}) import (\([^)]*\)|[^\n]*)")
 _PLAIN = "njit = lambda **options: lambda function: function"
 

@@ -28,7 +28,7 @@ from holdfast.contest.run import score
 from holdfast.core import sources
 from holdfast.core.patch import Patch, Spot
 from holdfast.core.pipeline import pipeline_of
-from holdfast.data.embedded import FarEntry, SignsEntry
+from holdfast.data.embedded import EmbeddedEntry
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of, evaluate
 from holdfast.graph.load import load_model
@@ -67,8 +67,8 @@ def patched(folder):
 
 def drawn(folder):
     """Embedded images in every view."""
-    views = [SignsEntry(0, 1, task) for task in ("detect", "classify", "single", "segment")]
-    return lambda runs: [entry.load().data for entry in (*views, FarEntry(0, 1))]
+    views = [EmbeddedEntry("signs", 0, 1, task) for task in ("detect", "classify", "single", "segment")]
+    return lambda runs: [entry.load().data for entry in (*views, EmbeddedEntry("far", 0, 1, "classify"))]
 
 
 def attacked(folder):
@@ -177,14 +177,14 @@ JOBS = {
     "evaluate": (evaluated, (CELLS,)),
     "evaluate, segments": (segmented, (CELLS,)),
     "patched": (patched, ("audit.threats:PatchedEntry.load",)),
-    "signs": (drawn, ("data.embedded:SignsEntry.load", "data.embedded:FarEntry.load")),
+    "signs": (drawn, ("data.embedded:EmbeddedEntry.load",)),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),
     "language": (asked, (CELLS, "noise.language.cells:_rewrite")),
     "speech": (spoken, (CELLS, "noise.speech.cells:_rewrite")),
     "train": (tuned, (CELLS,)),
-    "rewrite": (rewritten, ("stages.deployed:Deployed._made",)),
+    "rewrite": (rewritten, ("stages.deployed:rewritten",)),
 }
 
 

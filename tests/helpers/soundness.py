@@ -24,7 +24,7 @@ CROWN = root.Effort(iterations=0)
 ALPHA = root.Effort(iterations=6)
 TREES = root.Effort(
     iterations=4,
-    finish=lambda region, asked, goal: refine(region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal),
+    finish=lambda region, asked, goal: refine(region, asked, goal, Depth(rounds=6, leaves=24, gain=0.0)),
 )
 SLOPES = {"leaky": 0.1, "elu": 0.7}
 Check = Callable[[], object]

@@ -46,10 +46,8 @@ def test_single_is_iou_where_the_class_is_right_and_zero_elsewhere():
     boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 5], [5, 5, 0, 0]]
     values = single_values(boxes, [1, 1, 2, 0], [[0, 0, 10, 10]] * 4, [1, 0, 2, 0])
     assert values.tolist() == [1.0, 0.0, 0.5, 0.0]
-    result = single_result(values)
-    assert result.mean == 0.375
-    assert result.above_half == 0.25  # 0.5 itself is not above
-    assert np.isnan(single_result(values[:0]).mean)
+    assert single_result(values) == {"iou_equal": 0.375, "above_half": 0.25}  # 0.5 itself is not above
+    assert np.isnan(single_result(values[:0])["iou_equal"])
     with pytest.raises(InputError, match=r"got sizes \[1, 2\]"):
         single_values(boxes[:1], [1, 2], [[0, 0, 1, 1]], [1])
 

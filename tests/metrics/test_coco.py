@@ -20,7 +20,7 @@ def test_a_perfect_detection():
         absent = key in {"APs", "APl", "ARs", "ARl"}
         assert value == (-1.0 if absent else pytest.approx(1.0)), key
     assert medium < set(result.numbers)
-    assert result.class_numbers(0) == pytest.approx(result.numbers)
+    assert result.per_class[0] == pytest.approx(list(result.numbers.values()))
 
 
 def test_thresholds_count_from_one_half_upwards():

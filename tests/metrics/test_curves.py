@@ -5,12 +5,9 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
 from holdfast.metrics.curves import (
-    all_point_ap,
     average_precision,
     curve,
-    eleven_point_ap,
     eleven_points,
-    hundred_one_point_ap,
     hundred_one_points,
     trapezoid_area,
 )
@@ -64,18 +61,18 @@ def test_the_end_points_belong_to_the_curve():
     assert precision.tolist() == [1, 0, 0.5, 0]
     assert eleven_points(c)[0] == 1.0
     assert eleven_points(made([0, 1], 2))[0] == 0.5
-    assert eleven_point_ap(c) == pytest.approx((1 + 5 * 0.5) / 11)
+    assert average_precision(c, "11-point") == pytest.approx((1 + 5 * 0.5) / 11)
     assert made([0, 1], 2).points()[0].tolist() == [0, 0.5]
 
 
 def test_with_end_points_finding_nothing_still_scores_the_point_at_recall_zero():
-    assert eleven_point_ap(made([], 3, end_points=True)) == pytest.approx(1 / 11)
-    assert eleven_point_ap(made([], 3)) == 0.0
+    assert average_precision(made([], 3, end_points=True), "11-point") == pytest.approx(1 / 11)
+    assert average_precision(made([], 3), "11-point") == 0.0
 
 
 def test_all_point_area_by_hand():
     # steps of 1/4: precision 1, then max(2/3, 3/4), 3/4
-    assert all_point_ap(made([1, 0, 1, 1], 4)) == pytest.approx((1 + 3 / 4 + 3 / 4) / 4)
+    assert average_precision(made([1, 0, 1, 1], 4), "all-point") == pytest.approx((1 + 3 / 4 + 3 / 4) / 4)
 
 
 def test_hundred_one_points_by_hand():
@@ -93,17 +90,18 @@ def test_trapezoid_joins_the_points_by_straight_lines():
 @pytest.mark.parametrize("name", list(RULES))
 def test_perfect_nothing_and_no_truth(name):
     rule = RULES[name]
-    assert average_precision(made([1] * 7, 7), rule) == pytest.approx(1.0)
-    assert average_precision(made([], 7), rule) == 0.0
-    assert average_precision(made([0, 0], 7), rule) == 0.0
-    assert np.isnan(average_precision(made([0], 0), rule))
+    assert average_precision(made([1] * 7, 7), rule.interpolation) == pytest.approx(1.0)
+    assert average_precision(made([], 7), rule.interpolation) == 0.0
+    assert average_precision(made([0, 0], 7), rule.interpolation) == 0.0
+    assert np.isnan(average_precision(made([0], 0), rule.interpolation))
 
 
-def test_average_precision_uses_the_interpolation_of_the_rule():
+def test_interpolations_differ():
     c = made([1, 0, 1], 3)
-    values = [average_precision(c, RULES[name]) for name in ("voc2007", "voc", "coco")]
-    assert values == [eleven_point_ap(c), all_point_ap(c), hundred_one_point_ap(c)]
+    values = [average_precision(c, name) for name in ("11-point", "all-point", "101-point")]
     assert len(set(values)) == 3
+    assert values[0] == eleven_points(c).mean()
+    assert values[2] == hundred_one_points(c).mean()
 
 
 @given(st.lists(st.sampled_from([0, 1]), max_size=40), st.integers(0, 10))
@@ -115,8 +113,8 @@ def test_points_are_the_largest_precision_to_the_right(outcomes, missed):
     for k, value in enumerate(eleven_points(c)):
         right = [p for p, tp in zip(c.precision, c.tp, strict=True) if 10 * tp >= k * positives]
         assert value == max(right, default=0.0)
-    assert abs(all_point_ap(c) - hundred_one_point_ap(c)) <= 0.02
-    assert all_point_ap(c) <= 1.0
+    assert abs(average_precision(c, "all-point") - average_precision(c, "101-point")) <= 0.02
+    assert average_precision(c, "all-point") <= 1.0
 
 
 def test_scores_must_fall_and_fit():

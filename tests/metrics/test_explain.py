@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.core.errors import InputError
 from holdfast.metrics.boxes import detection_table, truth_table
-from holdfast.metrics.curves import all_point_ap, curve, eleven_point_ap, trapezoid_area
+from holdfast.metrics.curves import average_precision, curve, trapezoid_area
 from holdfast.metrics.explain import LECTURE_EXAMPLE as LECTURE
-from holdfast.metrics.explain import explain, explanation_text, step_rows, table
+from holdfast.metrics.explain import explain, explanation_text, table
 from holdfast.metrics.rules import RULES
 
 
@@ -50,7 +50,8 @@ def test_no_order_of_hits_gives_three_quarters_by_eleven_points():
     eleven, area, lines = {}, {}, {}
     for tail in set(itertools.permutations([1, 0, 0])):
         c = curve(np.linspace(1, 0.5, 5), [1, 1, *tail], 4, end_points=True)
-        eleven[tail], area[tail], lines[tail] = eleven_point_ap(c), all_point_ap(c), trapezoid_area(c)
+        eleven[tail], area[tail] = average_precision(c, "11-point"), average_precision(c, "all-point")
+        lines[tail] = trapezoid_area(c)
     assert sorted(eleven.values()) == pytest.approx([7.2 / 11, 7.5 / 11, 8 / 11])
     assert area[1, 0, 0] == 0.75
     assert max(area[0, 1, 0], area[0, 0, 1]) < 0.69
@@ -131,7 +132,7 @@ def test_a_class_without_truth_has_no_ap():
 
 
 def test_steps_as_rows_and_tables(lecture):
-    rows = step_rows(lecture.steps)
+    rows = [vars(step) for step in lecture.steps]
     assert rows[0]["score"] == 0.98
     assert list(rows[0])[:3] == ["place", "detection", "image"]
     assert table(["a", "bc"], [["12", "3"]]) == "   a   bc\n   12  3"

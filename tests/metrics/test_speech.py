@@ -12,10 +12,9 @@ from holdfast.metrics.speech import aligned_mean_square, distances, mean_square,
 
 
 def test_the_error_is_over_the_common_beginning():
-    found = mean_square(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0]))
-    assert (found.mse, found.common, found.first, found.second) == (2.0, 2, 3, 2)
+    assert mean_square(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0])) == 2.0
     a, b = np.zeros((4, 3)), np.full((4, 3), 0.5)
-    assert mean_square(a, b).mse == 0.25
+    assert mean_square(a, b) == 0.25
 
 
 def test_what_cannot_be_compared_is_told():
@@ -54,7 +53,7 @@ def test_a_slower_copy_is_no_error():
     mel = rng.normal(size=(20, 8))
     slow = np.repeat(mel, 3, axis=0)
     assert aligned_mean_square(mel, slow) == pytest.approx(0.0, abs=1e-12)
-    assert mean_square(mel, slow).mse > 0.5
+    assert mean_square(mel, slow) > 0.5
     assert aligned_mean_square(mel, mel + 0.5) <= 0.25 + 1e-12
 
 

@@ -14,10 +14,10 @@ from PIL import Image
 
 from helpers import models as making
 from holdfast.core.registry import lookup, part
-from holdfast.data.signs import encode, scene
+from holdfast.data.signs.scene import encode, scene
 from holdfast.stages.decode import learned as module
 from holdfast.stages.decode.learned import facts_of, learned, planes, restore
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.families import family, options
 
 SCENE = scene(0, 3).image  # of the seed that is held out

@@ -15,8 +15,8 @@ SIZES = [(40, 30), (41, 30), (64, 48), (40, 30), (33, 77), (64, 48)]
 
 
 @pytest.fixture(autouse=True)
-def none_kept(monkeypatch):
-    monkeypatch.setattr(colour, "_FREE", type(colour._FREE)())
+def none_kept():
+    colour._converter.cache_clear()
 
 
 def pictures():
@@ -36,7 +36,7 @@ def test_colours_are_those_of_new_tables():
     for image in pictures():
         want = anew(image, {"format": "nv12"}, {"format": "rgb24"})
         np.testing.assert_array_equal(lookup("colour", "nv12-swscale")(image), want)
-    assert len(colour._FREE) == 2 * len(set(SIZES))
+    assert colour._converter.cache_info().misses == 2 * len(set(SIZES))
 
 
 @pytest.mark.parametrize("name", ["bilinear", "bicubic"])
@@ -47,20 +47,11 @@ def test_sizes_are_those_of_new_tables(name):
         np.testing.assert_array_equal(lookup("resize", f"swscale-{name}")(image, Size(24, 20)), want)
 
 
-def test_few_are_kept(monkeypatch):
+def test_few_are_kept():
     image = pictures()[0]
-    monkeypatch.setattr(colour, "KEPT", 3 * 40 * 30)
-    for width in range(20, 30):
+    for width in range(20, 50):
         lookup("resize", "swscale-bilinear")(image, Size(width, 20))
-    assert [kind[5] for kind in colour._FREE] == [27, 28, 29]
-
-
-def test_of_large_pictures_the_last_is_kept_alone(monkeypatch):
-    image = pictures()[0]
-    monkeypatch.setattr(colour, "KEPT", 2 * 40 * 30)
-    for size in (Size(20, 20), Size(400, 300), Size(20, 20)):  # the second picture is the larger one
-        lookup("resize", "swscale-bilinear")(image, size)
-        assert [kind[5:] for kind in colour._FREE] == [size]
+    assert colour._converter.cache_info().currsize == 8
 
 
 def test_threads_do_not_share_a_converter():

@@ -64,17 +64,20 @@ def test_a_proof_with_a_margin_above_the_rounding_is_one_for_float32(tmp_path):
     assert "proven for every evaluation in float32" in verdict.note
 
 
-@pytest.mark.parametrize("engine", ["_swept", "_few_inputs", "_split", "_branched"])
+ENGINES = ("sweep:search", "lowdim.search:search", "split.search:search", "bab.decide:decide")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_counts_the_rounding_of_an_evaluation(tmp_path, engine):
     pytest.importorskip("torch")
-    inputs = 1 if engine == "_swept" else 2
-    model = cancelling(tmp_path, inputs, "Relu" if engine in ("_swept", "_few_inputs") else "LeakyRelu")
+    inputs = 1 if engine == "sweep:search" else 2
+    relu = engine in ("sweep:search", "lowdim.search:search")
+    model = cancelling(tmp_path, inputs, "Relu" if relu else "LeakyRelu")
     near, far = asked(model, 5.0, inputs), asked(model, 100.0, inputs)
-    run = getattr(decide, engine)
 
     def status(question, as_evaluated):
         problem = problem_of(question, as_evaluated=as_evaluated)
-        return run(problem, Clock(Budget(5.0), time.monotonic())).status
+        return decide._ask(engine, problem, Clock(Budget(5.0), time.monotonic())).status
 
     assert status(near, as_evaluated=False) == "holds"
     assert status(near, as_evaluated=True) != "holds"

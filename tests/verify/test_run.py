@@ -17,6 +17,13 @@ from holdfast.verify.problem import Answer, Clock
 
 FLOAT = TensorProto.FLOAT
 OPEN = Answer("unknown", "attack")
+NAMES = {
+    "sweep:search": "sweep",
+    "lowdim.search:search": "few",
+    "split.search:search": "split",
+    "falsify:falsify": "falsify",
+    "bab.decide:decide": "branch",
+}
 
 
 def network(folder, batch=1, last=None, outputs=2):
@@ -64,21 +71,15 @@ def proven(monkeypatch):
     told = []
 
     def engines(answer, **named):
-        def one(name):
-            def say(problem, *rest):
-                told.append(name)
-                found = named.get(name, answer)
-                if isinstance(found, BaseException):
-                    raise found
-                return found
+        def ask(engine, problem, *rest):
+            name = NAMES[engine]
+            told.append(name)
+            found = named.get(name, answer)
+            if isinstance(found, BaseException):
+                raise found
+            return found
 
-            return say
-
-        monkeypatch.setattr(decide, "_swept", one("sweep"))
-        monkeypatch.setattr(decide, "_few_inputs", one("few"))
-        monkeypatch.setattr(decide, "_split", one("split"))
-        monkeypatch.setattr(decide, "_falsified", one("falsify"))
-        monkeypatch.setattr(decide, "_branched", one("branch"))
+        monkeypatch.setattr(decide, "_ask", ask)
         return told
 
     return engines
@@ -95,9 +96,9 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
 
 def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monkeypatch, proven):
     proven(OPEN, few=Answer("holds", "few", margin=0.5))
-    engine = decide._few_inputs
-    only_real = lambda problem, clock: OPEN if problem.net.roundoff else engine(problem, clock)  # noqa: E731
-    monkeypatch.setattr(decide, "_few_inputs", only_real)
+    once = decide._ask
+    only_real = lambda *given: OPEN if given[1].net.roundoff else once(*given)  # noqa: E731
+    monkeypatch.setattr(decide, "_ask", only_real)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))
     assert (verdict.status, verdict.real_only, verdict.bound) == ("holds", True, 0.5)
     assert "not for float32: rounding may reach" in verdict.note
@@ -127,7 +128,7 @@ def test_any_exception_is_an_error(tmp_path, monkeypatch, trouble):
     def broken(*rest):
         raise trouble
 
-    for place in ("domain_of", "_finite", "_searched", "runner_of"):
+    for place in ("domain_of", "read_proto", "_searched", "runner_of"):
         with monkeypatch.context() as patch:
             patch.setattr(decide, place, broken)
             verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0))
@@ -139,17 +140,11 @@ def order(net, seconds=60.0, spent=0.0):
     """The engines a net is given to, and the share of the time each may use."""
     told = []
 
-    def one(name):
-        def say(problem, clock, *rest):
-            told.append((name, round(clock.budget.seconds / seconds, 2)))
-            return OPEN
+    def ask(engine, problem, clock, *rest):
+        told.append((NAMES[engine], round(clock.budget.seconds / seconds, 2)))
 
-        return say
-
-    names = ("_swept", "_few_inputs", "_split", "_falsified", "_branched")
     with pytest.MonkeyPatch.context() as patch:
-        for name in names:
-            patch.setattr(decide, name, one(name[1:]))
+        patch.setattr(decide, "_ask", ask)
         clock = Clock(Budget(seconds), time.monotonic() - spent)
         for engine in decide._engines(problem(net), clock, np.random.default_rng(0)):
             engine()
@@ -158,12 +153,12 @@ def order(net, seconds=60.0, spent=0.0):
 
 def test_engines_are_chosen_by_structure():
     rng = np.random.default_rng(0)
-    rest = [("split", 0.05), ("falsified", 1.0), ("split", 0.5), ("branched", 1.0)]
-    assert order(dense_net(rng, inputs=1)) == [("swept", 1.0), ("few_inputs", 0.7), *rest]
-    assert order(dense_net(rng, inputs=5)) == [("few_inputs", 0.7), *rest]
-    assert order(KINDS["maxima"](rng)) == [("few_inputs", 0.7), *rest]
+    rest = [("split", 0.05), ("falsify", 1.0), ("split", 0.5), ("branch", 1.0)]
+    assert order(dense_net(rng, inputs=1)) == [("sweep", 1.0), ("few", 0.7), *rest]
+    assert order(dense_net(rng, inputs=5)) == [("few", 0.7), *rest]
+    assert order(KINDS["maxima"](rng)) == [("few", 0.7), *rest]
     assert order(dense_net(rng, "sigmoid", inputs=1)) == rest
-    assert order(dense_net(rng, inputs=21)) == [("falsified", 1.0), ("branched", 1.0)]
+    assert order(dense_net(rng, inputs=21)) == [("falsify", 1.0), ("branch", 1.0)]
     row = Row(rng, (3,))
     row.dense(row.curve(row.dense(0, 1001), "relu"), 1)
     assert order(row.net()) == rest
@@ -171,7 +166,7 @@ def test_engines_are_chosen_by_structure():
 
 def test_shares_are_of_what_is_left():
     assert order(dense_net(np.random.default_rng(0)), 100.0, 50.0)[:2] == [
-        ("few_inputs", 0.85),
+        ("few", 0.85),
         ("split", 0.53),
     ]
     assert order(dense_net(np.random.default_rng(0)), 10.0, 50.0) == []

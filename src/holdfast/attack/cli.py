@@ -101,7 +101,7 @@ def apply(options: ApplyOptions) -> None:
     from holdfast.core.patch import apply as lay
     from holdfast.data.patchfile import png_of, read_patch
     from holdfast.engine.store import write_atomic
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
 
     boxes = np.array([_numbers(box, 4, "--box") for box in options.box]).reshape(-1, 4)
     patch = read_patch(options.patch)

@@ -81,8 +81,13 @@ def shortfall(goal: Goal, target: Target, after: Detections, rule: Rule) -> floa
     Detections below the rule's score never count, but if the model tells of them they say where to go.
     """
     odds = _odds(after.scores, rule)
-    if goal == "fabricate":
-        return _nothing_new(target, after, rule, odds)
+    if goal == "fabricate":  # what the detection nearest to a new one lacks: odds, and distance to an old one
+        boxes = np.concatenate([target.before.boxes, target.boxes.xyxy])
+        classes = np.concatenate([target.before.classes, target.boxes.classes])
+        same = after.classes[:, None] == classes[None, :]
+        overlap = np.where(same, iou(after.boxes, boxes), -1.0).max(axis=1, initial=-1.0)
+        old = np.where(overlap >= rule.iou, 0.05 + 8.0 * (overlap - rule.iou), 0.0)
+        return float(np.minimum(old + np.maximum(-odds, 0.0), FAR).min(initial=FAR))
     overlap = iou(target.boxes.xyxy, after.boxes)
     same = target.boxes.classes[:, None] == after.classes[None, :]
     # Over the targets: odds and overlap of the best detection that still finds each.
@@ -106,14 +111,3 @@ def _odds(scores: Floats, rule: Rule) -> Floats:
 
     above = logit(scores) - logit(rule.score)
     return np.where(scores >= rule.score, np.maximum(above, 0.0), np.minimum(above, -1e-9))
-
-
-def _nothing_new(target: Target, after: Detections, rule: Rule, odds: Floats) -> float:
-    """What the detection that is nearest to being a new one lacks: of odds, and of distance to an old one."""
-    boxes = np.concatenate([target.before.boxes, target.boxes.xyxy])
-    classes = np.concatenate([target.before.classes, target.boxes.classes])
-    same = after.classes[:, None] == classes[None, :]
-    overlap = np.where(same, iou(after.boxes, boxes), -1.0).max(axis=1, initial=-1.0)
-    old = np.where(overlap >= rule.iou, 0.05 + 8.0 * (overlap - rule.iou), 0.0)
-    lacks = old + np.maximum(-odds, 0.0)
-    return float(np.minimum(lacks, FAR).min(initial=FAR))

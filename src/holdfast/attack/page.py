@@ -32,28 +32,21 @@ def tables(found: Outcome) -> tuple[Table, ...]:
         for i, e in enumerate(found.effects)
     ]
     effects = Table(["model", "", "mAP before", "mAP after", Column("S_e", 3)], rows, "What the attack does")
-    return effects, _costs(found), _curve(found)
-
-
-def _costs(found: Outcome) -> Table:
-    names: list[Column | str] = ["", Column("mean", 2), Column("least", 2), Column("most", 2)]
-    columns = {
+    values = {
         "changed pixels": [float(a.pixels) for a in found.aimed],
         "amplitude": [float(a.amplitude) for a in found.aimed],
         "PSNR, dB": [a.psnr for a in found.aimed if a.psnr is not None],
         "SSIM": [a.ssim for a in found.aimed],
         "seconds": [a.seconds for a in found.aimed],
     }
-    rows: list[list[Cell]] = []
-    for name, values in columns.items():
-        three = (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
+    rows = []
+    for name, each in values.items():
+        three = (float(np.mean(each)), min(each), max(each)) if each else (None, None, None)
         # SSIM is so near to 1 that two digits would say nothing.
         rows.append([name, *(f"{v:.4f}" if name == "SSIM" and v is not None else v for v in three)])
     succeeded = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
-    return Table(names, rows, f"What it costs an image: {succeeded}")
-
-
-def _curve(found: Outcome) -> Table:
+    heads = (Column(name, 2) for name in ("mean", "least", "most"))
+    costs = Table(["", *heads], rows, f"What it costs an image: {succeeded}")
     columns: list[Column[Point]] = [
         Column("pixels allowed", get=lambda p: p.budget),
         Column("images attacked", get=lambda p: p.attacked),
@@ -62,7 +55,7 @@ def _curve(found: Outcome) -> Table:
         Column(found.distance, 4, get=lambda p: p.distance),
     ]
     caption = "When an image may have at most so many changed pixels"
-    return Table.of(found.points, columns if found.distance else columns[:-1], caption)
+    return effects, costs, Table.of(found.points, columns if found.distance else columns[:-1], caption)
 
 
 def write(found: Outcome, clean: Clean, out: Path) -> Path:
@@ -146,7 +139,19 @@ def _charts(found: Outcome) -> list[Figure]:
 
 
 def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
-    rows = [r for r in (_row(found, a, clean) for a in chosen(found, shown)) if r is not None]
+    rows = []
+    for attempt in chosen(found, shown):
+        before = clean(attempt.name)
+        if before is None:
+            continue
+        seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
+        first, second = (r for r in seen if isinstance(r, Found))
+        said = first.detections, second.detections
+        note = (
+            f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
+            f"{attempt.left} of {attempt.targets} targets still found"
+        )
+        rows.append(Exhibit(attempt.name, note, before, apply(before, attempt.patch), first.truth, said))
     least = float(found.about["method"]["rule"]["iou"])
     names = found.alignment.names
     body = exhibition(rows, names, least, "patched") if rows else "<p>No image was changed.</p>"
@@ -164,20 +169,6 @@ def chosen(found: Outcome, count: int) -> list[Attempt]:
         return changed
     places = np.linspace(0, len(changed) - 1, count).round().astype(int)
     return [changed[i] for i in dict.fromkeys(places.tolist())]
-
-
-def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Exhibit | None:
-    before = clean(attempt.name)
-    if before is None:
-        return None
-    seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
-    first, second = (r for r in seen if isinstance(r, Found))
-    said = first.detections, second.detections
-    note = (
-        f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
-        f"{attempt.left} of {attempt.targets} targets still found"
-    )
-    return Exhibit(attempt.name, note, before, apply(before, attempt.patch), first.truth, said)
 
 
 def _about(found: Outcome) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -135,35 +135,26 @@ def check_attack(attack: AttackPlan) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
-    for useless in _useless(attack):
-        raise InputError(useless)
+    method, limits, black = attack.method, attack.limits, attack.method.black_box
+    lone, gradients = attack.universal != "none", "needs gradients; leave out --black-box"
+    several = "a black box under several can only be made to lose targets: --goal vanish"
+    useless = (
+        ("--surrogate", black and attack.surrogates, gradients),
+        ("--universal", black and lone, gradients),
+        ("--transform", black and method.transforms, gradients),
+        ("--diverse", black and method.diversity, gradients),
+        ("--deployment", black and attack.deployments and method.goal != "vanish", several),
+        ("--mask", lone and method.mask != Method.mask, "a universal patch is a square; leave it out"),
+        ("--regions", lone and limits.regions, "a universal patch is one square; leave it out"),
+        ("--amplitude", lone and limits.amplitude < 255, "a universal patch has any colours; leave it out"),
+        ("--anywhere", lone and not method.inside, "--universal says where the patch lies; leave it out"),
+    )
+    for option, given, why in useless:
+        if given:
+            raise InputError(f"{option}: {why}")
     part("mask", attack.method.mask)  # UnknownName here, not once the folder is taken
     for name in attack.method.transforms:
         part("transform", name)
-
-
-def _useless(attack: AttackPlan) -> Iterator[str]:
-    """What to say of options that were given and would change nothing."""
-    method, limits, lone = attack.method, attack.limits, attack.universal != "none"
-    gradients = {
-        "--surrogate": attack.surrogates,
-        "--universal": lone,
-        "--transform": method.transforms,
-        "--diverse": method.diversity,
-    }
-    if method.black_box:
-        for name in (name for name, given in gradients.items() if given):
-            yield f"{name}: needs gradients; leave out --black-box"
-        if attack.deployments and method.goal != "vanish":
-            yield "--deployment: a black box under several can only be made to lose targets: --goal vanish"
-    if lone and method.mask != Method.mask:
-        yield "--mask: a universal patch is a square; leave it out"
-    if lone and limits.regions:
-        yield "--regions: a universal patch is one square; leave it out"
-    if lone and limits.amplitude < 255:
-        yield "--amplitude: a universal patch has any colours; leave it out"
-    if lone and not method.inside:
-        yield "--anywhere: --universal says where the patch lies; leave it out"
 
 
 def to_model(alignment: Alignment) -> Ints:

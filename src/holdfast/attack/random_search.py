@@ -45,7 +45,10 @@ def search_black(
     judge: Judge, target: Target, method: Method, limits: Limits, rng: np.random.Generator
 ) -> Found:
     """The best image found by asking `judge`, at most `limits.steps` times a restart."""
-    inquiry = Inquiry(judge, target, method, limits, _allowed(target, method, limits, rng), rng)
+    allowed, mask = within(target, method), part("mask", method.mask)
+    if not mask.facts.get("grows"):  # a mask that does needs a gradient: then anywhere in the boxes
+        allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
+    inquiry = Inquiry(judge, target, method, limits, allowed, rng)
     if not inquiry.allowed.any():
         inquiry.ask(inquiry.blank)
         return inquiry.result("no pixel may be changed: no box meets the image")
@@ -57,14 +60,6 @@ def search_black(
         if lacks == 0 or inquiry.spent(limits.restarts * limits.steps):
             break
     return inquiry.result()
-
-
-def _allowed(target: Target, method: Method, limits: Limits, rng: np.random.Generator) -> Bools:
-    """Where paint may lie: in the mask of that name, or, where it would need a gradient, in the boxes."""
-    allowed, mask = within(target, method), part("mask", method.mask)
-    if not mask.facts.get("grows"):
-        allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    return allowed
 
 
 def _extremes(image: Image, amplitude: int) -> tuple[Image, Image]:
@@ -154,7 +149,10 @@ class Inquiry:
 
     def started(self, end: int) -> tuple[Paint, float]:
         """The best of some random designs, a tenth of the queries."""
-        limits, boxes = self.limits, self.boxes()
+        limits, (height, width) = self.limits, self.allowed.shape
+        boxes = np.array([[0.0, 0.0, width, height]])
+        if len(self.target.boxes) and (self.method.inside or self.method.goal != "fabricate"):
+            boxes = np.clip(self.target.boxes.xyxy, 0, [width, height, width, height])
         best, least = self.blank, np.inf
         for _ in range(max(3, limits.steps // 10)):
             if self.spent(end) or least == 0:
@@ -166,14 +164,6 @@ class Inquiry:
             best = self.cut(shifted(self.allowed, best, limits.pixels, self.side(0.0), self.rng))
             least = self.ask(best)
         return best, least
-
-    def boxes(self) -> Floats:
-        """The boxes (n, 4) in which designs are laid out."""
-        height, width = self.allowed.shape
-        boxed = self.method.inside or self.method.goal != "fabricate"
-        if boxed and len(self.target.boxes):
-            return np.clip(self.target.boxes.xyxy, 0, [width, height, width, height])
-        return np.array([[0.0, 0.0, width, height]])
 
     def side(self, spent: float) -> int:
         """The side of a block: a quarter of what is allowed at first, one or two pixels in the end."""
@@ -259,10 +249,16 @@ def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
 def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:
     """Paint of a random kind to begin with, in random colours: lines across each box, blocks, or a square.
 
-    Where no more is allowed than the budget, all of it is painted, in blocks.
+    Where no more is allowed than the budget, all of it is painted, in blocks or stripes.
     """
     if np.count_nonzero(allowed) <= budget:
-        return Paint(allowed, _blocks(allowed.shape, boxes, rng))
+        mean = float(np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).mean()))
+        size = max(2.0, mean * rng.uniform(0.03, 0.3))
+        steps = [round(size * factor) for factor in ((1, 1), (1, 1000), (1000, 1))[int(rng.integers(3))]]
+        rows, columns = (-(-side // step) for side, step in zip(allowed.shape, steps, strict=True))
+        coarse = rng.random((rows, columns, 3)) < 0.5
+        y, x = (np.arange(side) // step for side, step in zip(allowed.shape, steps, strict=True))
+        return Paint(allowed, coarse[y[:, None], x])
     kind = rng.choice(["lines", "blocks", "square"], p=[0.4, 0.4, 0.2])
     where, bright = np.zeros(allowed.shape, bool), np.zeros((*allowed.shape, 3), bool)
     each = max(1, budget // max(1, len(boxes)))
@@ -281,17 +277,6 @@ def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator)
             if left <= 0 or kind == "square":
                 break
     return Paint(where, bright)
-
-
-def _blocks(shape: tuple[int, ...], boxes: Floats, rng: np.random.Generator) -> Bools:
-    """Colours (h, w, 3) in blocks or stripes, of a size that goes with the boxes'."""
-    mean = float(np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).mean()))
-    size = max(2.0, mean * rng.uniform(0.03, 0.3))
-    steps = [round(size * factor) for factor in ((1, 1), (1, 1000), (1000, 1))[int(rng.integers(3))]]
-    rows, columns = (-(-side // step) for side, step in zip(shape, steps, strict=True))
-    coarse = rng.random((rows, columns, 3)) < 0.5
-    y, x = np.arange(shape[0]) // steps[0], np.arange(shape[1]) // steps[1]
-    return np.asarray(coarse[y[:, None], x])
 
 
 def _stroke(box: Floats, budget: int, kind: str, rng: np.random.Generator) -> tuple[slice, slice]:

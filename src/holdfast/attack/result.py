@@ -224,19 +224,14 @@ def points_of(
     budgets = sorted({b for b in BUDGETS if b < largest} | {min(largest, limit)}) if largest else [0]
     pairs = [a.model for a in attempts]
     aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
+    features = [a.features for a in attempts if a.features is not None]
+    both = np.stack(features) if len(features) >= max(2, len(attempts)) else None
+    each = np.arange(len(features))
     points = []
     for budget in budgets:
         after = [0 < a.pixels <= budget for a in attempts]
         spent = sum(a.pixels for a, which in zip(attempts, after, strict=True) if which)
         value = _map(attempts, pairs, after, alignment, settings)
-        points.append(Point(budget, sum(after), spent / aimed, value, _distance(attempts, after)))
+        distance = None if both is None else frechet(both[each, 0], both[each, np.array(after, int)])
+        points.append(Point(budget, sum(after), spent / aimed, value, distance))
     return tuple(points)
-
-
-def _distance(attempts: Sequence[Attempt], after: Sequence[bool]) -> float | None:
-    """The Fréchet distance of the images as they are with the attack from the clean ones."""
-    features = [a.features for a in attempts if a.features is not None]
-    if len(features) < max(2, len(attempts)):
-        return None
-    both, each = np.stack(features), np.arange(len(features))
-    return frechet(both[each, 0], both[each, np.array(after, int)])

@@ -58,7 +58,25 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
 
     def compute_item(self, state: None, item: tuple[Entry, ...]) -> list[str]:
         """The patch as PNG and TOML."""
-        return patch_to_plain(_searched(self.task, self.progress))
+        task, plan = self.task, self.task.attack
+        judge = open_judge(task.model, task.pipeline, plan.method.rule)
+        targets = []
+        for entry in item:
+            try:
+                sample = entry.load()
+                image = judge.machine.decode(sample.data)
+            except ImageError:  # reported when it is its turn to be attacked
+                continue
+            if isinstance(sample.truth, Boxes):
+                boxes = known_boxes(sample.truth, task)
+                targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
+        found = [target for target in targets if target]
+        if not found:
+            name = plan.plan.dataset.name
+            raise DataError(f"{task.model.name} finds nothing true in {name}: nothing to attack")
+        rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
+        victims, method, limits = victims_of(task), plan.method, plan.limits
+        return patch_to_plain(universal(victims, found, method, limits, where, rng, self.progress))
 
 
 def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
@@ -69,27 +87,6 @@ def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
     task = task_of(plan, alignment_of(plan.plan))
     (found,) = run(UniversalWork(task, progress), [plan.plan.dataset.entries], task.store).read()
     return patch_from_plain(found)
-
-
-def _searched(task: Task, progress: Progress) -> Patch:
-    plan = task.attack
-    judge = open_judge(task.model, task.pipeline, plan.method.rule)
-    targets = []
-    for entry in plan.plan.dataset.entries:
-        try:
-            sample = entry.load()
-            image = judge.machine.decode(sample.data)
-        except ImageError:  # reported when it is its turn to be attacked
-            continue
-        if isinstance(sample.truth, Boxes):
-            boxes = known_boxes(sample.truth, task)
-            targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
-    found = [target for target in targets if target]
-    if not found:
-        name = plan.plan.dataset.name
-        raise DataError(f"{task.model.name} finds nothing true in {name}: nothing to attack")
-    rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
-    return universal(victims_of(task), found, plan.method, plan.limits, where, rng, progress)
 
 
 def universal(
@@ -112,13 +109,15 @@ def universal(
     aimed = [open_oracle(victims, t, method) for t in targets]
     end = time.perf_counter() + (limits.seconds * len(targets) if limits.seconds else np.inf)
     best, least = blank, np.inf
+    first = float(np.clip(WAY / limits.steps, *FIRST))
     judged = [aimed[i] for i in rng.permutation(len(aimed))[:JUDGED]]
     for _ in range(limits.restarts):
         pixels = rng.uniform(0.0, 255.0, (blank.mask.size, 3))
         momentum = np.zeros_like(pixels)
         for step in range(limits.steps):
             momentum = MOMENTUM * momentum + _mean_slope(aimed, blank, pixels, rng)
-            pixels = np.clip(pixels - _step_size(step, limits.steps) * np.sign(momentum), 0.0, 255.0)
+            size = first * (LAST / first) ** (step / max(1, limits.steps - 1))
+            pixels = np.clip(pixels - size * np.sign(momentum), 0.0, 255.0)
             progress(1, 0)
             late = time.perf_counter() >= end
             if late or (step + 1) % max(1, limits.steps // CHECKS) == 0 or step + 1 == limits.steps:
@@ -215,8 +214,3 @@ def _mean_slope(aimed: Sequence[Oracle], blank: Patch, pixels: Floats, rng: np.r
         total += slope_of(aimed[i], blank, pixels, rng)
     size = float(np.abs(total).mean())
     return total / size if size else total
-
-
-def _step_size(step: int, steps: int) -> float:
-    first = float(np.clip(WAY / steps, *FIRST))
-    return float(first * (LAST / first) ** (step / max(1, steps - 1)))

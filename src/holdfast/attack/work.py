@@ -15,7 +15,7 @@ from holdfast.attack.judge import Judge, found_boxes, open_judge, shortfall, tar
 from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import Task
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
-from holdfast.attack.types import Found, Method, Target, check_time
+from holdfast.attack.types import Found, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
@@ -104,23 +104,24 @@ def write_patch(path: Path, patch: Patch, about: Mapping[str, str | int | float]
 
 
 def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
-    plan, patch = task.attack, task.patch
+    plan, patch, method = task.attack, task.patch, task.attack.method
     if patch is not None:
-        return lambda target, _rng: _laid(patch, judge, target, plan.method)
-    if plan.method.black_box:
-        return _black(task, judge, threads)
-    from holdfast.attack.gradient.search import search
 
-    victims, until = victims_of(task, threads), plan.plan.until
-    return lambda target, rng: search(victims, target, plan.method, plan.limits, rng, until)
+        def lay(target: Target, _rng: np.random.Generator) -> Found:
+            image = apply(target.image, patch, target.boxes.xyxy)
+            after = judge(image)
+            return Found(image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0)
 
+        return lay
+    if not method.black_box:
+        from holdfast.attack.gradient.search import search
 
-def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
-    """The search from predictions alone; it is told of weak detections too, which show where to go."""
+        victims, until = victims_of(task, threads), plan.plan.until
+        return lambda target, rng: search(victims, target, method, plan.limits, rng, until)
     from holdfast.attack.random_search import search_black
 
-    plan, rule = task.attack, task.attack.method.rule
-    weak = dataclasses.replace(rule, score=min(WEAK, rule.score))
+    # It is told of weak detections too, which show where to go.
+    weak = dataclasses.replace(method.rule, score=min(WEAK, method.rule.score))
     judges = [open_judge(task.model, p, weak, threads) for p in (task.pipeline, *task.deployments)]
 
     def hints(image: Image) -> Detections:
@@ -129,18 +130,11 @@ def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.rando
         columns = ([getattr(d, name) for d in said] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))
 
-    def search(target: Target, rng: np.random.Generator) -> Found:
-        found = search_black(hints, target, plan.method, plan.limits, rng)
+    def search_from_predictions(target: Target, rng: np.random.Generator) -> Found:
+        found = search_black(hints, target, method, plan.limits, rng)
         return dataclasses.replace(found, after=judge(found.image))
 
-    return search
-
-
-def _laid(patch: Patch, judge: Judge, target: Target, method: Method) -> Found:
-    """The universal patch on one image."""
-    image = apply(target.image, patch, target.boxes.xyxy)
-    after = judge(image)
-    return Found(image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0)
+    return search_from_predictions
 
 
 def victims_of(task: Task, threads: int = 1) -> list[Any]:

@@ -66,7 +66,7 @@ def data_info(options: cli.DataInfoOptions) -> None:
 
 def data_make(options: cli.DataMakeOptions) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
-    from holdfast.data.signs import make as make_signs
+    from holdfast.data.signs.scene import make as make_signs
 
     if options.what != "signs":
         raise UnknownName("data set", options.what, ["signs"])

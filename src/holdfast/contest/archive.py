@@ -44,7 +44,7 @@ def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:
             raise EntryError(Problem("list-bytes", facts={"got": size, "count": count}))
         for info in infos:
             info.filename = _name(info)
-            for problem in (*_path_problems(info), *_kind_problems(info), *_size_problems(info, limits)):
+            for problem in (*_path_problems(info), *_kind_problems(info, limits)):
                 raise EntryError(problem)
         total = sum(info.file_size for info in infos)
         if total > limits.bytes:
@@ -55,36 +55,28 @@ def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:
 
 def read_image(path: Path, info: ZipInfo, size: Size) -> Image:
     """The pixels of a file of the zip; EntryError has all problems of its header, or the first other one."""
-    limit = longest(size)
-    with _opened(path) as file:
-        data = _unpack(file, info, limit)
-        check_header(data, size, info.filename)
-        if info.file_size > limit:
-            raise EntryError(Problem("file-bytes", info.filename, {"got": info.file_size, "limit": limit}))
-        return decode(data, size, info.filename)
-
-
-def _unpack(file: BinaryIO, info: ZipInfo, limit: int) -> bytes:
-    """The bytes of a file, length and checksum checked; of one above the limit the first bytes, unchecked."""
-    file.seek(_data_start(file, info))
-    packed = file.read(min(info.compress_size, limit + _SLACK))
+    limit, name = longest(size), info.filename
     most, complete = min(info.file_size, limit) + 1, True
-    if info.compress_type == ZIP_STORED:
-        data = packed[:most]
-    else:  # ZipFile.open ignores bytes behind the end of the stream, and data above the stated size
-        stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            data = stream.decompress(packed, most)
-        except zlib.error:
-            raise EntryError(Problem("packed-damaged", info.filename)) from None
-        complete = stream.eof and not stream.unused_data
-    if info.file_size > limit:
-        return data
-    if len(data) > info.file_size:
-        raise EntryError(Problem("packed-longer", info.filename, {"got": info.file_size}))
-    if not complete or len(data) < info.file_size or zlib.crc32(data) != info.CRC:
-        raise EntryError(Problem("packed-damaged", info.filename))
-    return data
+    with _opened(path) as file:
+        file.seek(_data_start(file, info))
+        data = file.read(min(info.compress_size, limit + _SLACK))
+        if info.compress_type == ZIP_STORED:
+            data = data[:most]
+        else:  # ZipFile.open ignores bytes behind the end of the stream, and data above the stated size
+            stream = zlib.decompressobj(-zlib.MAX_WBITS)
+            try:
+                data = stream.decompress(data, most)
+            except zlib.error:
+                raise EntryError(Problem("packed-damaged", name)) from None
+            complete = stream.eof and not stream.unused_data
+        if info.file_size > limit:
+            check_header(data, size, name)
+            raise EntryError(Problem("file-bytes", name, {"got": info.file_size, "limit": limit}))
+        if len(data) > info.file_size:
+            raise EntryError(Problem("packed-longer", name, {"got": info.file_size}))
+        if not complete or len(data) < info.file_size or zlib.crc32(data) != info.CRC:
+            raise EntryError(Problem("packed-damaged", name))
+        return decode(data, size, name)
 
 
 @contextmanager
@@ -106,7 +98,24 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _list_position(file: BinaryIO, limit: int, most: int) -> tuple[int, int, int]:
     """Offset, bytes and entries of the list of files, from an end record with sound figures."""
-    at, (_, disk, first, here, count, size, start, _) = _end_record(file, limit)
+    length = file.seek(0, 2)
+    if length > limit:
+        raise EntryError(Problem("zip-bytes", facts={"got": length, "limit": limit}))
+    if not length:
+        raise EntryError(Problem("empty"))
+    file.seek(max(0, length - _END.size - 0xFFFF))
+    tail = file.read()
+    found = tail.rfind(b"PK\5\6")  # `zipfile` finds the same record, since nothing follows it
+    if found < 0 or len(tail) - found < _END.size:
+        file.seek(0)
+        head = file.read(16)
+        cut = head.startswith(b"PK")
+        raise EntryError(Problem("zip-cut") if cut else Problem("no-zip", facts={"got": content_kind(head)}))
+    _, disk, first, here, count, size, start, comment = _END.unpack_from(tail, found)
+    behind = len(tail) - found - _END.size - comment
+    if behind:
+        raise EntryError(Problem("zip-behind" if behind > 0 else "zip-cut", facts={"got": behind}))
+    at = length - len(tail) + found
     file.seek(max(at - 20, 0))
     if file.read(4) == b"PK\6\7" or _NONE32 in (size, start):
         raise EntryError(Problem("zip64"))
@@ -125,28 +134,6 @@ def _list_position(file: BinaryIO, limit: int, most: int) -> tuple[int, int, int
     if size > 65536 + 1024 * count or file.read(size).count(b"PK\1\2") > 2 * count:
         raise EntryError(Problem("list-bytes", facts={"got": size, "count": count}))
     return start, size, count
-
-
-def _end_record(file: BinaryIO, limit: int) -> tuple[int, tuple[int, ...]]:
-    """Offset and fields of the last end record; `zipfile` finds the same one, since nothing follows it."""
-    length = file.seek(0, 2)
-    if length > limit:
-        raise EntryError(Problem("zip-bytes", facts={"got": length, "limit": limit}))
-    if not length:
-        raise EntryError(Problem("empty"))
-    file.seek(max(0, length - _END.size - 0xFFFF))
-    tail = file.read()
-    found = tail.rfind(b"PK\5\6")
-    if found < 0 or len(tail) - found < _END.size:
-        file.seek(0)
-        head = file.read(16)
-        cut = head.startswith(b"PK")
-        raise EntryError(Problem("zip-cut") if cut else Problem("no-zip", facts={"got": content_kind(head)}))
-    record = _END.unpack_from(tail, found)
-    behind = len(tail) - found - _END.size - record[-1]
-    if behind:
-        raise EntryError(Problem("zip-behind" if behind > 0 else "zip-cut", facts={"got": behind}))
-    return length - len(tail) + found, record
 
 
 def _infolist(file: BinaryIO, end: int) -> list[ZipInfo]:
@@ -203,8 +190,8 @@ def _extra_fields(info: ZipInfo) -> Iterator[tuple[int, bytes]]:
         rest = rest[4 + length :]
 
 
-def _kind_problems(info: ZipInfo) -> Iterator[Problem]:
-    """Yield why a file of this kind is not unpacked."""
+def _kind_problems(info: ZipInfo, limits: Archive) -> Iterator[Problem]:
+    """Yield why a file of this kind and of the stated sizes is not unpacked."""
     name, extras = info.filename, {kind for kind, _ in _extra_fields(info)}
     kind = stat.S_IFMT(info.external_attr >> 16)
     if info.flag_bits & _ENCRYPTED or info.compress_type == 99 or 0x9901 in extras:
@@ -217,11 +204,6 @@ def _kind_problems(info: ZipInfo) -> Iterator[Problem]:
         yield Problem("zip-parts", name)
     if 0x0001 in extras or _NONE32 in (info.file_size, info.compress_size, info.header_offset):
         yield Problem("zip64", name)
-
-
-def _size_problems(info: ZipInfo, limits: Archive) -> Iterator[Problem]:
-    """Yield why a file of the stated sizes is not unpacked."""
-    name = info.filename
     if name.endswith("/"):
         if info.file_size or info.compress_size > 2:  # 2: nothing, deflated
             yield Problem("folder-data", name)

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.contest.board import Record, enter, read_ledger
-from holdfast.contest.contest import CACHE, TRUTH, Contest
+from holdfast.contest.contest import CACHE, TRUTH, Contest, Phase
+from holdfast.contest.entry import pack
 from holdfast.contest.judging import Shot, noisy
-from holdfast.contest.pack import pack
-from holdfast.contest.pool import Phase, is_written
+from holdfast.contest.make import is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
@@ -128,22 +128,20 @@ def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Reco
     """
     there = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
     names = (*BASELINES, *(WHOLE if is_installed("torch") else ()))
-    return tuple(there.get(f"{PREFIX}{name}") or _enter(contest, name, phase, jobs) for name in names)
-
-
-def _enter(contest: Contest, name: str, phase: Phase, jobs: int) -> Record:
-    team = f"{PREFIX}{name}"
-    folder = contest.folder / CACHE / team
-    if name in WHOLE:
-        WHOLE[name](contest, folder, phase, jobs)
-    else:
-        work = BaselineWork(name, contest.rules.pixels, contest.rules.seed, folder)
-        with phase(f"{team} images", len(contest.shots)) as step:
-            run(work, contest.shots, contest.store, jobs=jobs, progress=step)
-    archive = pack(folder, team, contest.folder / CACHE)
-    with phase(team, len(contest.shots)) as step:
-        result = score(contest, archive, step, jobs)
-    record = enter(contest.folder, archive, result)
-    archive.unlink()
-    shutil.rmtree(folder)
-    return record
+    for name, team in ((name, f"{PREFIX}{name}") for name in names):
+        if team in there:
+            continue
+        folder = contest.folder / CACHE / team
+        if name in WHOLE:
+            WHOLE[name](contest, folder, phase, jobs)
+        else:
+            work = BaselineWork(name, contest.rules.pixels, contest.rules.seed, folder)
+            with phase(f"{team} images", len(contest.shots)) as step:
+                run(work, contest.shots, contest.store, jobs=jobs, progress=step)
+        archive = pack(folder, team, contest.folder / CACHE)
+        with phase(team, len(contest.shots)) as step:
+            result = score(contest, archive, step, jobs)
+        there[team] = enter(contest.folder, archive, result)
+        archive.unlink()
+        shutil.rmtree(folder)
+    return tuple(there[f"{PREFIX}{name}"] for name in names)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from holdfast.contest.contest import Contest, Hashes, hashes_of, open_contest
-from holdfast.contest.pool import Phase
+from holdfast.contest.contest import Contest, Hashes, Phase, hashes_of, open_contest
+from holdfast.contest.entry import examine
 from holdfast.contest.rules import Rules, read_rules
 from holdfast.contest.run import Row, Score, score
-from holdfast.contest.validate import examine
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, OutputError
 from holdfast.engine.manifest import now
@@ -171,7 +169,7 @@ class Board:
             "contest": self.rules.name,
             "distance": {"name": self.rules.distance, "features_sha256": self.rules.features_sha256},
             "hash": self.hashes.whole,
-            "hashes": dataclasses.asdict(self.hashes),
+            "hashes": asdict(self.hashes),
             "board": [
                 {key: getattr(s, key) for key in ("rank", "team", "submissions")}
                 | {"best": plain(s.best), "last": plain(s.last)}
@@ -202,22 +200,19 @@ def board(folder: Path) -> Board:
         (current if record.hashes == hashes else old)[which] = record
     old = {which: record for which, record in old.items() if which not in current}
     counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
-    stale = tuple(StaleScore(r, hashes.differing(r.hashes)) for r in old.values())
-    return Board(rules, hashes, _ranked(counted), tuple(counted), stale)
-
-
-def _ranked(records: list[Record]) -> tuple[Standing, ...]:
-    by_team: dict[str, list[Record]] = {}
-    for record in records:
-        by_team.setdefault(record.team, []).append(record)
+    stale = [
+        StaleScore(r, tuple(key for key, value in asdict(hashes).items() if value != getattr(r.hashes, key)))
+        for r in old.values()
+    ]
     rows = []
-    for team, mine in by_team.items():
-        mine.sort(key=lambda r: (r.submission, r.number))
+    for team in sorted({record.team for record in counted}):
+        mine = sorted((r for r in counted if r.team == team), key=lambda r: (r.submission, r.number))
         best = max(mine, key=lambda r: round(r.final, DIGITS))  # of equal ones the first
         rows.append((-round(best.final, DIGITS), team, best, mine[-1], len(mine)))
     rows.sort(key=lambda row: row[:2])
     finals = [row[0] for row in rows]
-    return tuple(Standing(finals.index(row[0]) + 1, *row[1:]) for row in rows)
+    standings = tuple(Standing(finals.index(row[0]) + 1, *row[1:]) for row in rows)
+    return Board(rules, hashes, standings, tuple(counted), tuple(stale))
 
 
 def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
@@ -255,11 +250,6 @@ def standing_row(standing: Standing) -> dict[str, Cell]:
     }
 
 
-def history_row(record: Record) -> dict[str, Cell]:
-    """One submission with its numbers."""
-    return {"submitted": record.submitted, **record_row(record)}
-
-
 def board_table(board: Board) -> Table:
     """One row per team, best first."""
     caption = f"{board.rules.name}: {board.rules.distance} (features {board.rules.features_sha256[:12]})"
@@ -270,7 +260,7 @@ def board_table(board: Board) -> Table:
 
 def history_table(board: Board) -> Table:
     """Every score that counts, in the order of submission."""
-    return _table([history_row(record) for record in board.history], "history")
+    return _table([{"submitted": r.submitted, **record_row(r)} for r in board.history], "history")
 
 
 def records_table(records: Sequence[Record]) -> Table:

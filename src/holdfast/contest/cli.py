@@ -9,27 +9,19 @@ from typing import TYPE_CHECKING
 
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
-from holdfast.contest.options import (
-    BoardOptions,
-    ContestScoreOptions,
-    ContestShowOptions,
-    InitOptions,
-    PackOptions,
-    RescoreOptions,
-    ValidateOptions,
-)
+from holdfast.contest import options as opts
 
 if TYPE_CHECKING:
     from holdfast.contest.board import Record
     from holdfast.contest.contest import Contest
+    from holdfast.contest.entry import Entry, Examination
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
     from holdfast.contest.run import Judgement, Row
-    from holdfast.contest.validate import Entry, Examination
     from holdfast.report.patched import Exhibit
 
 
-def init(options: InitOptions) -> int:
+def init(options: opts.InitOptions) -> int:
     """Make a contest: numbered images the model recognises, truth, models, rules.toml, images.zip.
 
     With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
@@ -62,7 +54,7 @@ def init(options: InitOptions) -> int:
     return 0
 
 
-def score(options: ContestScoreOptions) -> int:
+def score(options: opts.ContestScoreOptions) -> int:
     """Score an entry: S_e, S_s and score of each scenario, and the final score.
 
     An entry that is not valid is not scored: all problems are printed, the exit code is 2.
@@ -70,9 +62,9 @@ def score(options: ContestScoreOptions) -> int:
     from holdfast.contest.baselines import PREFIX
     from holdfast.contest.board import enter, images_csv
     from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry import team_of
     from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
-    from holdfast.contest.validate import team_of
     from holdfast.core.errors import InputError
     from holdfast.engine.progress import progress
     from holdfast.engine.store import write_atomic
@@ -101,13 +93,15 @@ def score(options: ContestScoreOptions) -> int:
     )
     if not options.dry_run:
         record = enter(options.contest, archive, result, keep=options.keep)
-        sys.stderr.write(f"entered  {record.path} ({command_line(BoardOptions(contest=options.contest))})\n")
+        sys.stderr.write(
+            f"entered  {record.path} ({command_line(opts.BoardOptions(contest=options.contest))})\n"
+        )
     return 0
 
 
 def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, what: str) -> Examination:
     """Examine an entry, with progress on standard error."""
-    from holdfast.contest.validate import examine
+    from holdfast.contest.entry import examine
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
 
@@ -121,7 +115,7 @@ def _refuse(examined: Examination, lang: Lang) -> int:
     return 2
 
 
-def board(options: BoardOptions) -> int:
+def board(options: opts.BoardOptions) -> int:
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
     from holdfast.contest.board import board as board_of
     from holdfast.contest.board import board_table, history_table
@@ -151,7 +145,7 @@ def board(options: BoardOptions) -> int:
     return 0
 
 
-def rescore(options: RescoreOptions) -> int:
+def rescore(options: opts.RescoreOptions) -> int:
     """Score again what was scored under other rules, models or code; older scores stay as files in entries/.
 
     Exit code 4 means: done, but some submissions could not be scored again.
@@ -176,16 +170,16 @@ def rescore(options: RescoreOptions) -> int:
     return 4 if problems else 0
 
 
-def show(options: ContestShowOptions) -> int:
+def show(options: opts.ContestShowOptions) -> int:
     """Write an entry as a page: original, adversarial, mask, difference ×10, boxes before and after.
 
     The entry is judged as `contest score` does it, but no score is entered. An entry that is not valid is not
     shown: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry import examine, open_entry
     from holdfast.contest.page import chosen, show_page
     from holdfast.contest.run import judge, score_of
-    from holdfast.contest.validate import examine, open_entry
     from holdfast.core.fingerprint import of_file
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
@@ -233,7 +227,7 @@ def _print_records(records: Sequence[Record]) -> None:
     say(to_text(records_table(records)))
 
 
-def validate(options: ValidateOptions) -> int:
+def validate(options: opts.ValidateOptions) -> int:
     """Check an entry: every problem in one run, one line each; exit code 2 if there are any.
 
     Nothing of the zip is written to the disk. A zip that is damaged or hostile is refused in one line and not
@@ -258,9 +252,9 @@ def validate(options: ValidateOptions) -> int:
     return 2 if examined.problems else 0
 
 
-def pack(options: PackOptions) -> int:
+def pack(options: opts.PackOptions) -> int:
     """Write the zip to hand in from a folder of images: the same bytes for the same images."""
-    from holdfast.contest.pack import pack as write
+    from holdfast.contest.entry import pack as write
 
     result = write(options.folder, options.team, options.out)
     say(f"written: {result} ({result.stat().st_size / 1e6:.1f} MB)")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from holdfast.contest.judging import Change, JudgeCells, JudgeWork, Shot, opened_features
-from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
+from holdfast.contest.rules import RULES_FILE, Rules, RulesError, read_rules
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
@@ -33,6 +33,7 @@ from holdfast.graph.load import load_model
 
 LIBRARIES = ("numpy", "onnxruntime", "pillow")
 MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
+Phase: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # (what, images) -> its progress
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ class Hashes:
     def whole(self) -> str:
         """One hash of all of them."""
         return fingerprint.of(asdict(self))
-
-    def differing(self, other: Hashes) -> tuple[str, ...]:
-        """Which of the things differ."""
-        mine, theirs = asdict(self), asdict(other)
-        return tuple(name for name in mine if mine[name] != theirs[name])
 
 
 def hashes_of(folder: Path, rules: Rules) -> Hashes:
@@ -132,7 +128,15 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     classes, shots = tuple[str, ...](), tuple[Shot, ...]()
     for member in rules.mimic.members:
         with _noted(problems):
-            models.append(_model(folder, member, rules))
+            if not (folder / member.file).is_file():
+                raise InputError(f"{member.name}: no file {member.file}")
+            digest = fingerprint.of_file(folder / member.file)
+            if digest != member.sha256:
+                raise InputError(
+                    f"{member.name}: {member.file} is not the model of the rules: its sha256 is {digest}, "
+                    f"expected {member.sha256}"
+                )
+            models.append(with_thresholds(load_model(folder / member.file), rules))
     with _noted(problems):
         classes, shots = _shots(folder, rules, problems)
     with _noted(problems):
@@ -153,20 +157,6 @@ def _noted(problems: list[str]) -> Iterator[None]:
         yield
     except InputError as problem:
         problems.append(str(problem))
-
-
-def _model(folder: Path, member: Member, rules: Rules) -> Model:
-    """The member with the thresholds of the rules; InputError if it is not the one they name."""
-    path = folder / member.file
-    if not path.is_file():
-        raise InputError(f"{member.name}: no file {member.file}")
-    found = fingerprint.of_file(path)
-    if found != member.sha256:
-        raise InputError(
-            f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
-            f"expected {member.sha256}"
-        )
-    return with_thresholds(load_model(path), rules)
 
 
 def with_thresholds(model: Model, rules: Rules) -> Model:
@@ -200,8 +190,14 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
             f"images: the rules say {rules.images}, but {_first(gone)} are missing in images/, {TRUTH} or "
             f"{MANIFEST}"
         )
+    # What is wrong with the originals shall not be laid to a participant.
     size = Size(rules.width, rules.height)
-    problems += _pictures(folder, names, manifest, size)
+    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
+    if other:
+        problems.append(f"images: {_first(other)}: not the images the contest was made with")
+    elif (found := sniff((folder / "images" / names[0]).read_bytes(), names[0]).size) != size:
+        want, got = (f"{s.width}×{s.height}" for s in (size, found))
+        problems.append(f"width, height: the rules say {want}, the images are {got}")
     shots = (
         Shot(number, Path(entries[name].path), manifest[name], truth, size)
         for number, name in enumerate(names, 1)
@@ -212,18 +208,6 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
 
 def _first(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _pictures(folder: Path, names: list[str], manifest: Mapping[str, str], size: Size) -> list[str]:
-    """What is wrong with the originals: none of it shall be laid to a participant."""
-    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
-    if other:
-        return [f"images: {_first(other)}: not the images the contest was made with"]
-    found = sniff((folder / "images" / names[0]).read_bytes(), names[0]).size
-    if found != size:
-        said = f"{size.width}×{size.height}"
-        return [f"width, height: the rules say {said}, the images are {found.width}×{found.height}"]
-    return []
 
 
 def read_manifest(folder: Path) -> Mapping[str, str]:

@@ -6,27 +6,42 @@ import dataclasses
 import math
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
-from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
-from holdfast.contest.judging import NoiseOnTargets
-from holdfast.contest.pack import write_zip
-from holdfast.contest.pool import Candidate, Phase, PoolWork, search
+from holdfast.contest.contest import (
+    CACHE,
+    MANIFEST,
+    TRUTH,
+    Contest,
+    Phase,
+    aligned,
+    assemble,
+    with_thresholds,
+)
+from holdfast.contest.entry import write_zip
+from holdfast.contest.judging import HeldImage, NoiseOnTargets
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
-from holdfast.contest.run import MIMIC, mean_ap, scenarios
+from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
-from holdfast.core.errors import DataError, InputError, ModelError, OutputError, UnknownName
+from holdfast.core.errors import DataError, ImageError, InputError, ModelError, OutputError, UnknownName
 from holdfast.core.fingerprint import generator
 from holdfast.core.model import Model
-from holdfast.core.types import Size
+from holdfast.core.pipeline import Machine, open_machine, pipeline_of
+from holdfast.core.registry import lookup
+from holdfast.core.types import Boxes, Detections, Size
+from holdfast.data.entries import PixelBoxes, Row, pack
 from holdfast.data.open import open_dataset
+from holdfast.data.patchfile import png_of
+from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, content_of
 from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.evaluate.classes import Alignment
 from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model, shipped
 from holdfast.metrics.frechet import frechet
@@ -34,8 +49,9 @@ from holdfast.metrics.frechet import frechet
 if TYPE_CHECKING:
     from holdfast.contest.options import InitOptions
 
+POOL = "pool"  # folder of candidates in the cache
 MAKING = "making.json"  # there as long as the contest is not finished
-PUBLIC = "public"
+PUBLIC = "public"  # what participants may have: all but the hidden members
 ORDER = "a permutation of the data set by the seed; images in which the single model finds no target left out"
 HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
 SIZE = Size(416, 416)
@@ -186,8 +202,7 @@ def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
     if begun_before and (folder / RULES_FILE).is_file():  # written last
         return assemble(folder, read_rules(folder))
     try:
-        chosen = _chosen(ready, phase, jobs)
-        _write_images(folder, chosen, ready)
+        _write_images(folder, _candidates(ready, phase, jobs), ready)
         for model in ready.models:
             path = folder / "models" / f"{model.name}.onnx"
             write_atomic(path, model.read())
@@ -196,7 +211,16 @@ def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
         rules = dataclasses.replace(ready.rules, distance_max=_distance_max(contest, phase, jobs))
         images = [folder / "images" / f"{n}.png" for n in range(1, rules.images + 1)]
         write_zip(folder / "images.zip", "images/", images)
-        _publish(folder, rules, images)
+        shutil.rmtree(folder / PUBLIC, ignore_errors=True)
+        single = folder / rules.single.file
+        for file in [folder / TRUTH, folder / "images.zip", single, single.with_suffix(".toml"), *images]:
+            target = folder / PUBLIC / file.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(file, target)  # no second copy where the disk knows links
+            except OSError:
+                shutil.copyfile(file, target)
+        publish_rules(folder, rules)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
         if not begun_before:  # the folder was empty before
@@ -213,50 +237,124 @@ def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
 
 def finish(folder: Path) -> None:
     """Remove the candidates and the mark of an unfinished contest."""
-    shutil.rmtree(folder / CACHE / "pool", ignore_errors=True)
+    shutil.rmtree(folder / CACHE / POOL, ignore_errors=True)
     (folder / MAKING).unlink(missing_ok=True)
 
 
-def _chosen(ready: OpenedSetup, phase: Phase, jobs: int) -> list[Candidate]:
-    rules, count = ready.rules, ready.options.images
+def is_written(folder: Path, cell: bytes) -> bool:
+    """Whether the picture that a cell names is in the folder, and is the one that was written."""
+    found = orjson.loads(cell)
+    if found is None:
+        return True
+    file = folder / found["file"]
+    return file.is_file() and fingerprint.of_file(file) == str(found["sha256"])
+
+
+@dataclass(frozen=True)
+class PoolWork(ItemWork[Entry, Machine]):
+    """The search for candidates; those the model recognises are written to `folder`."""
+
+    model: Model  # with the thresholds of the rules
+    alignment: Alignment
+    size: Size
+    iou: float
+    folder: Path
+    batch: int = SHARD
+
+    def setups(self) -> list[Setup]:
+        """The model and its pipeline, the classes, the size and the IoU."""
+        (model,) = PipelineWork(self.model, (ImagePipeline(pipeline_of(self.model.card)),), 0).setups()
+        facts = [model.facts, self.alignment.of_model, self.size, self.iou]
+        return [Setup("contest", ["candidates", facts])]
+
+    def contents(self, item: Entry) -> list[list[str]]:
+        """Name and content of the image."""
+        return [content_of(item)]
+
+    def open(self, threads: int) -> Machine:
+        """The model under its pipeline."""
+        return open_machine(pipeline_of(self.model.card), self.model, threads)
+
+    def is_valid(self, setup: int, data: bytes) -> bool:
+        """Whether the candidate's picture is there, and is the one that was written."""
+        return is_written(self.folder, data)
+
+    def compute_item(self, state: Machine, item: Entry) -> dict[str, Any] | None:
+        """The candidate as JSON values, None if the model recognises no target in it or it is no image.
+
+        The picture gets the contest's size by Pillow's bilinear filter, and the boxes are moved with it. A
+        box marked difficult becomes one that is ignored (COCO knows no other mark).
+        """
+        try:
+            sample = item.load()
+            pixels = state.decode(sample.data)
+        except ImageError:
+            return None
+        truth = sample.truth
+        if not isinstance(truth, Boxes):
+            raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
+        image = np.ascontiguousarray(lookup("resize", "pillow-bilinear")(pixels, self.size))
+        x, y = self.size.width / pixels.shape[1], self.size.height / pixels.shape[0]
+        xyxy, ignored = truth.xyxy * np.array([x, y, x, y]), truth.crowd | truth.difficult
+        columns = (values.tolist() for values in (xyxy, truth.classes, ignored, truth.areas))
+        rows = [
+            Row._make([*corners, category, crowd, False, area * x * y])
+            for corners, category, crowd, area in zip(*columns, strict=True)
+        ]
+        shown = HeldImage(sample.name, image, PixelBoxes(pack(rows))).load()
+        said = state.predict(state.prepare(shown.data))
+        if not isinstance(said, Detections) or not isinstance(shown.truth, Boxes):
+            raise DataError(f"{self.model.name}: expected a detector")
+        places = self.alignment.of_model[said.classes]
+        known = dataclasses.replace(said.take(places >= 0), classes=places[places >= 0])
+        if not hits(shown.truth, known, self.iou).any():
+            return None
+        data = png_of(image)
+        digest = fingerprint.of_bytes(data)
+        write_atomic(self.folder / f"{digest}.png", data, durable=False)
+        return {"source": sample.name, "file": f"{digest}.png", "sha256": digest, "rows": rows}
+
+
+def _candidates(ready: OpenedSetup, phase: Phase, jobs: int) -> list[dict[str, Any]]:
+    """The first images, in the order of the entries, in which the single model recognises a target."""
+    rules, count, entries = ready.rules, ready.options.images, ready.entries
     model = with_thresholds(ready.models[0], rules)
     cache = ready.options.folder / CACHE
-    pool = PoolWork(model, aligned(model, ready.classes), ready.size, rules.iou, cache / "pool")
-    found = search(pool, ready.entries, count, Store(cache), jobs, phase)
+    work = PoolWork(model, aligned(model, ready.classes), ready.size, rules.iou, cache / POOL)
+    found: list[dict[str, Any]] = []
+    while entries and len(found) < count:
+        missing = count - len(found)
+        length = SHARD * -(-(missing + missing // 8) // SHARD)  # a little more than what is missing
+        part, entries = entries[:length], entries[length:]
+        with phase("choose", len(part)) as step:
+            rows = run(work, part, Store(cache), jobs=jobs, progress=step).read()
+        found += [row for row in rows if row is not None]
     if len(found) < count:
         raise DataError(
             f"--images {count}: only {len(found)} of the {len(ready.entries)} images of "
             f"{ready.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
             f"{rules.iou:g}, right class); ask for {len(found) or 'other data'} or bring more"
         )
-    return found
+    return found[:count]
 
 
-def _write_images(folder: Path, chosen: Sequence[Candidate], ready: OpenedSetup) -> None:
+def _write_images(folder: Path, chosen: list[dict[str, Any]], ready: OpenedSetup) -> None:
     """Write images/N.png, the truth and the manifest."""
-    annotations, names = list[dict[str, Any]](), [f"{n}.png" for n in range(1, len(chosen) + 1)]
-    for number, (name, candidate) in enumerate(zip(names, chosen, strict=True), 1):
-        write_atomic(folder / "images" / name, candidate.file.read_bytes(), durable=False)
-        for row in candidate.rows:
-            box = [row.x1, row.y1, row.x2 - row.x1, row.y2 - row.y1]
-            more = {"bbox": box, "area": row.area, "iscrowd": int(row.crowd)}
+    images, annotations, order = (list[dict[str, Any]]() for _ in range(3))
+    for number, candidate in enumerate(chosen, 1):
+        name, picture = f"{number}.png", (folder / CACHE / POOL / candidate["file"]).read_bytes()
+        write_atomic(folder / "images" / name, picture, durable=False)
+        images.append({"id": number, "file_name": name, **ready.size._asdict()})
+        order.append({"name": name, "source": candidate["source"], "sha256": candidate["sha256"]})
+        for row in (Row(*values) for values in candidate["rows"]):
             about = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
-            annotations.append({**about, **more})
-    size = ready.size._asdict()
-    truth = {
-        "images": [{"id": n, "file_name": name, **size} for n, name in enumerate(names, 1)],
-        "annotations": annotations,
-        "categories": [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)],
-    }
+            box = [row.x1, row.y1, row.x2 - row.x1, row.y2 - row.y1]
+            annotations.append({**about, "bbox": box, "area": row.area, "iscrowd": int(row.crowd)})
+    categories = [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)]
+    truth = {"images": images, "annotations": annotations, "categories": categories}
     write_atomic(folder / TRUTH, to_json(truth))
-    rows = zip(names, chosen, strict=True)
-    manifest = {
-        "contest": ready.rules.name,
-        "data": ready.data.name,
-        "seed": ready.options.seed,
-        "how": ORDER,
-        "order": [{"name": name, "source": c.source, "sha256": c.sha256} for name, c in rows],
-    }
+    data, seed = ready.data.name, ready.options.seed
+    manifest = {"contest": ready.rules.name, "data": data, "seed": seed, "how": ORDER, "order": order}
     write_atomic(folder / MANIFEST, to_json(manifest, indent=True))
 
 
@@ -286,22 +384,6 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
             f"more than distance.min {rules.distance_min:g}; give --distance-max"
         )
     return found
-
-
-def _publish(folder: Path, rules: Rules, images: Sequence[Path]) -> None:
-    """Write public/, what participants may have: all but the hidden members."""
-    public = folder / PUBLIC
-    shutil.rmtree(public, ignore_errors=True)
-    single = folder / rules.single.file
-    files = [folder / TRUTH, folder / "images.zip", single, single.with_suffix(".toml")]
-    for file in [*files, *images]:
-        target = public / file.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file, target)  # no second copy where the disk knows links
-        except OSError:
-            shutil.copyfile(file, target)
-    publish_rules(folder, rules)
 
 
 def publish_rules(folder: Path, rules: Rules) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from holdfast.contest.board import Board, history_row, record_row, rows_table, standing_row
+from holdfast.contest.board import Board, record_row, rows_table, standing_row
 from holdfast.contest.rules import Rules
 from holdfast.contest.run import MIMIC, SINGLE, Row, Score
 from holdfast.report.html import document
@@ -36,6 +36,12 @@ def show_page(
     pixels, most, limit = float(np.mean(changed)), max(changed), rules.pixels
     low, high = rules.distance_min, rules.distance_max
     name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
+    fell = " and ".join(
+        f"the {key} model's mAP goes from {s.map_before:.3f} to {s.map_after:.3f}"
+        for key, s in score.scenarios.items()
+    )
+    ranges = [(f"S_e of the {key} model", s.effect, s.effect_raw) for key, s in score.scenarios.items()]
+    ranges.append(("S_s", single.stealth, single.stealth_raw))
     return document(
         Document(
             title=f"{score.team} in {score.contest}",
@@ -45,7 +51,7 @@ def show_page(
                 ("zip", f"sha256 {score.archive[:12]}"),
                 ("rules, models, data, features, code", score.hashes.whole[:12]),
             ),
-            verdict=_verdict(score, pixels),
+            verdict=f"Final score {score.final:.4f}: {fell} with {pixels:.0f} changed pixels an image.",
             cards=(
                 Card("final score", f"{score.final:.3f}", "sum of both scenarios' scores, at most 2"),
                 Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
@@ -57,7 +63,11 @@ def show_page(
             minor=(),
             rule=rule_text(rules),
             command=command,
-            alerts=_alerts(score),
+            alerts=tuple(
+                Alert(f"{what} counts as {value:g}, it was {raw:.4f}", "score")
+                for what, value, raw in ranges
+                if value != raw
+            ),
             sections=tuple(_sections(score, rules, best, worst, classes)),
             kind="contest",
         )
@@ -89,25 +99,6 @@ def image_table(rows: Sequence[Row]) -> Table:
         found = [n for name in scenarios for n in (row.found_before[name], row.found_after[name])]
         body.append([row.number, row.changed_pixels, row.psnr, row.targets, *found, lost(row)])
     return Table(columns, body)
-
-
-def _verdict(score: Score, pixels: float) -> str:
-    fell = [
-        f"the {name} model's mAP goes from {s.map_before:.3f} to {s.map_after:.3f}"
-        for name, s in score.scenarios.items()
-    ]
-    return f"Final score {score.final:.4f}: {' and '.join(fell)} with {pixels:.0f} changed pixels an image."
-
-
-def _alerts(score: Score) -> tuple[Alert, ...]:
-    both = [(f"S_e of the {name} model", s.effect, s.effect_raw) for name, s in score.scenarios.items()]
-    single = score.scenarios[SINGLE]
-    values = [*both, ("S_s", single.stealth, single.stealth_raw)]
-    return tuple(
-        Alert(f"{name} counts as {value:g}, it was {raw:.4f}", "score")
-        for name, value, raw in values
-        if value != raw
-    )
 
 
 def _sections(
@@ -199,7 +190,7 @@ def board_page(board: Board, command: str = "") -> str:
 def _board_sections(board: Board) -> list[Section]:
     standings = [standing_row(s) for s in board.standings]
     history = [
-        {**history_row(r), "submitted": r.submitted.replace("T", " ").split("+")[0]} for r in board.history
+        {"submitted": r.submitted.replace("T", " ").split("+")[0], **record_row(r)} for r in board.history
     ]
     stale = [
         {**record_row(s.record, name_distance=True), "another one now": ", ".join(s.changed)}

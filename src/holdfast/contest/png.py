@@ -44,34 +44,29 @@ def longest(size: Size) -> int:
 
 def check_header(data: bytes, size: Size, where: str) -> None:
     """Raise EntryError with every problem that the first bytes show: format, size, colours, bits."""
-    problems = list(_header_problems(data[:_HEAD], size, where))
+    head = data[:_HEAD]
+    if not head:
+        raise EntryError(Problem("empty", where))
+    if not head.startswith(SIGNATURE[: len(head)]):
+        raise EntryError(Problem("png-other", where, {"got": content_kind(head)}))
+    if len(head) < _HEAD:
+        raise EntryError(Problem("png-cut", where, {"got": len(head)}))
+    fields = struct.unpack_from(">I4sIIBBBBB", head, 8)
+    length, kind, width, height, bits, colour, packing, filtering, interlace = fields
+    sound = (length, kind, packing, filtering) == (13, b"IHDR", 0, 0) and interlace < 2
+    if not sound or colour not in (*_COLOURS, 2):
+        raise EntryError(Problem("png-header", where))
+    problems = []
+    if (width, height) != size:
+        facts = {"width": width, "height": height, "want_width": size.width, "want_height": size.height}
+        problems.append(Problem("png-size", where, facts))
+    if colour != 2:
+        got, got_zh = _COLOURS[colour]
+        problems.append(Problem("png-colour", where, {"got": got, "got_zh": got_zh}))
+    if bits != 8 and not (colour == 3 and bits < 8):  # fewer bits are what a palette is for
+        problems.append(Problem("png-bits", where, {"got": bits}))
     if problems:
         raise EntryError(*problems)
-
-
-def _header_problems(head: bytes, want: Size, where: str) -> Iterator[Problem]:
-    if not head:
-        yield Problem("empty", where)
-    elif not head.startswith(SIGNATURE[: len(head)]):
-        yield Problem("png-other", where, {"got": content_kind(head)})
-    elif len(head) < _HEAD:
-        yield Problem("png-cut", where, {"got": len(head)})
-    else:
-        length, kind, width, height, bits, colour, packing, filtering, interlace = struct.unpack_from(
-            ">I4sIIBBBBB", head, 8
-        )
-        sound = (length, kind, packing, filtering) == (13, b"IHDR", 0, 0) and interlace < 2
-        if not sound or colour not in (*_COLOURS, 2):
-            yield Problem("png-header", where)
-            return
-        if (width, height) != want:
-            facts = {"width": width, "height": height, "want_width": want.width, "want_height": want.height}
-            yield Problem("png-size", where, facts)
-        if colour != 2:
-            got, got_zh = _COLOURS[colour]
-            yield Problem("png-colour", where, {"got": got, "got_zh": got_zh})
-        if bits != 8 and not (colour == 3 and bits < 8):  # fewer bits are what a palette is for
-            yield Problem("png-bits", where, {"got": bits})
 
 
 def decode(data: bytes, size: Size, where: str) -> Image:
@@ -79,7 +74,17 @@ def decode(data: bytes, size: Size, where: str) -> Image:
     from PIL.PngImagePlugin import PngImageFile, putchunk
 
     check_header(data, size, where)
-    raw = _inflate(_pixel_data(data, where), _raw_bytes(size, interlaced=data[28] == 1), where)
+    want, unpacker = _raw_bytes(size, interlaced=data[28] == 1), zlib.decompressobj()
+    try:
+        raw = unpacker.decompress(_pixel_data(data, where), want + 1)
+    except zlib.error:
+        raise EntryError(Problem("png-data", where)) from None
+    if len(raw) > want:
+        raise EntryError(Problem("png-longer", where, {"got": want}))
+    if len(raw) < want:
+        raise EntryError(Problem("png-shorter", where, {"got": len(raw), "want": want}))
+    if not unpacker.eof or unpacker.unused_data:
+        raise EntryError(Problem("png-data", where))
     clean = BytesIO()
     clean.write(data[:_HEAD])
     putchunk(clean, b"IDAT", zlib.compress(raw, 0))  # stored: it need not be inflated twice
@@ -161,19 +166,3 @@ def _check_extra(kind: bytes, content: bytes, head: bytes, where: str) -> None:
         alone = struct.pack(">I4s", len(content), kind) + content + bytes(8) + b"IEND"
         if sniff(head + alone).exif_orientation != 1:
             raise EntryError(Problem("png-turned", where))
-
-
-def _inflate(packed: bytes, want: int, where: str) -> bytes:
-    """The pixel data; EntryError unless it has exactly the bytes of the image."""
-    unpacker = zlib.decompressobj()
-    try:
-        raw = unpacker.decompress(packed, want + 1)
-    except zlib.error:
-        raise EntryError(Problem("png-data", where)) from None
-    if len(raw) > want:
-        raise EntryError(Problem("png-longer", where, {"got": want}))
-    if len(raw) < want:
-        raise EntryError(Problem("png-shorter", where, {"got": len(raw), "want": want}))
-    if not unpacker.eof or unpacker.unused_data:
-        raise EntryError(Problem("png-data", where))
-    return raw

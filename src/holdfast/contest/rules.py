@@ -296,8 +296,15 @@ def _read_table(
 
 def _unfit(point: Point, value: Any) -> str:
     """What was expected instead of the value; empty if it fits."""
+    if point.form == "ap":
+        return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
     if point.kind is str:
-        return _unfit_text(point.form, value)
+        if not isinstance(value, str) or not value or not value.isprintable():
+            return "a text"
+        if point.form == "sha256" and not _HEX.fullmatch(value):
+            return "a sha256 of 64 hex digits"
+        leaves = value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
+        return "a path inside the contest's folder" if point.form == "path" and leaves else ""
     kinds = (int,) if point.kind is int else (int, float)
     if type(value) in kinds and point.least <= value <= point.most:
         return ""
@@ -305,20 +312,6 @@ def _unfit(point: Point, value: Any) -> str:
     if point.least == -math.inf:
         return whole
     return f"{whole} from {point.least:g}" + (f" to {point.most:g}" if point.most < math.inf else "")
-
-
-def _unfit_text(form: str, value: Any) -> str:
-    if form == "ap":
-        return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
-    if not isinstance(value, str) or not value or not value.isprintable():
-        return "a text"
-    if form == "sha256" and not _HEX.fullmatch(value):
-        return "a sha256 of 64 hex digits"
-    if form == "path" and (
-        value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
-    ):
-        return "a path inside the contest's folder"
-    return ""
 
 
 def _point_line(point: Point, value: Any) -> str:

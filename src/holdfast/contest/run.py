@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.contest.contest import Contest, Hashes, open_contest
+from holdfast.contest.entry import Entry, open_entry
 from holdfast.contest.judging import Shot, ZippedImage
 from holdfast.contest.rules import Rules, Vote
-from holdfast.contest.validate import Entry, open_entry
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Ints, no_detections
@@ -70,12 +70,8 @@ class Row:
 
     def to_plain(self) -> dict[str, Any]:
         """The row as flat columns: `single_found_after`, …; `single_still_found` says if any target is."""
-        plain: dict[str, Any] = {
-            "image": f"{self.number}.png",
-            "changed_pixels": self.changed_pixels,
-            "psnr": self.psnr,
-            "targets": self.targets,
-        }
+        plain: dict[str, Any] = {"image": f"{self.number}.png"}
+        plain |= {key: getattr(self, key) for key in ("changed_pixels", "psnr", "targets")}
         for name in self.found_before:
             for column in ("detections_before", "detections_after", "found_before", "found_after"):
                 plain[f"{name}_{column}"] = getattr(self, column)[name]

@@ -88,20 +88,27 @@ def found_file(path: Path) -> Path | None:
     return packed if packed.is_file() else None
 
 
+def read_unpacked(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a file, unpacked if it is a .gz; of more than `limit` only the first limit + 1."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            return stream.read(-1 if limit is None else limit + 1)
+    except (EOFError, zlib.error) as problem:
+        raise gzip.BadGzipFile(str(problem)) from None
+
+
 def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
     """The bytes of an ONNX file, unpacked if it is a .gz and refused if that would exceed `limit` bytes."""
+    packed = path.suffix == ".gz"
     try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as stream:
-            data = stream.read(limit + 1)
+        data = read_unpacked(path, limit if packed else None)
     except FileNotFoundError:
-        packed = found_file(path)
-        hint = f"{packed.name} is there: give its path" if packed else "give the path of an .onnx file"
+        other = found_file(path)
+        hint = f"{other.name} is there: give its path" if other else "give the path of an .onnx file"
         raise ModelError(f"{path}: no such model file; {hint}") from None
-    except (OSError, EOFError, zlib.error) as problem:
+    except OSError as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
-    if len(data) > limit:
+    if packed and len(data) > limit:
         raise ModelError(
             f"{path}: unpacks to more than {limit >> 20} MB; unpack it yourself if that is right"
         )

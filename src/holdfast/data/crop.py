@@ -30,18 +30,13 @@ LARGE, OUTSIDE = "no square around it fits into the image", "reaches beyond the 
 
 @dataclass(frozen=True)
 class Cut:
-    """How targets are cut out.
+    """How targets are cut out, each in a square window."""
 
-    The window is a square whose side is the target's longer one and `margin` of it on both sides; `shift` is
-    the part of the free play by which the target may lie off its middle, at random by the seed. Targets of
-    fewer than `least` pixels are left out, and those into whose window another one reaches, unless `crowded`.
-    """
-
-    size: int = 64
-    margin: float = 0.2
-    shift: float = 0.5
-    least: float = 8.0
-    crowded: bool = False
+    size: int = 64  # pixels of a picture's side
+    margin: float = 0.2  # around the target on both sides, as a part of its longer side
+    shift: float = 0.5  # part of the free play by which the target may lie off the middle, at random
+    least: float = 8.0  # targets of fewer pixels are left out
+    crowded: bool = False  # whether another target may reach into the window
     seed: int = 0
 
 
@@ -55,16 +50,6 @@ class Cropped:
     targets: int
     skipped: Mapping[str, int]
     unreadable: tuple[str, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """One picture, its box xyxy in parts of it, and its class."""
-
-    name: str
-    image: Image
-    box: Floats
-    label: int
 
 
 def crop(
@@ -87,14 +72,14 @@ def crop(
             except ImageError as problem:
                 unreadable.append(str(problem))
                 pieces = []
-            for piece in pieces:
-                name = _unique(piece.name, names)
-                (place / "images" / f"{name}.png").write_bytes(png_of(piece.image))
+            for stem, image, box, label in pieces:
+                name = _unique(stem, names)
+                (place / "images" / f"{name}.png").write_bytes(png_of(image))
                 if three:
-                    label = CLASSES.index(data.classes[piece.label])
-                    line = f"{label} {' '.join(f'{corner:.9g}' for corner in piece.box)}\n"
+                    corners = " ".join(f"{corner:.9g}" for corner in box)
+                    line = f"{CLASSES.index(data.classes[label])} {corners}\n"
                     (place / "gt_labels" / f"{name}.txt").write_text(line)
-                written.append((name, piece.box * cut.size, piece.label))
+                written.append((name, box * cut.size, label))
             progress(1, 0)
         if not written:
             why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
@@ -113,20 +98,18 @@ def crop(
     )
 
 
-def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[_Piece]:
-    """The pictures of one image's targets, in their order."""
+def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[tuple[str, Image, Floats, int]]:
+    """Name, picture, box xyxy in parts of it, and class of each of one image's targets, in their order."""
     from PIL import Image as Pillow
 
     if not isinstance(sample.truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes, got {type(sample.truth).__name__}")
     if not len(sample.truth):
         return
-    width, height = sniff(sample.data, sample.name).size
+    size = sniff(sample.data, sample.name).size
     windows = []
     for number in range(len(sample.truth)):
-        window = window_of(
-            sample.truth, number, (width, height), cut, generator(cut.seed, sample.name, number)
-        )
+        window = window_of(sample.truth, number, size, cut, generator(cut.seed, sample.name, number))
         if isinstance(window, str):
             skipped[window] += 1
         else:
@@ -139,11 +122,10 @@ def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[_Piece]
         raise ImageError(f"{sample.name}: cannot be decoded: {problem}") from None
     stem = re.sub(r"[^A-Za-z0-9.\-]+", "_", sample.name.rpartition(".")[0] or sample.name).strip("._")
     for number, x, y, side in windows:
-        small = whole.crop((x, y, x + side, y + side)).resize(
-            (cut.size, cut.size), Pillow.Resampling.BILINEAR
-        )
+        square = whole.crop((x, y, x + side, y + side))
+        small = np.asarray(square.resize((cut.size, cut.size), Pillow.Resampling.BILINEAR))
         box = np.clip((sample.truth.xyxy[number] - [x, y, x, y]) / side, 0.0, 1.0)
-        yield _Piece(f"{stem}_{number}", np.asarray(small), box, int(sample.truth.classes[number]))
+        yield f"{stem}_{number}", small, box, int(sample.truth.classes[number])
 
 
 def window_of(

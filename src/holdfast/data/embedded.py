@@ -12,9 +12,9 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
 from holdfast.core.sources import code_of
-from holdfast.core.types import Boxes, Image, Label, MaskFile, Sample
+from holdfast.core.types import Boxes, Label, MaskFile, Sample
 
-DEFAULT_SEED, DEFAULT_COUNT = 0, 1000
+DEFAULTS = (0, 1000)  # seed and count
 NAMES = ("signs", "far")
 
 
@@ -24,9 +24,10 @@ def is_embedded(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class SignsEntry:
-    """One scene or crop, named by what it is drawn from."""
+class EmbeddedEntry:
+    """One picture, named by what it is drawn from: a scene or crop of `signs`, or a small sign of `far`."""
 
+    data: str
     seed: int
     index: int
     task: Task
@@ -34,57 +35,50 @@ class SignsEntry:
     @property
     def name(self) -> str:
         """A file name, as if the picture had been written."""
-        return f"signs-{self.seed}-{self.index:06d}.jpg"
+        return f"{self.data}-{self.seed}-{self.index:06d}.jpg"
 
     def key(self) -> str:
-        """The generator's source, the seed, the index and the task: known without drawing."""
-        return of(["signs", code_of("signs"), self.seed, self.index, self.task])
+        """The generator's source and what identifies the picture: known without drawing."""
+        return of([code_of("signs"), self.data, self.seed, self.index, self.task])
 
     def load(self) -> Sample:
         """The picture as JPEG, with its truth."""
-        from holdfast.data.signs import encode
+        from PIL import Image as Pillow
 
-        image, truth = _draw(self.task, self.seed, self.index)
+        from holdfast.data.signs.scene import crop_classify, crop_far, crop_single, encode, scene
+
+        truth: Boxes | Label | MaskFile
+        at = (self.seed, self.index)
+        if self.data == "far":
+            image, label, quality = crop_far(*at)
+            return Sample(self.name, encode(image, quality), Label(label))
+        if self.task == "classify":
+            image, label = crop_classify(*at)
+            truth = Label(label)
+        elif self.task == "single":
+            image, box, group = crop_single(*at)
+            truth = Boxes(box[None] * len(image), np.array([group]))  # the picture is a square
+        else:
+            drawn, stream = scene(*at), BytesIO()
+            image, truth = drawn.image, Boxes(drawn.boxes, drawn.classes)
+            if self.task != "detect":
+                Pillow.fromarray(drawn.mask).save(stream, "PNG")
+                truth = MaskFile(stream.getvalue())
         return Sample(self.name, encode(image), truth)
-
-
-@dataclass(frozen=True)
-class FarEntry:
-    """One picture with a small sign, named by what it is drawn from."""
-
-    seed: int
-    index: int
-
-    @property
-    def name(self) -> str:
-        """A file name, as if the picture had been written."""
-        return f"far-{self.seed}-{self.index:06d}.jpg"
-
-    def key(self) -> str:
-        """The generator's source, the seed and the index: known without drawing."""
-        return of(["far", code_of("signs"), self.seed, self.index])
-
-    def load(self) -> Sample:
-        """The picture as JPEG, with its class."""
-        from holdfast.data.signs import crop_far, encode
-
-        image, label, quality = crop_far(self.seed, self.index)
-        return Sample(self.name, encode(image, quality), Label(label))
 
 
 def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
     """The dataset of `signs` (for any task) or `far`, each with `:SEED` or `:SEED:COUNT` behind it."""
-    from holdfast.data.signs import CLASSES, GROUPS, SEGMENTS
+    from holdfast.data.signs.canvas import CLASSES, GROUPS, SEGMENTS
 
     seed, count = _numbers(name)
-    indices = range(count if images is None else images)
-    if name.split(":")[0] == "signs":
-        task = task or "detect"
-        classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
-        return Dataset(name, "signs", task, classes, tuple(SignsEntry(seed, i, task) for i in indices))
-    if task not in (None, "classify"):
+    data = name.split(":")[0]
+    if data == "far" and task not in (None, "classify"):
         raise DataError(f"{name}: holds pictures to classify, expected some to {task}; use `signs`")
-    return Dataset(name, "far", "classify", CLASSES, tuple(FarEntry(seed, i) for i in indices))
+    task = task or ("detect" if data == "signs" else "classify")
+    classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
+    indices = range(count if images is None else images)
+    return Dataset(name, data, task, classes, tuple(EmbeddedEntry(data, seed, i, task) for i in indices))
 
 
 def _numbers(name: str) -> tuple[int, int]:
@@ -92,29 +86,7 @@ def _numbers(name: str) -> tuple[int, int]:
     if len(parts) > 2 or any(not part.isdecimal() for part in parts):
         one = name.split(":")[0]
         raise InputError(f"expected {one}, {one}:SEED or {one}:SEED:COUNT with whole numbers, got {name!r}")
-    seed = int(parts[0]) if parts else DEFAULT_SEED
-    count = int(parts[1]) if len(parts) > 1 else DEFAULT_COUNT
+    seed, count = (*map(int, parts), *DEFAULTS[len(parts) :])
     if count < 1:
         raise InputError(f"{name}: expected a count of 1 or more, got {count}")
     return seed, count
-
-
-def _draw(task: Task, seed: int, index: int) -> tuple[Image, Boxes | Label | MaskFile]:
-    """A picture and its truth for a task: a whole scene, or a crop around one sign."""
-    from PIL import Image as Pillow
-
-    from holdfast.data.signs import crop_classify, crop_single, scene
-
-    if task == "classify":
-        image, label = crop_classify(seed, index)
-        return image, Label(int(label))
-    if task == "single":
-        image, box, group = crop_single(seed, index)
-        height, width = image.shape[:2]
-        xyxy = np.asarray(box, np.float64).reshape(1, 4) * np.array([width, height, width, height])
-        return image, Boxes(xyxy, np.array([group]))
-    drawn, stream = scene(seed, index), BytesIO()
-    if task == "detect":
-        return drawn.image, Boxes(drawn.boxes, drawn.classes)
-    Pillow.fromarray(np.ascontiguousarray(drawn.mask, np.uint8)).save(stream, "PNG")
-    return drawn.image, MaskFile(stream.getvalue())

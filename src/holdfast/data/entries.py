@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import HoldfastError, ImageError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.types import Boxes, Label, MaskFile, Sample, Size
 from holdfast.data.images import sniff
@@ -38,14 +38,6 @@ def pack(rows: Iterable[Row]) -> bytes:
     return array("d", chain.from_iterable(rows)).tobytes()
 
 
-def _boxes(rows: bytes, scale: tuple[float, float] = (1.0, 1.0)) -> Boxes:
-    table = np.frombuffer(rows, np.float64).reshape(-1, 8)
-    xyxy = table[:, :4] * np.array([*scale, *scale])
-    sides = np.clip(xyxy[:, 2:] - xyxy[:, :2], 0, None)
-    areas = np.where(table[:, 7] < 0, sides.prod(axis=1), table[:, 7])
-    return Boxes(xyxy, table[:, 4].astype(np.int64), table[:, 5] != 0, table[:, 6] != 0, areas)
-
-
 @dataclass(frozen=True)
 class _StoredBoxes:
     rows: bytes = field(default=b"", repr=False)
@@ -58,35 +50,29 @@ class _StoredBoxes:
         """The hash of the packed rows and their unit."""
         return f"{self.unit}:{of_bytes(self.rows)}"
 
+    def read(self, name: str, data: bytes) -> Boxes:
+        """The boxes in pixels of the image; its size is taken from its header if it matters."""
+        return self.scaled(sniff(data, name).size if self.unit == "shares" else Size(1, 1))
 
-@dataclass(frozen=True)
+    def scaled(self, size: Size) -> Boxes:
+        """The boxes in pixels of an image of that size."""
+        table = np.frombuffer(self.rows, np.float64).reshape(-1, 8)
+        xyxy = table[:, :4] * np.array([*size, *size] if self.unit == "shares" else [1.0] * 4, np.float64)
+        sides = np.clip(xyxy[:, 2:] - xyxy[:, :2], 0, None)
+        areas = np.where(table[:, 7] < 0, sides.prod(axis=1), table[:, 7])
+        return Boxes(xyxy, table[:, 4].astype(np.int64), table[:, 5] != 0, table[:, 6] != 0, areas)
+
+
 class PixelBoxes(_StoredBoxes):
     """Boxes whose corners are stated in pixels."""
 
     unit = "pixels"
 
-    def read(self, name: str, data: bytes) -> Boxes:
-        """The boxes as stated."""
-        return _boxes(self.rows)
 
-    def scaled(self, size: Size) -> Boxes:
-        """The boxes in pixels of an image of that size: as stated."""
-        return _boxes(self.rows)
-
-
-@dataclass(frozen=True)
 class UnitBoxes(_StoredBoxes):
     """Boxes whose corners are stated as shares (0 to 1) of the image's width and height."""
 
     unit = "shares"
-
-    def read(self, name: str, data: bytes) -> Boxes:
-        """The boxes in pixels of the image, whose size is taken from its header."""
-        return self.scaled(sniff(data, name).size)
-
-    def scaled(self, size: Size) -> Boxes:
-        """The boxes in pixels of an image of that size."""
-        return _boxes(self.rows, (float(size.width), float(size.height)))
 
 
 @dataclass(frozen=True)
@@ -140,16 +126,21 @@ class FileEntry:
 
 def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of an image file; ImageError if it is missing, unreadable, empty or absurdly large."""
+    data = read_bytes(path, limit, "image", ImageError)
+    if not data:
+        raise ImageError(f"{path}: the file is empty (0 bytes); expected an image")
+    return data
+
+
+def read_bytes(path: str | Path, limit: int, kind: str, error: type[HoldfastError]) -> bytes:
+    """The bytes of a file of this kind; the error if it cannot be read or is absurdly large."""
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text to keep entries small)
             size = os.fstat(stream.fileno()).st_size
             if size > limit:
-                raise ImageError(f"{path}: {size >> 20} MB; image files up to {limit >> 20} MB are read")
-            data = stream.read(size + 1)  # not read(limit): that much would be set aside at once
-    except FileNotFoundError:
-        raise ImageError(f"{path}: no such image file") from None
+                raise error(f"{path}: {size >> 20} MB; {kind} files up to {limit >> 20} MB are read")
+            return stream.read(size + 1)  # not read(limit): that much would be set aside at once
     except OSError as problem:
-        raise ImageError(f"{path}: cannot be read: {problem.strerror or problem}") from problem
-    if not data:
-        raise ImageError(f"{path}: the file is empty (0 bytes); expected an image")
-    return data
+        missing = kind == "image" and isinstance(problem, FileNotFoundError)
+        reason = "no such image file" if missing else f"cannot be read: {problem.strerror or problem}"
+        raise error(f"{path}: {reason}") from problem

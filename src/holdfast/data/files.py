@@ -6,18 +6,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.data.entries import read_bytes
 from holdfast.data.images import SUFFIXES
 from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 
 # When a data set has several splits and none is asked for: what a finished model is measured on comes first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
-_SAME = dict.fromkeys(("val", "valid", "validation"), ("val", "valid", "validation"))
+_SAME = ("val", "valid", "validation")
 MAX_LABEL_BYTES = 4 << 30
 MAX_CLASSES = 65536  # as many as a 16-bit mask can tell apart
 _NAME_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
@@ -51,44 +51,47 @@ def yaml_files(path: Path) -> list[Path]:
     return [file for file in files if file.suffix.lower() in (".yaml", ".yml")]
 
 
+def find_yaml(path: Path, fits: Callable[[dict[str, Any]], object]) -> Path | None:
+    """The first readable YAML file of a path whose mapping fits."""
+    for file in yaml_files(path):
+        with suppress(DataError):
+            if fits(read_yaml(file)):
+                return file
+    return None
+
+
+def yaml_words(config: Path, path: Path) -> str:
+    """How a YAML file was found: given itself, or in the folder that was."""
+    return "a .yaml file" if config == path else f"has {config.name}"
+
+
 def image_names(folder: Path, *, deep: bool = True) -> list[str]:
     """The images in a folder (and the folders in it), sorted, as paths inside it with forward slashes."""
     if not deep:
         return [name for name in file_names(folder) if is_image(name)]
     found = []
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        inside = os.path.relpath(place, folder).replace(os.sep, "/")
-        prefix = "" if inside == "." else inside + "/"
-        found += [prefix + name for name in files if is_image(name)]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(place).relative_to(folder)
+        found += [(inside / name).as_posix() for name in files if is_image(name)]
     return sorted(found)
 
 
-def has_images(folder: Path) -> bool:
-    """Whether at least one image lies directly in a folder."""
-    try:
-        with os.scandir(folder) as found:
-            return any(is_image(item.name) for item in found)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+class Disk(dict[str, frozenset[str]]):
+    """Names by folder: each folder is listed once, which is far cheaper than asking file by file."""
 
-
-@dataclass
-class Disk:
-    """Which files exist: each folder is listed once, which is far cheaper than asking file by file."""
-
-    _folders: dict[str, frozenset[str]] = field(default_factory=dict)
+    def __missing__(self, folder: str) -> frozenset[str]:
+        try:
+            with os.scandir(folder or ".") as found:
+                self[folder] = frozenset(item.name for item in found)
+        except (OSError, ValueError):  # ValueError: a name with a zero byte
+            self[folder] = frozenset()
+        return self[folder]
 
     def has(self, path: str) -> bool:
         """Whether there is a file or folder of that path."""
         folder, name = os.path.split(path)
-        if folder not in self._folders:
-            try:
-                with os.scandir(folder or ".") as found:
-                    self._folders[folder] = frozenset(item.name for item in found)
-            except (OSError, ValueError):  # ValueError: a name with a zero byte
-                self._folders[folder] = frozenset()
-        return name in self._folders[folder]
+        return name in self[folder]
 
 
 def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: Disk) -> Path:
@@ -101,7 +104,7 @@ def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: Disk) ->
 def choose_split(found: Mapping[str, T], split: str | None, where: Path, problems: Problems) -> T:
     """The split asked for, or the first of val, test, train that is there; a note if there are several."""
     if split is not None:
-        same = _SAME.get(split, ())
+        same = _SAME if split in _SAME else ()
         longer = [name for name in found if name.startswith(split)]  # val for val2017
         for name in (split, *same, *(longer if len(longer) == 1 else ())):
             if name in found:
@@ -138,22 +141,13 @@ def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
     try:
         return read_label_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise DataError(
-            f"{path}: expected text in UTF-8, got byte {problem.object[problem.start]:#04x} "
-            f"at {problem.start}"
-        ) from None
+        got = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
+        raise DataError(f"{path}: expected text in UTF-8, got {got}") from None
 
 
 def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:
     """The bytes of a label file; DataError if it cannot be read or is absurdly large."""
-    try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size > limit:
-                raise DataError(f"{path}: {size >> 20} MB; label files up to {limit >> 20} MB are read")
-            return stream.read(size + 1)
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror or problem}") from problem
+    return read_bytes(path, limit, "label", DataError)
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -170,10 +164,8 @@ def first_line(path: Path, most_bytes: int = 4096) -> str:
             head = stream.read(most_bytes)
     except OSError:
         return ""
-    if b"\0" in head:
-        return ""
-    text = head.decode("utf-8-sig", "replace")
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = [] if b"\0" in head else head.decode("utf-8-sig", "replace").splitlines()
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -215,9 +207,8 @@ def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
         except (TypeError, ValueError):
             raise DataError(f"{where}: expected integer class ids, got {list(names)[:5]}") from None
         if ids and not 0 <= min(ids) <= max(ids) < MAX_CLASSES:
-            raise DataError(
-                f"{where}: expected class ids of 0 to {MAX_CLASSES - 1}, got {min(ids)} to {max(ids)}"
-            )
+            got = f"{min(ids)} to {max(ids)}"
+            raise DataError(f"{where}: expected class ids of 0 to {MAX_CLASSES - 1}, got {got}")
         return dict(sorted(ids.items()))
     raise DataError(f"{where}: expected class names as a list or as `id: name`, got {type(names).__name__}")
 

@@ -13,17 +13,15 @@ from holdfast.core.types import Size
 
 MAX_PIXELS = 89_000_000  # just below where Pillow suspects a decompression bomb
 
-# Format by the first bytes, never by the file's name.
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"GIF87a", "GIF"),
-    (b"GIF89a", "GIF"),
-    (b"BM", "BMP"),
-    (b"II*\0", "TIFF"),
-    (b"MM\0*", "TIFF"),
-    *((b"P%d" % n, "PPM") for n in range(1, 7)),
-)
+# Formats by the first bytes, never by the file's name; WebP has its mark behind a length.
+_MAGIC = {
+    "JPEG": (b"\xff\xd8\xff",),
+    "PNG": (b"\x89PNG\r\n\x1a\n",),
+    "GIF": (b"GIF87a", b"GIF89a"),
+    "BMP": (b"BM",),
+    "TIFF": (b"II*\0", b"MM\0*"),
+    "PPM": tuple(b"P%d" % n for n in range(1, 7)),
+}
 _SUFFIXES = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "PNG": (".png", ".apng"),
@@ -37,15 +35,10 @@ SUFFIXES = frozenset(suffix for group in _SUFFIXES.values() for suffix in group)
 _END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 _PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
 _ORIENTATION = 0x0112
-_ROTATIONS = {
-    2: "mirrored",
-    3: "turned by 180°",
-    4: "flipped",
-    5: "transposed",
-    6: "turned by 90°",
-    7: "transversed",
-    8: "turned by 270°",
-}
+_ROTATIONS = (
+    *("mirrored", "turned by 180°", "flipped", "transposed"),
+    *("turned by 90°", "transversed", "turned by 270°"),
+)  # orientations 2 to 8
 
 
 @dataclass(frozen=True)
@@ -70,10 +63,9 @@ def sniff(data: bytes, name: str = "image") -> Sniffed:
     if not data:
         raise ImageError(f"{name}: the file is empty (0 bytes); expected an image")
     try:
-        found = _header(data, name)
+        return _header(data, name)
     except (_Short, IndexError, struct.error):
         raise ImageError(f"{name}: the image ends inside its header after {len(data)} bytes") from None
-    return _checked(found, name)
 
 
 def sniff_head(head: bytes, name: str = "image") -> Sniffed | None:
@@ -81,7 +73,7 @@ def sniff_head(head: bytes, name: str = "image") -> Sniffed | None:
     if not head.startswith((b"\xff\xd8\xff", b"\x89PNG")):
         return None  # the other formats may keep their header at the end
     try:
-        return _checked(_header(head, name), name)
+        return _header(head, name)
     except (_Short, IndexError, struct.error):
         return None
 
@@ -114,35 +106,28 @@ def is_cut_off(data: bytes) -> bool:
     return not has_end_mark(kind, data[start:])
 
 
-def _checked(found: Sniffed, name: str) -> Sniffed:
-    width, height = found.size
-    if width < 1 or height < 1:
-        raise ImageError(f"{name}: the header states a size of {width}×{height} pixels")
-    if width * height > MAX_PIXELS:
-        raise ImageError(
-            f"{name}: {width}×{height} pixels; images up to {MAX_PIXELS // 1_000_000} megapixels are read"
-        )
-    return found
-
-
 def _header(data: bytes, name: str) -> Sniffed:
     kind = _kind(data)
-    if kind == "JPEG":
-        return _jpeg(data)
-    if kind == "PNG":
-        return _png(data)
-    if kind == "":
+    if not kind:
         raise ImageError(
             f"{name}: not an image holdfast knows (JPEG, PNG, WebP, BMP, GIF, TIFF, PPM); "
             f"it begins with {data[:8]!r}"
         )
-    return _by_pillow(data, kind, name)
+    readers = {"JPEG": _jpeg, "PNG": _png}
+    found = readers[kind](data) if kind in readers else _by_pillow(data, kind, name)
+    width, height = found.size
+    if width < 1 or height < 1:
+        raise ImageError(f"{name}: the header states a size of {width}×{height} pixels")
+    if width * height > MAX_PIXELS:
+        limit = f"images up to {MAX_PIXELS // 1_000_000} megapixels are read"
+        raise ImageError(f"{name}: {width}×{height} pixels; {limit}")
+    return found
 
 
 def _kind(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WEBP"
-    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
+    return next((kind for kind, magic in _MAGIC.items() if data.startswith(magic)), "")
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -167,8 +152,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _jpeg(data: bytes) -> Sniffed:
-    frame: tuple[int, int, int, int] | None = None
-    orientation = 1
+    frame, orientation = None, 1
     for marker, start, length in _segments(data):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             frame = struct.unpack_from(">BHHB", data, start)
@@ -213,6 +197,7 @@ def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
         size = Size(*(int(image.tag_v2.get(tag, side)) for tag, side in zip((256, 257), size, strict=True)))
         bits = max(image.tag_v2.get(258, (bits,)))
         orientation = int(image.tag_v2.get(_ORIENTATION, 1))
+        orientation = orientation if 1 <= orientation <= 8 else 1
     elif kind == "PPM" and image.mode == "I":
         bits = 16
     elif "exif" in image.info:
@@ -239,16 +224,16 @@ def _exif_orientation(block: bytes) -> int:
 
 
 def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False) -> Sniffed:
-    said: list[str] = []
-    if orientation != 1:
-        turned = _ROTATIONS[orientation]
-        said.append(f"EXIF says the picture is {turned}; pixels and boxes are taken as stored, unturned")
-    if mode == "CMYK":
-        said.append("CMYK colours; converted to RGB by the decoder")
-    if bits > 8:
-        said.append(f"{bits} bits a channel; reduced to 8 by the decoder")
-    if mode in ("RGBA", "LA", "PA"):
-        said.append("has transparency; it is dropped")
-    if animated:
-        said.append("is animated; the first picture is taken")
-    return Sniffed(kind, size, mode, bits, orientation, animated, tuple(said))
+    rotation = _ROTATIONS[orientation - 2]  # meant if the orientation is not 1
+    unusual = (
+        (
+            orientation != 1,
+            f"EXIF says the picture is {rotation}; pixels and boxes are taken as stored, unturned",
+        ),
+        (mode == "CMYK", "CMYK colours; converted to RGB by the decoder"),
+        (bits > 8, f"{bits} bits a channel; reduced to 8 by the decoder"),
+        (mode in ("RGBA", "LA", "PA"), "has transparency; it is dropped"),
+        (animated, "is animated; the first picture is taken"),
+    )
+    notes = tuple(note for holds, note in unusual if holds)
+    return Sniffed(kind, size, mode, bits, orientation, animated, notes)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from io import BytesIO
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +20,12 @@ from holdfast.core.errors import ImageError
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Ints, Label, MaskFile, Size
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, PixelBoxes, StoredLabel, StoredMask, UnitBoxes, read_image_file
+from holdfast.data.entries import FileEntry, PixelBoxes, StoredLabel, UnitBoxes, read_image_file
 from holdfast.data.images import Sniffed, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
 from holdfast.data.problems import NOTES, Problems, check_inside, grouped
 
 SMALL, LARGE = 32**2, 96**2  # the areas in pixels at which COCO parts small, medium and large
+_TALLIED = ("boxes", "crowd", "difficult", "small", "medium", "large", "without_objects")
 
 
 @dataclass(frozen=True)
@@ -61,19 +65,20 @@ class DataInfo:
         return sum(problem.kind not in NOTES for problem in self.problems)
 
 
-def describe(dataset: Dataset, *, decode: bool = False, threads: int = 8) -> DataInfo:
-    """What a dataset holds, from every image's header; with `decode` from the pixels too."""
-    counts: Counter[int] = Counter()
-    sizes: Counter[Size] = Counter()
-    formats: Counter[str] = Counter()
-    tally: Counter[str] = Counter()
-    problems = list(dataset.problems)
-    for look in survey(dataset, decode=decode, threads=threads):
-        problems += look.problems
-        if look.sniffed is not None:
-            sizes[look.sniffed.size] += 1
-            formats[look.sniffed.format] += 1
-        _count(look, counts, tally)
+def describe(dataset: Dataset, *, threads: int = 8) -> DataInfo:
+    """What a dataset holds, from every image's header."""
+    counts, sizes, formats = Counter[int](), Counter[Size](), Counter[str]()
+    tally, problems = Counter[str](), list(dataset.problems)
+    size = max(1, min(256, len(dataset) // (4 * threads)))
+    blocks = [dataset.entries[start : start + size] for start in range(0, len(dataset), size)]
+    with ThreadPoolExecutor(threads) as pool:  # reading waits for the disk
+        looks = pool.map(lambda block: [_look_at(entry) for entry in block], blocks)
+        for look in chain.from_iterable(looks):
+            problems += look.problems
+            if look.sniffed is not None:
+                sizes[look.sniffed.size] += 1
+                formats[look.sniffed.format] += 1
+            _count(look.truth, counts, tally)
     names = dataset.classes or tuple(str(key) for key in range(max(counts, default=-1) + 1))
     return DataInfo(
         name=dataset.name,
@@ -81,17 +86,11 @@ def describe(dataset: Dataset, *, decode: bool = False, threads: int = 8) -> Dat
         task=dataset.task,
         images=sizes.total(),
         unreadable=len(dataset) - sizes.total(),
-        boxes=tally["boxes"],
-        crowd=tally["crowd"],
-        difficult=tally["difficult"],
-        without_objects=tally["none"],
         classes=tuple((name, counts[key]) for key, name in enumerate(names)),
         formats=tuple(formats.most_common()),
         sizes=_extent(sizes),
-        small=tally["small"],
-        medium=tally["medium"],
-        large=tally["large"],
         problems=tuple(problem for group in grouped(problems).values() for problem in group),
+        **{key: tally[key] for key in _TALLIED},
     )
 
 
@@ -100,23 +99,14 @@ def as_dict(info: DataInfo) -> dict[str, Any]:
     plain = asdict(info)
     plain["classes"] = [{"name": name, "count": count} for name, count in info.classes]
     plain["formats"] = dict(info.formats)
-    if (sizes := info.sizes) is not None:
-        plain["sizes"] = {
-            "smallest": list(sizes.smallest),
-            "median": list(sizes.median),
-            "largest": list(sizes.largest),
-            "distinct": [[*size, count] for size, count in sizes.distinct],
-        }
+    if info.sizes is not None:
+        plain["sizes"] = {key: list(getattr(info.sizes, key)) for key in ("smallest", "median", "largest")}
+        plain["sizes"]["distinct"] = [[*size, count] for size, count in info.sizes.distinct]
     plain["faults"] = info.faults
-    plain["problems"] = [
-        {
-            "kind": kind,
-            "note": kind in NOTES,
-            "count": len(group),
-            "all": [{"where": p.where, "what": p.what} for p in group],
-        }
-        for kind, group in grouped(info.problems).items()
-    ]
+    plain["problems"] = []
+    for kind, group in grouped(info.problems).items():
+        found = [{"where": problem.where, "what": problem.what} for problem in group]
+        plain["problems"].append({"kind": kind, "note": kind in NOTES, "count": len(group), "all": found})
     return plain
 
 
@@ -126,8 +116,12 @@ def text(info: DataInfo, *, most: int = 10) -> str:
     unreadable = f" ({info.unreadable} more cannot be read)" if info.unreadable else ""
     rows.append(("images", f"{info.images:,}{unreadable}"))
     rows.append(("files", ", ".join(f"{name} {count:,}" for name, count in info.formats) or "none"))
-    if info.sizes is not None:
-        rows += _size_rows(info.sizes)
+    if (sizes := info.sizes) is not None:
+        three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
+        shown = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
+        rest = len(sizes.distinct) - 5
+        more = f", and {rest:,} more sizes" if rest > 0 else ""
+        rows += [("sizes", f"{three}  (smallest · median · largest)"), ("", shown + more)]
     if info.task in ("detect", "single"):
         flags = [f"{n:,} {name}" for name, n in (("crowd", info.crowd), ("difficult", info.difficult)) if n]
         rows.append(("boxes", f"{info.boxes:,}" + (f" ({', '.join(flags)})" if flags else "")))
@@ -136,46 +130,36 @@ def text(info: DataInfo, *, most: int = 10) -> str:
     rows.append(("classes", f"{len(info.classes):,}"))
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    return "\n".join([*lines, *_class_lines(info), *_problem_lines(info, most)])
+    lines += [*_class_lines(info), f"problems  {info.faults:,}"]
+    for kind, group in grouped(info.problems).items():
+        lines.append(f"  {kind}: {len(group):,}{' (note)' if kind in NOTES else ''}")
+        lines += [f"    {problem}" for problem in group[:most]]
+        if len(group) > most:
+            lines.append(f"    … and {len(group) - most:,} more")
+    return "\n".join(lines)
 
 
-def _count(look: Look, counts: Counter[int], tally: Counter[str]) -> None:
-    if isinstance(look.truth, Boxes):
-        truth, areas = look.truth, look.truth.areas
+def _count(truth: Boxes | Label | Ints | None, counts: Counter[int], tally: Counter[str]) -> None:
+    """Add the objects of one image, its label, or its pixels by class."""
+    if isinstance(truth, Boxes):
         counts.update(truth.classes.tolist())
-        tally["boxes"] += len(truth)
-        tally["none"] += len(truth) == 0
-        tally["crowd"] += int(truth.crowd.sum())
-        tally["difficult"] += int(truth.difficult.sum())
-        tally["small"] += int((areas <= SMALL).sum())
-        tally["medium"] += int(((areas > SMALL) & (areas <= LARGE)).sum())
-        tally["large"] += int((areas > LARGE).sum())
-    elif isinstance(look.truth, Label):
-        counts[look.truth.index] += 1
-    elif look.pixels is not None:
-        for key in np.flatnonzero(look.pixels).tolist():
-            counts[key] += int(look.pixels[key])
+        medium, large = truth.areas > SMALL, truth.areas > LARGE
+        sums = (truth.crowd, truth.difficult, ~medium, medium & ~large, large)
+        added = (len(truth), *(int(flags.sum()) for flags in sums), int(len(truth) == 0))
+        tally.update(dict(zip(_TALLIED, added, strict=True)))
+    elif isinstance(truth, Label):
+        counts[truth.index] += 1
+    elif truth is not None:
+        counts.update({key: int(truth[key]) for key in np.flatnonzero(truth).tolist()})
 
 
 def _extent(sizes: Counter[Size]) -> Extent | None:
     if not sizes:
         return None
     ordered = sorted(sizes, key=lambda size: (size.width * size.height, size))
-    middle, passed = (sizes.total() + 1) // 2, 0
-    for median in ordered:
-        passed += sizes[median]
-        if passed >= middle:
-            break
+    middle = bisect_left(list(accumulate(sizes[size] for size in ordered)), (sizes.total() + 1) // 2)
     frequent = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return Extent(ordered[0], median, ordered[-1], tuple(frequent))
-
-
-def _size_rows(sizes: Extent) -> list[tuple[str, str]]:
-    shown = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
-    rest = len(sizes.distinct) - 5
-    more = f", and {rest:,} more sizes" if rest > 0 else ""
-    three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
-    return [("sizes", f"{three}  (smallest · median · largest)"), ("", shown + more)]
+    return Extent(ordered[0], ordered[middle], ordered[-1], tuple(frequent))
 
 
 def _by(size: Size) -> str:
@@ -195,56 +179,38 @@ def _class_lines(info: DataInfo, most: int = 100) -> list[str]:
     return lines
 
 
-def _problem_lines(info: DataInfo, most: int) -> list[str]:
-    lines = [f"problems  {info.faults:,}"]
-    for kind, group in grouped(info.problems).items():
-        lines.append(f"  {kind}: {len(group):,}{' (note)' if kind in NOTES else ''}")
-        lines += [f"    {problem}" for problem in group[:most]]
-        if len(group) > most:
-            lines.append(f"    … and {len(group) - most:,} more")
-    return lines
-
-
 _HEAD_BYTES, _TAIL_BYTES = 32 << 10, 4 << 10
 
 
-@dataclass(frozen=True)
-class Look:
+class _Look(NamedTuple):
     """What one entry turned out to be; `sniffed` and `truth` are None if it cannot be read."""
 
     sniffed: Sniffed | None
-    truth: Boxes | Label | None
-    pixels: Ints | None = None  # pixels by class id, if masks were decoded
-    problems: tuple[Problem, ...] = field(default=())
+    truth: Boxes | Label | Ints | None  # or the pixels by class id of an embedded mask
+    problems: Sequence[Problem] = ()
 
 
-def survey(dataset: Dataset, *, decode: bool = False, threads: int = 8) -> Iterator[Look]:
-    """A look at each entry, in order. Header only, unless `decode` asks for the pixels too."""
-    size = max(1, min(256, len(dataset) // (4 * threads)))
-    blocks = [dataset.entries[start : start + size] for start in range(0, len(dataset), size)]
-    with ThreadPoolExecutor(threads) as pool:  # reading waits for the disk; decoding releases the lock
-        for looks in pool.map(lambda block: [look_at(entry, dataset, decode) for entry in block], blocks):
-            yield from looks
-
-
-def look_at(entry: Entry, dataset: Dataset, decode: bool) -> Look:
-    """What one entry turns out to be."""
+def _look_at(entry: Entry) -> _Look:
     try:
         if isinstance(entry, FileEntry):
-            return _look_at_file(entry, dataset, decode)
+            return _look_at_file(entry)
         sample = entry.load()
-        truth = None if isinstance(sample.truth, MaskFile) else sample.truth
-        pixels = _count_ids(sample.truth.data, entry.name) if isinstance(sample.truth, MaskFile) else None
-        return Look(sniff(sample.data, sample.name), truth, pixels)
+        truth: Boxes | Label | MaskFile | Ints = sample.truth
+        if isinstance(truth, MaskFile):
+            from PIL import Image as Pillow
+
+            with Pillow.open(BytesIO(truth.data)) as picture:
+                truth = np.bincount(np.asarray(picture).ravel())  # pixels by value
+        return _Look(sniff(sample.data, sample.name), truth)
     except ImageError as problem:
         text = str(problem)
         kind = kinds.EMPTY_FILE if "(0 bytes)" in text else kinds.UNREADABLE_IMAGE
         for prefix in (entry.name, getattr(entry, "path", entry.name)):
             text = text.removeprefix(f"{prefix}: ")
-        return Look(None, None, None, (Problem(kind, entry.name, text),))
+        return _Look(None, None, [Problem(kind, entry.name, text)])
 
 
-def _look_at_file(entry: FileEntry, dataset: Dataset, decode: bool) -> Look:
+def _look_at_file(entry: FileEntry) -> _Look:
     sniffed, cut_off = _sniff_file(entry.path, entry.name)
     problems = Problems()
     for note in (*misnamed(sniffed, entry.path), *sniffed.notes):
@@ -252,13 +218,10 @@ def _look_at_file(entry: FileEntry, dataset: Dataset, decode: bool) -> Look:
     if cut_off:
         said = f"the {sniffed.format} file lacks its end mark: probably cut off"
         problems.add(kinds.TRUNCATED_IMAGE, entry.name, said)
-    elif decode and (said := _undecodable(read_image_file(entry.path), sniffed)):
-        problems.add(kinds.UNREADABLE_IMAGE, entry.name, said)
     if entry.size is not None and entry.size != sniffed.size:
-        said = "the annotations say {}×{}, the image is {}×{}".format(*entry.size, *sniffed.size)
+        said = f"the annotations say {_by(entry.size)}, the image is {_by(sniffed.size)}"
         problems.add(kinds.SIZE_DIFFERS, entry.name, said)
     truth: Boxes | Label | None = None
-    pixels = None
     if isinstance(entry.truth, PixelBoxes | UnitBoxes):
         truth = entry.truth.scaled(sniffed.size)
         if isinstance(entry.truth, PixelBoxes) and entry.size != sniffed.size:
@@ -267,72 +230,25 @@ def _look_at_file(entry: FileEntry, dataset: Dataset, decode: bool) -> Look:
     elif isinstance(entry.truth, StoredLabel):
         truth = Label(entry.truth.index)
     else:
-        pixels = _look_at_mask(entry.truth, entry.name, sniffed, dataset, decode, problems)
-    return Look(sniffed, truth, pixels, tuple(problems))
+        path = entry.truth.path
+        mask, _ = _sniff_file(path, path)
+        if mask.mode not in ("L", "P", "1", "I", "I;16"):
+            said = f"the mask {path} has colours ({mask.mode}); expected one channel of class ids"
+            problems.add(kinds.UNREADABLE_LABEL, entry.name, said)
+        elif mask.size != sniffed.size:
+            said = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"
+            problems.add(kinds.SIZE_DIFFERS, entry.name, said)
+    return _Look(sniffed, truth, problems)
 
 
 def _sniff_file(path: str, name: str) -> tuple[Sniffed, bool]:
     """What a file's header says, and whether the file is cut off; reads its first and last kilobytes."""
-    try:
-        with open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text)
-            head = stream.read(_HEAD_BYTES)
-            found = sniff_head(head, name) if head else None
-            if found is not None:
-                size = os.fstat(stream.fileno()).st_size
-                stream.seek(max(0, size - _TAIL_BYTES))
-                if has_end_mark(found.format, stream.read(_TAIL_BYTES)):
-                    return found, False
-    except FileNotFoundError:
-        raise ImageError(f"{name}: no such image file") from None
-    except OSError as problem:
-        raise ImageError(f"{name}: cannot be read: {problem.strerror or problem}") from problem
+    with contextlib.suppress(OSError), open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text)
+        head = stream.read(_HEAD_BYTES)
+        found = sniff_head(head, name) if head else None
+        if found is not None:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            if has_end_mark(found.format, stream.read(_TAIL_BYTES)):
+                return found, False
     data = read_image_file(path)
     return sniff(data, name), is_cut_off(data)
-
-
-def _look_at_mask(
-    mask: StoredMask, name: str, image: Sniffed, dataset: Dataset, decode: bool, problems: Problems
-) -> Ints | None:
-    found, _ = _sniff_file(mask.path, mask.path)
-    if found.mode not in ("L", "P", "1", "I", "I;16"):
-        said = f"the mask {mask.path} has colours ({found.mode}); expected one channel of class ids"
-        problems.add(kinds.UNREADABLE_LABEL, name, said)
-        return None
-    if found.size != image.size:
-        said = "the mask is {}×{}, the image {}×{}".format(*found.size, *image.size)
-        problems.add(kinds.SIZE_DIFFERS, name, said)
-    if not decode:
-        return None
-    counts = _count_ids(read_image_file(mask.path), mask.path)
-    known = len(dataset.classes)
-    strange = [int(key) for key in np.flatnonzero(counts) if key >= known and key != dataset.ignore_index]
-    if known and strange:
-        said = f"the mask has the values {strange[:8]}, which are no classes (of {known})"
-        problems.add(kinds.UNKNOWN_CLASS, name, said)
-    return counts
-
-
-def _count_ids(data: bytes, name: str) -> Ints:
-    """How many pixels of a mask have each value."""
-    from PIL import Image as Pillow
-
-    sniff(data, name)  # refuses what is no image or far too large
-    try:
-        with Pillow.open(BytesIO(data)) as picture:
-            values = np.asarray(picture).astype(np.int64)
-    except (OSError, ValueError, SyntaxError) as problem:
-        raise ImageError(f"{name}: the mask cannot be decoded: {problem}") from None
-    return np.bincount(values.ravel(), minlength=1)
-
-
-def _undecodable(data: bytes, sniffed: Sniffed) -> str:
-    """Why an image cannot be decoded, empty if it can."""
-    from PIL import Image as Pillow
-
-    Pillow.init()
-    try:
-        with Pillow.OPEN[sniffed.format][0](BytesIO(data), "") as picture:
-            picture.load()
-    except (OSError, ValueError, SyntaxError, EOFError) as problem:
-        return f"cannot be decoded: {problem}"
-    return ""

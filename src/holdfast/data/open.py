@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.dataset import Dataset
@@ -14,15 +14,6 @@ from holdfast.data.embedded import embedded_dataset, is_embedded
 from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
 from holdfast.data.files import file_names, is_image, subfolders
 from holdfast.data.problems import Problems, grouped
-
-
-@dataclass(frozen=True)
-class Recognised:
-    """A format that a path may have, and why."""
-
-    name: str
-    why: str
-    task: Task
 
 
 def open_dataset(
@@ -42,45 +33,37 @@ def open_dataset(
         raise InputError(f"expected a number of images of 1 or more, got {images}")
     if isinstance(name_or_path, str) and is_embedded(name_or_path) and format is None:
         if split is not None:
-            raise InputError(
-                f"{name_or_path}: the embedded data set has no splits; choose a seed: "
-                f"{name_or_path.split(':')[0]}:SEED"
-            )
+            seeded = f"{name_or_path.split(':')[0]}:SEED"
+            raise InputError(f"{name_or_path}: the embedded data set has no splits; choose a seed: {seeded}")
         return embedded_dataset(name_or_path, task, images)
     try:
-        return _open(Path(name_or_path), task, format, split).first(images)
+        path, problems = Path(name_or_path), Problems()
+        reader = part("reader", format) if format is not None else None
+        if not path.exists():
+            expected = "expected a data set (or `signs`, the embedded one)"
+            raise DataError(f"{path}: no such file or folder; {expected}")
+        if path.is_dir() and not any(path.iterdir()):
+            raise DataError(f"{path}: the folder is empty; expected a data set")
+        reader = reader or _choose(path, task, problems)
+        dataset: Dataset = reader.function(path, split=split)
+        dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
+        if not dataset.entries:
+            raise DataError(_nothing(dataset, path))
+        return dataset.first(images)
     except OSError as problem:  # a folder that may not be listed, a disk that is gone
         raise DataError(f"{name_or_path}: cannot be read: {problem}") from problem
 
 
-def _open(path: Path, task: Task | None, wanted: str | None, split: str | None) -> Dataset:
-    chosen = part("reader", wanted) if wanted is not None else None
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder; expected a data set (or `signs`, the embedded one)")
-    if path.is_dir() and not any(path.iterdir()):
-        raise DataError(f"{path}: the folder is empty; expected a data set")
-    problems = Problems()
-    if chosen is None:
-        chosen = _choose(path, task, problems)
-    dataset: Dataset = chosen.function(path, split=split)
-    dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
-    if not dataset.entries:
-        raise DataError(_nothing(dataset, path))
-    return dataset
-
-
-def recognise(path: Path) -> tuple[Recognised, ...]:
-    """The formats that fit a path, the most specific first."""
-    found = [(reader, str(reader.facts["recognise"](path))) for reader in _readers()]
-    return tuple(Recognised(reader.name, why, reader.facts["task"]) for reader, why in found if why)
+def recognise(path: Path) -> list[tuple[Part, str]]:
+    """The readers whose format fits a path, each with the reason, the most specific first."""
+    reasons = [(reader, str(reader.facts["recognise"](path))) for reader in _readers()]
+    return [(reader, why) for reader, why in reasons if why]
 
 
 def _readers() -> list[Part]:
     parts = [part("reader", name) for name in names("reader")]
-    return sorted(
-        (reader for reader in parts if "recognise" in reader.facts),
-        key=lambda reader: (reader.facts.get("rank", 50), reader.name),
-    )
+    known = [reader for reader in parts if "recognise" in reader.facts]
+    return sorted(known, key=lambda reader: (reader.facts.get("rank", 50), reader.name))
 
 
 def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
@@ -90,17 +73,17 @@ def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
             f"{path}: no data set recognised; looked for {', '.join(reader.name for reader in _readers())}; "
             f"found {_contents(path)}"
         )
-    usable = [found for found in fitting if task is None or _serves(found.task, task)]
+    usable = [(r, why) for r, why in fitting if task is None or _serves(r.facts["task"], task)]
     if not usable:
-        tasks = ", ".join(f"{found.name} ({found.task})" for found in fitting)
+        tasks = ", ".join(f"{reader.name} ({reader.facts['task']})" for reader, _ in fitting)
         hint = "; give a folder a class, or a list of lines 'file label'" if task == "classify" else ""
         raise DataError(f"{path}: expected data for the task {task!r}, found {tasks}{hint}")
-    if len(usable) > 1:
-        others = ", ".join(f"{found.name} ({found.why})" for found in usable[1:])
-        first = usable[0]
-        said = f"read as {first.name}, the most specific ({first.why}); also fits {others}; --format decides"
+    (first, reason), *others = usable
+    if others:
+        also = ", ".join(f"{reader.name} ({why})" for reader, why in others)
+        said = f"read as {first.name}, the most specific ({reason}); also fits {also}; --format decides"
         problems.add(kinds.SEVERAL_FORMATS, path, said)
-    return part("reader", usable[0].name)
+    return first
 
 
 def _serves(offered: Task, wanted: Task) -> bool:
@@ -112,19 +95,17 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
     if task is None or dataset.task == task:
         return dataset
     if not _serves(dataset.task, task):
-        raise DataError(
-            f"{path}: expected data for the task {task!r}, but {dataset.format} holds {dataset.task!r}"
-        )
+        found = f"{dataset.format} holds {dataset.task!r}"
+        raise DataError(f"{path}: expected data for the task {task!r}, but {found}")
     if task == "detect":
         return replace(dataset, task=task)
     kept, problems = [], Problems(dataset.problems)
     for entry in dataset.entries:
         truth = entry.truth if isinstance(entry, FileEntry) else None
-        count = len(truth) if isinstance(truth, PixelBoxes | UnitBoxes) else 1
-        if count == 1:
+        if not isinstance(truth, PixelBoxes | UnitBoxes) or len(truth) == 1:
             kept.append(entry)
         else:
-            said = f"{count} objects; the task needs exactly one; the image is left out"
+            said = f"{len(truth)} objects; the task needs exactly one; the image is left out"
             problems.add(kinds.NOT_ONE_OBJECT, entry.name, said)
     return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
 

@@ -34,20 +34,17 @@ def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None)
     # What the mask hides is black: the same patch is then always the same file.
     pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
     where = patch.where
-    lines = ["# A patch of holdfast: the pixels and, as its alpha, the mask are in the PNG of the same name."]
-    lines += ["[where]"]
+    what = "# A patch of holdfast: the pixels and, as its alpha, the mask are in the PNG of the same name."
+    lines = [what, "[where]"]
     if isinstance(where, Spot):
         lines += [
             f"x = {where.x}  # column of its left side, in pixels of the image",
             f"y = {where.y}  # row",
         ]
     else:
-        lines += [
-            'on = "boxes"',
-            f"x = {where.x!r}  # its centre, as a part of the box's width",
-            f"y = {where.y!r}  # and height",
-            f"side = {where.side!r}  # its longer side, as a part of the box's shorter one",
-        ]
+        lines += ['on = "boxes"', f"x = {where.x!r}  # its centre, as a part of the box's width"]
+        lines += [f"y = {where.y!r}  # and height"]
+        lines += [f"side = {where.side!r}  # its longer side, as a part of the box's shorter one"]
     if about:
         lines += ["", "[about]", *(f"{json.dumps(str(k))} = {json.dumps(v)}" for k, v in about.items())]
     return png_of(np.concatenate([pixels, alpha], axis=2)), ("\n".join(lines) + "\n").encode()
@@ -90,8 +87,7 @@ def _pixels(png: bytes, name: str) -> tuple[Image, Any]:
 
 
 def _where(found: Any, name: str) -> Spot | OnBoxes:
-    known = {"x", "y", "side", "on"}
-    if not isinstance(found, dict) or not set(found) <= known:
+    if not isinstance(found, dict) or not set(found) <= {"x", "y", "side", "on"}:
         raise DataError(f"{name}.toml: [where]: expected x, y and, on boxes, on and side, got {found!r}")
     kind: type[Spot] | type[OnBoxes] = OnBoxes if found.get("on") == "boxes" else Spot
     if found.get("on", "boxes") != "boxes" or (kind is Spot and "side" in found):
@@ -99,9 +95,8 @@ def _where(found: Any, name: str) -> Spot | OnBoxes:
     numbers = {k: v for k, v in found.items() if k != "on"}
     side = numbers.get("side", 1)
     if isinstance(side, int | float) and not 0 < side <= LARGEST:
-        raise DataError(
-            f"{name}.toml: [where] side: expected a number above 0 and up to {LARGEST}, got {side}"
-        )
+        expected = f"expected a number above 0 and up to {LARGEST}"
+        raise DataError(f"{name}.toml: [where] side: {expected}, got {side}")
     for key, value in numbers.items():
         good = isinstance(value, int if kind is Spot else int | float) and not isinstance(value, bool)
         if not good or not abs(value) < 1e6:

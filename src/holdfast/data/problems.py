@@ -57,15 +57,6 @@ BORDER_PIXELS = 1.0
 BORDER_SHARE = 0.002  # the same for boxes stated as shares of the image
 
 
-def lies_inside(row: Row, size: Size | None) -> bool:
-    """Whether a box is not empty and lies inside an image of that size; False if the size is not known."""
-    if size is None:
-        return False
-    x1, y1, x2, y2, *_ = row
-    slack = BORDER_PIXELS
-    return -slack <= x1 < x2 <= size[0] + slack and -slack <= y1 < y2 <= size[1] + slack
-
-
 def check_box(row: Row, size: Size | None, where: str, problems: Problems) -> bool:
     """Whether a box can be used; a problem is added if it cannot, or if it lies beyond the border.
 

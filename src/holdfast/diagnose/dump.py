@@ -104,7 +104,13 @@ def read_dump(path: Path) -> Tensor:
 def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
     """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
     fed = model.card.input
-    wanted = _shaped(dump, input_shape(model))
+    shape = input_shape(model)
+    if dump.shape not in (shape, shape[1:]):
+        raise InputError(
+            f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
+            "expected the tensor the target's model is fed, of one picture"
+        )
+    wanted = dump.reshape(shape)
     normalise = lookup("normalise", train.normalise)
     found: list[Trial] = []
     for makers, pixels in _pixels(data):
@@ -141,15 +147,6 @@ def input_shape(model: Model) -> tuple[int, ...]:
     """The shape of the model's input tensor."""
     w, h = model.card.input.size
     return (1, 3, h, w) if model.card.input.layout == "nchw" else (1, h, w, 3)
-
-
-def _shaped(dump: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if dump.shape in (shape, shape[1:]):
-        return dump.reshape(shape)
-    raise InputError(
-        f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
-        "expected the tensor the target's model is fed, of one picture"
-    )
 
 
 def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
@@ -200,11 +197,13 @@ def like_output(
     def with_one(one: Option) -> list[Option]:
         return [*(o for o in best if o.family != one.family), one]
 
+    task, before = model.card.task, [f for f in families() if f.where != "post-processing"]
+    every = [o for f in before for o in options(f) if not o.missing and task in o.tasks]
     best: list[Option] = []
     nearest = near(best)
     while True:
         tried: dict[Option, float] = {}
-        for one in _candidates(model, best):
+        for one in [o for o in every if o not in best]:
             with suppress(HoldfastError):
                 tried[one] = near(with_one(one))
         nearer = min(tried, key=lambda o: (tried[o], not o.paper), default=None)
@@ -235,12 +234,6 @@ def _check_effective(ready: Pipeline, model: Model) -> None:
         for name in infer.rewrites:
             if not replace(infer, rewrites=(name,)).built(model).changed:
                 raise CannotRewrite(f"nothing in {model.name} that {name} could change")
-
-
-def _candidates(model: Model, best: Sequence[Option]) -> list[Option]:
-    task = model.card.task
-    every = [o for f in families() if f.where != "post-processing" for o in options(f)]
-    return [o for o in every if not o.missing and o not in best and task in o.tasks]
 
 
 def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:

@@ -63,7 +63,17 @@ def lockstep(
             seen[stage].append(apart(found[0][stage], found[1][stage]))
     if failed and not seen[STAGES[0]]:
         raise InputError(f"no image could be run in both systems; first {failed}")
-    return tuple(_summed(stage, every) for stage, every in seen.items())
+    return tuple(
+        StageApart(
+            stage,
+            len(every),
+            differ=sum(not a.same for a in every),
+            largest=max((a.largest for a in every), default=0.0),
+            mean=float(np.mean([a.mean for a in every] or [0.0])),
+            share=float(np.mean([a.share for a in every] or [0.0])),
+        )
+        for stage, every in seen.items()
+    )
 
 
 def first_apart(stages: Iterable[StageApart]) -> StageApart | None:
@@ -119,14 +129,3 @@ def _of_arrays(one: Any, other: Any) -> Apart:
         return Apart(0.0, 0.0, 0.0)
     gap = np.abs(first - second)
     return Apart(float(gap.max()), float(gap.mean()), float((gap > 0).mean()))
-
-
-def _summed(stage: str, every: list[Apart]) -> StageApart:
-    return StageApart(
-        stage,
-        len(every),
-        differ=sum(not a.same for a in every),
-        largest=max((a.largest for a in every), default=0.0),
-        mean=float(np.mean([a.mean for a in every] or [0.0])),
-        share=float(np.mean([a.share for a in every] or [0.0])),
-    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.lockstep import StageApart, first_apart
-from holdfast.diagnose.run import Blame, Calibrated, Diagnosis, Share
+from holdfast.diagnose.run import Blame, Diagnosis, Share
 from holdfast.noise.page import table_figure
 from holdfast.noise.suite import excludes_zero
 from holdfast.noise.vision.tables import metric_name
@@ -114,7 +114,12 @@ def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Pat
     sections = [_section("stages", "Where they part", stage_table(stages))] if stages else []
     sections += _blamed(found) if found else []
     sections += [_section(f"dump-{i}", "The dump", table, EQUALS) for i, table in enumerate(dumps, 1)]
-    sections += [_calibrated(diagnosis.calibration)] if diagnosis.calibration else []
+    if calibration := diagnosis.calibration:
+        how = calibration.how or "that of each option tried"
+        rows: list[list[Cell]] = [[calibration.images, calibration.on, how]]
+        body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
+        lead = "What integer precisions saw to choose the range of every tensor."
+        sections.append(Section("calibration", "Calibration", (Figure("", body, wide=True),), lead))
     page = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
@@ -137,14 +142,6 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
     return Section(identifier, title, (figure,), f"{table.caption}.")
 
 
-def _calibrated(calibration: Calibrated) -> Section:
-    how = calibration.how or "that of each option tried"
-    rows: list[list[Cell]] = [[calibration.images, calibration.on, how]]
-    body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
-    lead = "What integer precisions saw to choose the range of every tensor."
-    return Section("calibration", "Calibration", (Figure("", body, wide=True),), lead)
-
-
 def _cards(found: Blame) -> tuple[Card, ...]:
     metric = metric_name(found)
     return (
@@ -156,10 +153,8 @@ def _cards(found: Blame) -> tuple[Card, ...]:
 
 
 def _blamed(found: Blame) -> list[Section]:
-    groups = [
-        Group(title, [_spot(share, field) for share in found.shares])
-        for field, title in (("alone", "Lost by it alone"), ("mended", "Back if it alone is mended"))
-    ]
+    kinds = {"alone": "Lost by it alone", "mended": "Back if it alone is mended"}
+    groups = [Group(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()]
     title, table = "What each difference costs", blame_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
     figures = chart, table_figure("", table, name="What each costs", wide=True)

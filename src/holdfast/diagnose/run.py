@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.config.options import carry
-from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
@@ -23,7 +23,7 @@ from holdfast.graph.load import load_model
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
 from holdfast.noise.suite import REWRITTEN, Watch, points, spread
-from holdfast.noise.vision.choose import ImageCandidate, build_variant, calibrated, not_for, reserve
+from holdfast.noise.vision.choose import build_variant, calibrated, not_for, reserve
 from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
 from holdfast.noise.vision.show import OnePicture
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
@@ -100,8 +100,9 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
         roles[f"without {option.label}"] = [o for o in chosen if o is not option]
     for role, some in roles.items():
         made = build_variant(prepared.context, some) if some else None
-        if role.startswith("alone"):
-            notes[some[0].label] = _note(prepared, made)
+        if role.startswith("alone"):  # how the graph was made is said only if training's is another
+            same = made and made.variant and made.variant.pipeline.infer == prepared.context.clean.infer
+            notes[some[0].label] = "as in training" if made is None else "" if same else made.note
         if made is None or made.status == "no effect":
             variants[role] = _clean(prepared, role)
         elif made.variant is None:
@@ -109,14 +110,6 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
         else:
             variants[role] = Variant(role, made.variant.pipeline, made.variant.without)
     return variants, notes
-
-
-def _note(prepared: Prepared, made: ImageCandidate | None) -> str:
-    """What is to be said of an option alone; how the graph was made only if training's is another."""
-    if made is None:
-        return "as in training"
-    same = made.variant is not None and made.variant.pipeline.infer == prepared.context.clean.infer
-    return "" if same else made.note
 
 
 def _clean(prepared: Prepared, role: str) -> Variant:
@@ -172,20 +165,6 @@ class Diagnosis:
     calibration: Calibrated | None = None
 
 
-def for_picture(
-    model: Model, picture: Entry, spare: Dataset | None, train: Pipeline, images: int
-) -> tuple[Calibration, str]:
-    """Images of `spare` other than the picture, or the picture itself if there is none; and the words."""
-    why = "give others by --calibration DATA"
-    if spare is not None:
-        tested = Dataset(picture.name, "picture", model.card.task, model.card.classes, (picture,))
-        reserved = reserve(tested, spare, images)
-        if reserved.items:
-            return Calibration(reserved.items, train, reserved.lack), reserved.words
-        why = f"{spare.name} holds no other"
-    return Calibration((picture,), train), f"1 image, the picture itself ({why})"
-
-
 def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
     """What was calibrated on and how, of systems that are ready to run; None if none has to be."""
     infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
@@ -207,16 +186,36 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
         return _on_picture(options)
     if dumps:
         raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
-    return _on_data(options)
+    plan = plan_for(carry(options, CombineOptions))
+    base = plan.plan
+    train = _system(pipeline_of(base.model.card), options.train, base.model)
+    systems = train, _system(train, options.deploy, base.model)
+    prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
+    context = prepared.context
+    train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
+    prepared = replace(prepared, context=replace(context, clean=train))
+    few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
+    pictures = ((entry.name, entry.load().data) for entry in few)
+    stages = lockstep(base.model, train, deploy, pictures)
+    seen = calibration_of(base.model, context.reserved.words, train, deploy)
+    costs = blame(prepared, options_of(options.deploy), progress)
+    return Diagnosis(stages, costs, calibration=seen)
 
 
 def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     picture = Path(options.data)
     loaded, data = load_model(options.model, options.card), picture.read_bytes()
     train = _system(pipeline_of(loaded.card), options.train, loaded)
-    spare = open_dataset(options.calibration) if options.calibration else None
-    entry = OnePicture(picture.name, data)
-    images, words = for_picture(loaded, entry, spare, train, options.calibration_images)
+    entry, why = OnePicture(picture.name, data), "give others by --calibration DATA"
+    images, words = Calibration((entry,), train), ""
+    if options.calibration:
+        spare = open_dataset(options.calibration)
+        tested = Dataset(picture.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
+        reserved = reserve(tested, spare, options.calibration_images)
+        why = f"{spare.name} holds no other"
+        if reserved.items:
+            images, words = Calibration(reserved.items, train, reserved.lack), reserved.words
+    words = words or f"1 image, the picture itself ({why})"
 
     def ready(pipeline: Pipeline) -> Pipeline:
         return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
@@ -247,20 +246,3 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
             if one.family == later.family and both == applied(pipeline, (later,)):
                 raise InputError(f"{one.label} and {later.label}: the second undoes the first; give one")
     return applied(pipeline, chosen)
-
-
-def _on_data(options: DiagnoseOptions) -> Diagnosis:
-    plan = plan_for(carry(options, CombineOptions))
-    base = plan.plan
-    train = _system(pipeline_of(base.model.card), options.train, base.model)
-    systems = train, _system(train, options.deploy, base.model)
-    prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
-    context = prepared.context
-    train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
-    prepared = replace(prepared, context=replace(context, clean=train))
-    few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
-    pictures = ((entry.name, entry.load().data) for entry in few)
-    stages = lockstep(base.model, train, deploy, pictures)
-    seen = calibration_of(base.model, context.reserved.words, train, deploy)
-    costs = blame(prepared, options_of(options.deploy), progress)
-    return Diagnosis(stages, costs, calibration=seen)

@@ -124,17 +124,11 @@ def _given(stage: Callable[..., Any], pixels: A) -> A:
 def _split(
     users: list[int], stages: Mapping[int, InputStages], kind: str, given: Any, errors: Errors
 ) -> list[tuple[Image, list[int]]]:
-    """The distinct results of one stage, each with the pipelines that share it.
-
-    A stage with a true attribute `first` runs before the others, which can use what it has found out.
-    """
+    """The distinct results of one stage, each with the pipelines that share it."""
     found: _Distinct = {}
     members: dict[int, tuple[Image, list[int]]] = {}
-    groups = [
-        (getattr(stages[group[0]], kind), group)
-        for group in grouped(users, lambda u: stages[u].names[kind]).values()
-    ]
-    for stage, group in sorted(groups, key=lambda found: not getattr(found[0], "first", False)):
+    for group in grouped(users, lambda u: stages[u].names[kind]).values():
+        stage = getattr(stages[group[0]], kind)
         pixels = _attempt(errors, group, stage, _given(stage, given))
         if pixels is not None:
             shared = _same_pixels(found, pixels)

@@ -13,7 +13,7 @@ from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, tables
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.cocofile import read_predictions, read_truth
-from holdfast.metrics.explain import LECTURE_EXAMPLE, explain, explanation_text, step_rows
+from holdfast.metrics.explain import LECTURE_EXAMPLE, explain, explanation_text
 from holdfast.metrics.rules import RULES
 
 
@@ -40,7 +40,8 @@ def explain_lecture() -> tuple[str, dict[str, Any]]:
         story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
     )
     at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in example.scores}
-    plain = {"AP": story.ap, "at_score": at, "steps": step_rows(story.steps), **story.by_interpolation}
+    steps = [dict(vars(step)) for step in story.steps]
+    plain = {"AP": story.ap, "at_score": at, "steps": steps, **story.by_interpolation}
     return f"{example.title[0].upper()}{example.title[1:]}\n\n{text}", plain
 
 

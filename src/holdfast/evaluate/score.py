@@ -93,10 +93,10 @@ def score_tables(
     if settings.rule.name == "coco":
         whole = coco_numbers(truth, detections, **known)
         metrics = {key: _number(whole.numbers[key]) for key in KEYS}
-        per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
+        per_class = [dict(zip(KEYS, map(_number, row), strict=True)) for row in whole.per_class]
     else:
         curves = class_curves(matches, settings.rule)
-        ap = np.array([average_precision(c, settings.rule) for c in curves], dtype=np.float64)
+        ap = np.array([average_precision(c, settings.rule.interpolation) for c in curves], dtype=np.float64)
         metrics = {"mAP": _number(mean_of_present(ap))}
         per_class = [{"AP": _number(value)} for value in ap.tolist()]
     found = np.bincount(detections.category, minlength=len(classes))
@@ -122,16 +122,15 @@ def _counted(counts: Counts) -> list[dict[str, Any]]:
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
     values, labels = single_outputs(records)
-    per_class = []
-    for i, name in enumerate(classes):
-        part = single_result(values[labels == i])
-        row = {"iou_equal": _number(part.mean), "above_half": _number(part.above_half)}
-        per_class.append({"class": name, "truth": len(part.values), **row})
-    whole = single_result(values)
+
+    def numbers(part: Floats) -> dict[str, float | None]:
+        return {key: _number(value) for key, value in single_result(part).items()}
+
+    parts = [(name, values[labels == i]) for i, name in enumerate(classes)]
     return {
         "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
-        "metrics": {"iou_equal": _number(whole.mean), "above_half": _number(whole.above_half)},
-        "per_class": per_class,
+        "metrics": numbers(values),
+        "per_class": [{"class": name, "truth": len(part), **numbers(part)} for name, part in parts],
     }
 
 

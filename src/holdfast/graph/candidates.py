@@ -51,11 +51,8 @@ def single(raw: Mapping[str, Tensor], names: Sequence[str], card: Card) -> tuple
     """The one output that is named, or the only one there is."""
     chosen = named(raw, names, card)
     if len(chosen) != 1:
-        raise wrong(
-            card,
-            f"expected one output, got {len(chosen)}: {shapes(chosen)}; "
-            'name it in the card: outputs = ["..."]',
-        )
+        problem = f"expected one output, got {len(chosen)}: {shapes(chosen)}"
+        raise wrong(card, f'{problem}; name it in the card: outputs = ["..."]')
     return next(iter(chosen.items()))
 
 
@@ -64,6 +61,23 @@ def one_image(name: str, value: Tensor, card: Card) -> Tensor:
     if value.ndim < 2 or value.shape[0] != 1:
         raise wrong(card, f"output {name!r}: expected a batch of one image, got shape {value.shape}")
     return np.asarray(value[0])
+
+
+def table_rows(
+    raw: Mapping[str, Tensor], names: Sequence[str], card: Card, first: int, what: str, hint: str = ""
+) -> tuple[str, Tensor]:
+    """The name of the one output (1, n, first + classes) and its rows; `what` and `hint` are for messages."""
+    name, value = single(raw, names, card)
+    rows, k = one_image(name, value, card), len(card.classes)
+    if rows.ndim != 2 or rows.shape[1] != first + k:
+        expected = f"expected (1, {what}, {first} + {k} classes); correct `classes` in the card{hint}"
+        raise wrong(card, f"output {name!r} {value.shape}: {expected}")
+    return name, rows
+
+
+def pixels(card: Card, normalised: bool) -> Floats:
+    """Input pixels (x, y) in one unit of a box: the input's size where boxes are in parts of it, else 1."""
+    return np.array(card.input.size if normalised else (1.0, 1.0), np.float64)
 
 
 LARGEST_LOG = 40.0  # exp of more than this is no box size; keeps an adversarial output finite
@@ -76,11 +90,9 @@ def sigmoid(x: Tensor) -> Floats:
 
 def logit(p: float) -> float:
     """The x whose sigmoid is p, a hair below so that no candidate at the threshold is lost."""
-    if p <= 0.0:
-        return -math.inf
-    if p >= 1.0:
-        return 15.0  # float32 outputs from here on have a sigmoid that rounds to 1
-    return math.log(p / (1.0 - p)) - 1e-5
+    if 0.0 < p < 1.0:
+        return math.log(p / (1.0 - p)) - 1e-5
+    return -math.inf if p <= 0.0 else 15.0  # float32 outputs from 15 on have a sigmoid that rounds to 1
 
 
 def softmax(x: Tensor) -> Floats:
@@ -136,12 +148,9 @@ def _chains(expected: Sequence[int], strides: Sequence[int], slack: int) -> list
 
 def grid(shapes: Sequence[tuple[int, int]], strides: Sequence[int]) -> tuple[Floats, Floats]:
     """Column and row (n, 2) of every cell, stride by stride and row by row, and the stride (n,) of each."""
-    places, steps = [], []
-    for (rows, columns), stride in zip(shapes, strides, strict=True):
-        y, x = np.divmod(np.arange(rows * columns), columns)
-        places.append(np.stack([x, y], axis=1).astype(np.float64))
-        steps.append(np.full(rows * columns, float(stride)))
-    return np.concatenate(places), np.concatenate(steps)
+    cells = [np.divmod(np.arange(rows * columns), columns)[::-1] for rows, columns in shapes]
+    places = np.concatenate(cells, axis=1).T.astype(np.float64)
+    return places, np.repeat(np.array(strides, np.float64), [rows * columns for rows, columns in shapes])
 
 
 def nominal_stride(pixels: int, cells: int) -> int | None:
@@ -159,8 +168,6 @@ def above(scores: NDArray[np.floating], least: float, every: bool) -> tuple[Ints
     """Row, class and score of candidates in (n, k): all that reach `least`, or only the best of a row."""
     if every:
         rows, classes = np.nonzero(scores >= least)
-    elif scores.shape[0] == 0:
-        rows, classes = np.zeros(0, np.int64), np.zeros(0, np.int64)
     else:
         best = scores.argmax(axis=1)
         rows = np.flatnonzero(scores[np.arange(len(scores)), best] >= least)
@@ -176,8 +183,7 @@ def from_centres(centres: Floats, sides: Floats) -> Floats:
 def upright_sides(sides: Floats, angles: Floats) -> Floats:
     """Sides (n, 2) of the smallest upright boxes around boxes rotated by angles (n,) in radians."""
     cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
-    width, height = sides[:, 0], sides[:, 1]
-    return np.stack([width * cos + height * sin, width * sin + height * cos], axis=1)
+    return sides * cos[:, None] + sides[:, ::-1] * sin[:, None]
 
 
 LARGEST = math.log(1000.0 / 16.0)  # the equations' limit of dw and dh
@@ -191,12 +197,11 @@ def base_anchors(
     whole: bool,
 ) -> Floats:
     """Anchors (A, 4) xyxy around the origin; a ratio is height over width; `whole` rounds their corners."""
-    root = np.sqrt(np.asarray(ratios, np.float64))
+    root = np.sqrt(np.asarray(ratios, np.float64))[:, None]
     reach = size * np.asarray(scales, np.float64)
-    widths, heights = reach[None, :] / root[:, None], reach[None, :] * root[:, None]
-    if major == "scales":
-        widths, heights = widths.T, heights.T
-    half = 0.5 * np.stack([-widths.ravel(), -heights.ravel(), widths.ravel(), heights.ravel()], axis=1)
+    order: Literal["C", "F"] = "C" if major == "ratios" else "F"
+    sides = np.stack([(reach / root).ravel(order), (reach * root).ravel(order)], axis=1)
+    half = 0.5 * np.concatenate([-sides, sides], axis=1)
     return np.round(half) if whole else half
 
 
@@ -239,8 +244,7 @@ LARGEST_HALF = 65504.0  # the largest finite number of binary16
 def half_exp(x: Tensor) -> Floats:
     """exp(x) as binary16 arithmetic gives it: x rounded to binary16, the result rounded to it again.
 
-    The result is the nearest half to exp of the rounded x. What overflows is the largest half, not infinite:
-    on a box, which is cut at the border of the image, that is the same.
+    What overflows is the largest half, not infinite: on a box, cut at the image's border, that is the same.
     """
     with np.errstate(over="ignore"):
         rounded = np.asarray(x, np.float64).astype(np.float16).astype(np.float64)
@@ -264,6 +268,6 @@ def exp_of(card: Card) -> Kind:
     A head that takes exp has the fact `exp`, a function of its options, and takes the exponential to use as
     an argument of that name. "clamped" is by the limit of SysNoise, appendix A.
     """
-    head = part("head", card.head.name)
-    kind: Callable[[object], Kind] | None = head.facts.get("exp")
-    return kind(options_of(head.facts["options"], card)) if kind else ""
+    facts = part("head", card.head.name).facts
+    kind: Callable[[object], Kind] | None = facts.get("exp")
+    return kind(options_of(facts["options"], card)) if kind else ""

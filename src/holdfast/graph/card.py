@@ -10,6 +10,7 @@ import re
 import tomllib
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
 from holdfast.core.model import Card, Head, Input, Task
-from holdfast.core.registry import Part, part
+from holdfast.core.registry import part
 from holdfast.core.types import Size
 
 _COCO = (
@@ -36,15 +37,11 @@ _VOC = (
 )
 
 
-def _coco91() -> tuple[str, ...]:
-    """The names at their COCO category ids, as networks with 91 outputs count them."""
-    names = iter(_COCO.split("|"))
-    return tuple(f"unused {i}" if i in _COCO_UNUSED else next(names) for i in range(91))
-
-
+_names = iter(_COCO.split("|"))
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "coco80": tuple(_COCO.split("|")),
-    "coco91": _coco91(),
+    # at their COCO category ids, as networks with 91 outputs count them
+    "coco91": tuple(f"unused {i}" if i in _COCO_UNUSED else next(_names) for i in range(91)),
     "voc20": tuple(_VOC.split("|")),
     "voc21": ("background", *_VOC.split("|")),
     "cctsdb3": ("mandatory", "prohibitory", "warning"),
@@ -129,35 +126,18 @@ def fit(kind: Any, value: Any) -> Any:
         if isinstance(value, str | int) and value in inside:
             return value
     elif origin is tuple:
-        if isinstance(value, list | tuple):
-            return tuple(_inside(kind, inside[0], v) for v in value)
+        with suppress(Unfit):
+            if isinstance(value, list | tuple):
+                return tuple(fit(inside[0], v) for v in value)
     elif origin in (Union, types.UnionType):
-        return _fit_any(kind, inside, value)
+        for choice in inside:
+            with suppress(Unfit):
+                return fit(choice, value)
     elif kind is float:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    raise Unfit(describe(kind))
-
-
-def _inside(outer: Any, kind: Any, value: Any) -> Any:
-    try:
-        return fit(kind, value)
-    except Unfit:
-        raise Unfit(describe(outer)) from None
-
-
-def _fit_any(kind: Any, inside: tuple[Any, ...], value: Any) -> Any:
-    for choice in inside:
-        if choice is type(None):
-            if value is None:
-                return None
-            continue
-        try:
-            return fit(choice, value)
-        except Unfit:
-            continue
     raise Unfit(describe(kind))
 
 
@@ -177,10 +157,8 @@ class _Top:
 def card_path(model: Path) -> Path | None:
     """The card beside a model: net.toml for net.onnx, else model.toml in its folder; None without one."""
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
-    for name in (f"{stem}.toml", "model.toml"):
-        if (model.parent / name).is_file():
-            return model.parent / name
-    return None
+    places = (model.parent / name for name in (f"{stem}.toml", "model.toml"))
+    return next((path for path in places if path.is_file()), None)
 
 
 def read_card(path: Path) -> Card:
@@ -205,34 +183,25 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     top = {k: v for k, v in document.items() if k not in _SECTIONS}
     values = fit_fields(_Top, top, "", problems)
     classes = _read_classes(values.get("classes"), folder, problems)
-    tables = {name: _section(document, name, problems) for name in _SECTIONS}
-    size = fit_fields(Input, _with_fraction(tables["input"]), "input.", problems)
+    tables = {name: document.get(name, {}) for name in _SECTIONS}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            problems.append(f"{name}: expected a section [{name}], got {table!r}")
+            tables[name] = {}
+    number = r"\s*(\d+(?:\.\d+)?)\s*"
+    fraction = re.fullmatch(f"{number}/{number}", str(tables["input"].get("scale")))  # such as "1/255"
+    if fraction and float(fraction[2]) > 0:
+        tables["input"] = {**tables["input"], "scale": float(fraction[1]) / float(fraction[2])}
+    size = fit_fields(Input, tables["input"], "input.", problems)
     thresholds = fit_fields(Card, tables["thresholds"], "thresholds.", problems, _THRESHOLDS)
     trained = fit_fields(Card, tables["trained_with"], "trained_with.", problems, _TRAINED_WITH)
     head = _read_head(tables["head"], problems)
     if not problems and head:
         card = Card(values["task"], Input(**size), head, classes, **thresholds, **trained)
         problems = contradictions(card)
-        if not problems:
-            return card
-    raise CardError(join_problems(problems))
-
-
-def _section(document: Mapping[str, Any], name: str, problems: list[str]) -> Mapping[str, Any]:
-    table = document.get(name, {})
-    if isinstance(table, dict):
-        return table
-    problems.append(f"{name}: expected a section [{name}], got {table!r}")
-    return {}
-
-
-def _with_fraction(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with a scale such as "1/255" as a number."""
-    form = r"\s*(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)\s*"
-    found = re.fullmatch(form, str(table.get("scale")))
-    if found and float(found[2]) > 0:
-        return {**table, "scale": float(found[1]) / float(found[2])}
-    return dict(table)
+    if problems:
+        raise CardError(join_problems(problems))
+    return card
 
 
 def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, ...]:
@@ -267,12 +236,11 @@ def _read_head(table: Mapping[str, Any], problems: list[str]) -> Head | None:
         problems.append(f'head.name: expected the name of a head, e.g. "yolov3", got {name!r}')
         return None
     try:
-        known: Part = part("head", name)
+        shape = part("head", name).facts.get("options")
     except UnknownName as problem:
         problems.append(f"head.name: {problem}")
         return None
     options = {k: _frozen(v) for k, v in table.items() if k != "name"}
-    shape = known.facts.get("options")
     if shape is not None:
         fit_fields(shape, options, "head.", problems)
     return Head(name, options)
@@ -286,6 +254,7 @@ def contradictions(card: Card) -> list[str]:
     """What is wrong with a card whose every field is of the right type."""
     wanted = part("head", card.head.name).facts.get("task", card.task)
     image = card.input
+    cut, side, most = image.policy in ("crop", "square"), image.short_side, card.max_detections
     checks = [
         (card.task == wanted, f"task: head {card.head.name!r} is for task {wanted!r}, got {card.task!r}"),
         (card.task in get_args(Task), f"task: expected one of {get_args(Task)}, got {card.task!r}"),
@@ -294,17 +263,11 @@ def contradictions(card: Card) -> list[str]:
         (0.0 not in image.std, "input.std: expected numbers other than 0, as the tensor is divided by them"),
         (image.scale != 0, "input.scale: expected a number other than 0"),
         (0 <= image.pad <= 255, f"input.pad: expected 0 to 255, got {image.pad}"),
-        (
-            image.short_side is None or image.policy in ("crop", "square"),
-            'input.short_side: only policies "crop" and "square" use it',
-        ),
-        ((image.short_side or 1) >= 1, f"input.short_side: expected at least 1, got {image.short_side}"),
+        (side is None or cut, 'input.short_side: only policies "crop" and "square" use it'),
+        ((side or 1) >= 1, f"input.short_side: expected at least 1, got {side}"),
         (0 <= card.score <= 1, f"thresholds.score: expected 0 to 1, got {card.score}"),
         (0 <= card.nms_iou <= 1, f"thresholds.nms_iou: expected 0 to 1, got {card.nms_iou}"),
-        (
-            card.max_detections >= 1,
-            f"thresholds.max_detections: expected 1 or more, got {card.max_detections}",
-        ),
+        (most >= 1, f"thresholds.max_detections: expected 1 or more, got {most}"),
     ]
     return [text for holds, text in checks if not holds]
 
@@ -329,8 +292,10 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
     image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
     if card.input.policy != "letterbox":
         image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
+    names, count = card.classes, len(card.classes)
+    built_in = next((name for name, known in BUILT_IN.items() if known == names), None)
     sections: dict[str, Mapping[str, Any]] = {
-        "": {"task": card.task, "classes": _classes(card.classes)},
+        "": {"task": card.task, "classes": built_in or (count if names == numbered(count) else names)},
         "input": {k: v for k, v in image.items() if v is not None},
         "head": {"name": card.head.name, **card.head.options},
         "thresholds": {k: getattr(card, k) for k in _THRESHOLDS},
@@ -345,14 +310,6 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
             lines.append(f"{_key(key)} = {toml(value, scale=key == 'scale')}")
     left = [f"# {field}: {why}" for field, whys in reasons.items() for why in whys]
     return "\n".join([*left, *lines]) + "\n"
-
-
-def _classes(names: tuple[str, ...]) -> Any:
-    """The shortest form a card can give the names in."""
-    for name, known in BUILT_IN.items():
-        if known == names:
-            return name
-    return len(names) if names == numbered(len(names)) else names
 
 
 def _key(name: str) -> str:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Seen:
-    """The facts from which head and input are guessed; `why` tells how size and layout came about."""
+    """The facts from which head and input are guessed."""
 
     info: ModelInfo
     size: Size
@@ -42,6 +42,11 @@ class Seen:
     names: tuple[str, ...]  # class names the exporter left in the file
     takes_unit: bool  # whether the first constants the image meets are those of values in 0..1
 
+    @property
+    def only(self) -> tuple[str, Shape]:
+        """The name and the shape of the only output; an empty name and shape if there are several."""
+        return next(iter(self.outputs.items())) if len(self.outputs) == 1 else ("", ())
+
     def shapes(self) -> str:
         """The outputs with their shapes, for reasons and messages."""
         return ", ".join(f"{name!r} {shape}" for name, shape in self.outputs.items())
@@ -52,11 +57,18 @@ def look(path: Path) -> Seen:
     proto = load_proto(path)
     info = info_of(path, proto)
     tensor = image_input(info)
-    layout = _layout(tensor, path)
+    first, _, last = tensor.shape[-3:]
+    if 3 not in (first, last) and isinstance(first, int):
+        raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
+    layout: Layout = "nhwc" if last == 3 != first else "nchw"
     size, free = _size(tensor, layout, info.metadata)
     outputs = {t.name: tuple(int(d) for d in (1, *t.shape[1:])) for t in info.outputs if t.static}
     if len(outputs) < len(info.outputs):
         size, outputs = _run(path, proto, tensor, layout, size, free)
+    names = literal(info.metadata.get("names", ""))  # {0: 'person', ...}, which common exporters write
+    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
+        names = [names[i] for i in range(len(names))]
+    texts = tuple(map(str, names)) if isinstance(names, list) else ()
     return Seen(
         info=info,
         size=size,
@@ -67,18 +79,9 @@ def look(path: Path) -> Seen:
         kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
         ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
         starts=frozenset(node.op_type for node in _first_nodes(proto.graph, tensor.name)),
-        names=_class_names(info.metadata),
+        names=texts if len(set(texts)) == len(texts) else (),
         takes_unit=_takes_unit(proto.graph, tensor.name),
     )
-
-
-def _layout(tensor: TensorInfo, path: Path) -> Layout:
-    a, _, c = tensor.shape[-3:]
-    if a == 3 or (c != 3 and not isinstance(a, int)):
-        return "nchw"
-    if c == 3:
-        return "nhwc"
-    raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
 
 
 def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tuple[Size, bool]:
@@ -96,56 +99,46 @@ def _run(
     path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
 ) -> tuple[Size, dict[str, Shape]]:
     """The first size the network runs at, and the shapes that really come out for a grey image."""
-    sizes = [size, *(Size(s, s) for s in FREE_SIZES if s != size.width)] if free else [size]
     problem = ""
     try:
         session = open_session(proto.SerializeToString())
-        names = [o.name for o in session.get_outputs()]
     except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
         raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
-    for at in sizes:
+    for at in [size, *(Size(s, s) for s in FREE_SIZES if free and s != size.width)]:
         image = (3, at.height, at.width) if layout == "nchw" else (at.height, at.width, 3)
         shape = (1, *image)[-len(tensor.shape) :]
         try:
             values = session.run(None, {tensor.name: np.full(shape, 0.5, tensor.dtype)})
         except Exception as refusal:  # noqa: BLE001
             problem = problem or condense(refusal)
-            continue
-        return at, {name: np.shape(value) for name, value in zip(names, values, strict=True)}
-    raise ModelError(
-        f"{path}: onnxruntime cannot run it on an image of {size.width}×{size.height}: {problem}"
-    )
+        else:
+            return at, {o.name: np.shape(v) for o, v in zip(session.get_outputs(), values, strict=True)}
+    pixels = f"{size.width}×{size.height}"
+    raise ModelError(f"{path}: onnxruntime cannot run it on an image of {pixels}: {problem}")
 
 
 def _ends(graph: Any, name: str) -> frozenset[str]:
     """The operators met first on the way back from an output, behind those that only move values."""
     made_by = {output: node for node in graph.node for output in node.output}
     found: set[str] = set()
-    todo, done = [name], set()
+    seen, todo = {name}, [name]
     while todo:
         node = made_by.get(todo.pop())
-        if node is None or node.output[0] in done:
-            continue
-        done.add(node.output[0])
-        if node.op_type in MOVES:
-            todo += list(node.input)
-        elif node.op_type != "Constant":
+        if node is not None and node.op_type in MOVES:
+            todo += set(node.input) - seen
+            seen.update(node.input)
+        elif node is not None and node.op_type != "Constant":
             found.add(node.op_type)
     return frozenset(found)
 
 
 def _first_nodes(graph: Any, name: str) -> list[Any]:
     """The nodes that first meet the image, behind those that only move values."""
-    found: list[Any] = []
-    todo, done = {name}, set()
-    while todo:
-        now = todo.pop()
-        done.add(now)
-        for node in graph.node:
-            if now not in node.input:
-                continue
+    found, moved = [], {name}
+    for node in graph.node:  # sorted: what a node reads comes before it
+        if moved.intersection(node.input):
             if node.op_type in MOVES:
-                todo |= set(node.output) - done
+                moved.update(node.output)
             elif node.op_type != "Shape":
                 found.append(node)
     return found
@@ -155,9 +148,8 @@ def _takes_unit(graph: Any, name: str) -> bool:
     """Whether the image meets constants for values in 0..1: a mean or divisor up to 1, a factor above 0.1."""
     from onnx import numpy_helper
 
-    stored = {w.name: w for w in graph.initializer}
     constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
-    stored |= {output: a.t for output, a in constants if a.name == "value"}
+    stored = {w.name: w for w in graph.initializer} | {n: a.t for n, a in constants if a.name == "value"}
     fits = []
     for node in _first_nodes(graph, name):
         known = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
@@ -173,16 +165,6 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-
-
-def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """Class names from the metadata `names` ({0: 'person', ...}) that common exporters write."""
-    names = literal(metadata.get("names", ""))
-    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
-        names = [names[i] for i in range(len(names))]
-    if isinstance(names, list) and names and len(set(map(str, names))) == len(names):
-        return tuple(str(n) for n in names)
-    return ()
 
 
 @dataclass(frozen=True)
@@ -205,8 +187,7 @@ class Proposal:
     @property
     def task(self) -> Task:
         """The task that the head is for."""
-        task: Task = part("head", self.head).facts["task"]
-        return task
+        return cast(Task, part("head", self.head).facts["task"])
 
 
 Rule = Callable[[Seen], Proposal | None]

@@ -14,6 +14,7 @@ BOXES_ONLY = {
     "obb": "boxes: the upright box around each rotated box, because rotated boxes are not evaluated",
 }
 TABLE = ("x1", "y1", "x2", "y2", "score", "label")
+ROTATED = ("cx", "cy", "w", "h", "score", "label", "angle")
 
 
 def ultralytics(seen: Seen) -> Proposal | None:
@@ -21,8 +22,11 @@ def ultralytics(seen: Seen) -> Proposal | None:
     task = seen.info.metadata.get("task", "")
     if not seen.names:
         return None
-    if task == "classify":
-        return _classifier(seen)
+    count = len(seen.names)
+    if task == "classify" and set(seen.outputs.values()) == {(1, count)}:
+        because = f"the file's metadata says task 'classify' and {count} classes"
+        fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
+        return Proposal("classifier", because, count, "Ultralytics", input=fed)
     if task not in ("detect", *BOXES_ONLY):
         return None
     tables = [name for name, shape in seen.outputs.items() if len(shape) == 3]
@@ -30,51 +34,35 @@ def ultralytics(seen: Seen) -> Proposal | None:
     if found is None and task != "detect":
         raise CardError(
             f"{seen.info.path}: its metadata says an Ultralytics model of task {task!r} with "
-            f"{len(seen.names)} classes, but the outputs {seen.shapes()} are none of that; "
+            f"{count} classes, but the outputs {seen.shapes()} are none of that; "
             "write a card by hand (docs/models.md)"
         )
     return found
-
-
-def _classifier(seen: Seen) -> Proposal | None:
-    count = len(seen.names)
-    if [shape for shape in seen.outputs.values() if shape != (1, count)]:
-        return None
-    because = f"the file's metadata says task 'classify' and {count} classes"
-    fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
-    return Proposal("classifier", because, count, "Ultralytics", input=fed)
 
 
 def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
     """The head that reads output `name` of a model of that task; None if the shape does not fit."""
     _, rows, columns = seen.outputs[name]
     classes, trailing = len(seen.names), _trailing(seen, task)
-    because = f"the file's metadata says task {task!r} and {classes} classes, output {name!r} is "
-    shape = f"{seen.outputs[name]}"
+    says = f"the file's metadata says task {task!r} and {classes} classes"
+    because = f"{says}, output {name!r} is {seen.outputs[name]} = "
     outputs: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
     if _is_rtdetr(seen, task, rows, columns):
         fed = {"policy": "stretch", "scale": 1 / 255}
-        because += f"{shape} = queries times 4+{classes}"
-        return Proposal("rtdetr", because, classes, "Ultralytics", options=outputs, input=fed)
+        return Proposal("rtdetr", f"{because}queries times 4+{classes}", classes, "Ultralytics", outputs, fed)
     width = 4 + classes + trailing
-    behind = f"+{trailing}" if trailing else ""
     warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
     if columns == 6 + trailing and (_finished(seen) or rows != width):
-        named: tuple[str, ...] = (*TABLE, *["-"] * trailing)
-        if task == "obb":
-            named = ("cx", "cy", "w", "h", "score", "label", "angle")
+        named = (*TABLE, *["-"] * trailing) if task != "obb" else ROTATED
         options: dict[str, Any] = {"columns": named, **({"boxes": name} if outputs else {})}
-        because += f"{shape} = detections times {6 + trailing}"
+        head, because = "boxes", f"{because}detections times {6 + trailing}"
     elif width in (rows, columns):
         options = {**outputs, **({"trailing": trailing} if trailing else {})}
         options |= {"angle": True} if task == "obb" else {}
-        because += f"{shape} = boxes times 4+{classes}{behind}"
+        head, because = "yolov8", f"{because}boxes times 4+{classes}" + (f"+{trailing}" if trailing else "")
     else:
         return None
-    head = "boxes" if "columns" in options else "yolov8"
-    return Proposal(
-        head, because, classes, "Ultralytics", options=options, input=ULTRALYTICS, warnings=warnings
-    )
+    return Proposal(head, because, classes, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
 
 
 def _trailing(seen: Seen, task: str) -> int:
@@ -100,8 +88,8 @@ def _is_rtdetr(seen: Seen, task: str, rows: int, columns: int) -> bool:
     metadata, fits = seen.info.metadata, columns == 4 + len(seen.names)
     if task != "detect" or not fits or _finished(seen):
         return False
-    told = "rtdetr" in f"{metadata.get('head', '')} {metadata.get('description', '')}".lower()
-    return told or (columns != len(TABLE) and not levels(seen.size, YOLO_STRIDES, rows, 0))
+    named = "rtdetr" in f"{metadata.get('head', '')} {metadata.get('description', '')}".lower()
+    return named or (columns != len(TABLE) and not levels(seen.size, YOLO_STRIDES, rows, 0))
 
 
 ROLES = {
@@ -123,21 +111,15 @@ def tensorflow(seen: Seen) -> Proposal | None:
     classes = widths[0] - 1 if widths and widths[0] != 91 else None  # None: COCO's 91 ids, with a name for 0
     offset = 1 if classes or seen.names else 0
     options |= {"form": "yxyx", "normalised": True, "label_offset": offset}
-    return Proposal(
-        "boxes",
-        f"output {options['boxes']!r} is named as the TensorFlow object-detection API names it",
-        classes,
-        "the TensorFlow object-detection API",
-        options=options,
-        input={"policy": "stretch"},
-        names="coco91",
-        warnings=(
-            "form: yxyx, because the TensorFlow object-detection API gives y1 x1 y2 x2",
-            "normalised: true, because the TensorFlow object-detection API gives parts of the image, 0 to 1",
-            f"label_offset: {offset}, because its class ids begin at 1"
-            + ("" if offset else " and the names have a place for 0"),
-        ),
+    api = "the TensorFlow object-detection API"
+    warnings = (
+        f"form: yxyx, because {api} gives y1 x1 y2 x2",
+        f"normalised: true, because {api} gives parts of the image, 0 to 1",
+        f"label_offset: {offset}, because its class ids begin at 1"
+        + ("" if offset else " and the names have a place for 0"),
     )
+    because, fed = f"output {options['boxes']!r} is named as {api} names it", {"policy": "stretch"}
+    return Proposal("boxes", because, classes, api, options, fed, names="coco91", warnings=warnings)
 
 
 def torchvision(seen: Seen) -> Proposal | None:
@@ -145,19 +127,15 @@ def torchvision(seen: Seen) -> Proposal | None:
     axes = {name: len(shape) for name, shape in seen.outputs.items()}
     if [axes.get(name) for name in ("boxes", "labels", "scores")] != [2, 1, 1]:
         return None
-    return Proposal(
-        "boxes",
-        "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision",
-        None,
-        "torchvision detectors",
-        options={"boxes": "boxes", "scores": "scores", "labels": "labels"},
-        input={"policy": "letterbox", "place": "corner"},  # any size is taken, the aspect ratio is to stay
-        names="coco91",
-        warnings=(
-            "form: xyxy in input pixels, because torchvision gives them so",
-            "label_offset: 0, because label 0 is the background and has a place among the names",
-        ),
+    because = "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision"
+    options = {role: role for role in ("boxes", "scores", "labels")}
+    fed = {"policy": "letterbox", "place": "corner"}  # any size is taken, the aspect ratio is to stay
+    warnings = (
+        "form: xyxy in input pixels, because torchvision gives them so",
+        "label_offset: 0, because label 0 is the background and has a place among the names",
     )
+    like = "torchvision detectors"
+    return Proposal("boxes", because, None, like, options, fed, names="coco91", warnings=warnings)
 
 
 # In this order: metadata go before names of outputs.

@@ -14,20 +14,30 @@ from holdfast.graph.evidence import Proposal, Rule, Seen, look
 # The first rule that proposes is taken: what a file says of itself goes before the shapes of its outputs.
 RULES: tuple[Rule, ...] = (*exporter_rules.RULES, *shape_rules.RULES)
 NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
+PLAIN: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 IMAGENET: dict[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     """The card that fits the graph best, and one line for each guess: "field: value, because ..."."""
     seen = look(path)
-    for rule in RULES:
-        proposal = rule(seen)
-        if proposal is not None:
-            return _card(seen, proposal)
-    raise CardError(
-        f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml beside it by "
-        "hand (docs/models.md) and name its head, or register a head of your own"
+    proposal = next(filter(None, (rule(seen) for rule in RULES)), None)
+    if proposal is None:
+        raise CardError(
+            f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml "
+            "beside it by hand (docs/models.md) and name its head, or register a head of your own"
+        )
+    classes, why_classes = _classes(seen, proposal)
+    image, why_image = _input(seen, proposal)
+    task, head = proposal.task, Head(proposal.head, proposal.options)
+    reasons = (
+        f"task: {task}, because of the head",
+        f"head: {proposal.head}, because {proposal.because}",
+        why_classes,
+        *why_image,
+        *proposal.warnings,
     )
+    return Card(task, image, head, classes, resize=proposal.resize, **proposal.thresholds), reasons
 
 
 def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> tuple[Path, tuple[str, ...]]:
@@ -41,27 +51,6 @@ def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> 
     return target, reasons
 
 
-def _card(seen: Seen, proposal: Proposal) -> tuple[Card, tuple[str, ...]]:
-    classes, why_classes = _classes(seen, proposal)
-    image, why_image = _input(seen, proposal)
-    reasons = [
-        f"task: {proposal.task}, because of the head",
-        f"head: {proposal.head}, because {proposal.because}",
-        why_classes,
-        *why_image,
-        *proposal.warnings,
-    ]
-    card = Card(
-        proposal.task,
-        image,
-        Head(proposal.head, proposal.options),
-        classes,
-        resize=proposal.resize,
-        **proposal.thresholds,
-    )
-    return card, tuple(reasons)
-
-
 def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     count = proposal.classes
     if seen.names and count in (None, len(seen.names)):
@@ -69,9 +58,8 @@ def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     if count is None:
         why = f"classes: {proposal.names}, assumed: labels after NMS do not tell how many there are"
         return BUILT_IN[proposal.names], why
-    for name, names in BUILT_IN.items():
-        if len(names) == count and name in ("coco80", "coco91"):
-            return names, f"classes: {name}, because there are {count}"
+    if count in (80, 91):
+        return BUILT_IN[f"coco{count}"], f"classes: coco{count}, because there are {count}"
     if proposal.task == "single" and count == 3:
         return BUILT_IN["cctsdb3"], "classes: cctsdb3, because a single-object head has 3"
     named = f"its metadata names {len(seen.names)}" if seen.names else "names none"
@@ -93,14 +81,13 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
         facts["dtype"] = seen.dtype
         reasons.append(f"dtype: {seen.dtype}, because the graph's input is of that type")
     inside = seen.starts & NORMALISES
+    begins = f"the graph begins with {', '.join(sorted(inside))}"
     if seen.dtype != "uint8" and seen.takes_unit:
-        facts |= {"scale": 1 / 255, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-        first = ", ".join(sorted(inside))
-        reasons.append(f"scale: 1/255, because the graph begins with {first} of constants for values in 0..1")
+        facts |= {**PLAIN, "scale": 1 / 255}
+        reasons.append(f"scale: 1/255, because {begins} of constants for values in 0..1")
     elif inside or seen.dtype == "uint8":
-        facts |= {"scale": 1.0, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-        first = f"the graph begins with {', '.join(sorted(inside))}" if inside else "it takes bytes"
-        reasons.append(f"scale: 1, because {first}")
+        facts |= {**PLAIN, "scale": 1.0}
+        reasons.append(f"scale: 1, because {begins if inside else 'it takes bytes'}")
     else:
         facts = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **facts}
         scale = "1/255" if facts["scale"] == 1 / 255 else f"{facts['scale']:g}"
@@ -110,6 +97,6 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
                 numbers = " ".join(f"{v:g}" for v in facts[name])
                 reasons.append(f"{name}: {numbers}, assumed as {proposal.like}")
     image = Input(**facts)
-    reasons.append(f"colour: {image.colour}, assumed as {proposal.like}: a graph does not tell")
-    reasons.append(f"policy: {image.policy}, assumed as {proposal.like}: a graph does not tell")
+    for name, value in (("colour", image.colour), ("policy", image.policy)):
+        reasons.append(f"{name}: {value}, assumed as {proposal.like}: a graph does not tell")
     return image, reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -75,10 +75,14 @@ def inspect(path: Path) -> ModelInfo:
 def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
+    whole, beside = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
+    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
+    # some exporters keep weights in Constant nodes
+    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
-        sha256=_sha256(path, proto),
+        sha256=of_bytes("\n".join([whole, *beside]).encode()) if beside else whole,
         ir_version=proto.ir_version,
         opset=opset_of(proto),
         domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in STANDARD})),
@@ -86,7 +90,7 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
         inputs=inputs_of(proto),
         outputs=outputs_of(proto),
         nodes=dict(Counter(n.op_type for n in graph.node).most_common()),
-        parameters=_parameters(graph),
+        parameters=sum(prod(weight.dims) for weight in weights),
         multiply_adds=multiply_adds(proto),
         metadata={p.key: p.value for p in proto.metadata_props},
     )
@@ -94,9 +98,8 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
 
 def rows(info: ModelInfo) -> list[tuple[str, str]]:
     """The facts as rows of two texts, for a table."""
-    work = (
-        "unknown (free shapes)" if info.multiply_adds is None else f"{info.multiply_adds / 1e6:,.1f} million"
-    )
+    adds = info.multiply_adds
+    work = "unknown (free shapes)" if adds is None else f"{adds / 1e6:,.1f} million"
     return [
         ("file", str(info.path)),
         ("size", f"{info.bytes:,} bytes"),
@@ -135,7 +138,10 @@ def load_proto(path: Path) -> Any:
     proto = read_proto(path)
     _check_domains(path, proto)
     _check_version(path, proto)
-    _check_external(path, proto)
+    for file, weight in _external(proto).items():
+        if not (path.parent / file).is_file():
+            missing = f"the weights of {weight!r} are in {file!r}, which is missing"
+            raise ModelError(f"{path}: {missing}; put it beside the model")
     return proto
 
 
@@ -158,38 +164,31 @@ def read_proto(path: Path) -> Any:
     graph = proto.graph
     if not graph.node or not graph.output or not proto.opset_import:
         raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
-    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf gives other bytes as bytes
+    names = [n for x in graph.node for n in (x.op_type, x.domain, x.name, *x.input, *x.output)]
+    names += [named.name for named in (*graph.input, *graph.output, *graph.initializer)]
+    if not all(isinstance(name, str) for name in names):  # protobuf gives other bytes as bytes
         raise ModelError(f"{path}: damaged: a name in it is not UTF-8 text; export or download it again")
     if not opset_of(proto) and any(node.domain in STANDARD for node in graph.node):
         raise ModelError(f"{path}: expected the opset of its standard operators, got none; export it again")
     return proto
 
 
-def _names(graph: Any) -> Iterator[Any]:
-    """Every name in a graph by which nodes and tensors are found."""
-    for node in graph.node:
-        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
-    for named in (*graph.input, *graph.output, *graph.initializer):
-        yield named.name
-
-
 def _check_domains(path: Path, proto: Any) -> None:
     from onnx import defs
 
     brought = {(f.domain, f.name) for f in proto.functions}
+    advice = "export the model with standard operators"
     for node in proto.graph.node:
+        where = f"{path}: node {node.name or node.output[0]!r}"
         if (node.domain, node.op_type) in brought:
             continue
         if node.domain not in KNOWN_DOMAINS:
             raise ModelError(
-                f"{path}: node {node.name or node.output[0]!r} is a custom operator, {node.op_type!r} of "
-                f"domain {node.domain!r}, unknown to onnxruntime; export the model with standard operators"
+                f"{where} is a custom operator, {node.op_type!r} of domain {node.domain!r}, unknown to "
+                f"onnxruntime; {advice}"
             )
         if node.domain in STANDARD and not defs.has(node.op_type):
-            raise ModelError(
-                f"{path}: node {node.name or node.output[0]!r}: ONNX has no operator {node.op_type!r}; "
-                "export the model with standard operators"
-            )
+            raise ModelError(f"{where}: ONNX has no operator {node.op_type!r}; {advice}")
 
 
 def _check_version(path: Path, proto: Any) -> None:
@@ -216,24 +215,6 @@ def _external(proto: Any) -> dict[str, str]:
     return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
 
 
-def _check_external(path: Path, proto: Any) -> None:
-    for file, weight in _external(proto).items():
-        if not (path.parent / file).is_file():
-            raise ModelError(
-                f"{path}: the weights of {weight!r} are in {file!r}, which is missing; "
-                "put it beside the model"
-            )
-
-
-def _sha256(path: Path, proto: Any) -> str:
-    """The hash of the file, or of the file and those beside it that hold its weights."""
-    whole = of_bytes(read_onnx(path))
-    beside = sorted(_external(proto))
-    if not beside:
-        return whole
-    return of_bytes("\n".join([whole, *(of_file(path.parent / file) for file in beside)]).encode())
-
-
 def _tensor(value: Any) -> TensorInfo:
     from onnx import helper
 
@@ -246,24 +227,15 @@ def _tensor(value: Any) -> TensorInfo:
     return TensorInfo(value.name, dtype, shape)
 
 
-def _parameters(graph: Any) -> int:
-    """How many numbers the weights hold; some exporters keep those in Constant nodes."""
-    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
-    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
-    return sum(prod(weight.dims) for weight in weights)
-
-
 def image_input(info: ModelInfo) -> TensorInfo:
     """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
     if len(info.inputs) == 1:
         shape = info.inputs[0].shape
         if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
             return info.inputs[0]
-    seen = ", ".join(str(t) for t in info.inputs) or "none"
-    raise ModelError(
-        f"{info.path}: expected one input that takes an image, of four axes or of three without a batch, "
-        f"got {seen}"
-    )
+    got = ", ".join(map(str, info.inputs)) or "none"
+    wanted = "one input that takes an image, of four axes or of three without a batch"
+    raise ModelError(f"{info.path}: expected {wanted}, got {got}")
 
 
 _Shape = tuple[int, ...]
@@ -272,16 +244,12 @@ _Shape = tuple[int, ...]
 def multiply_adds(proto: Any) -> int | None:
     """Multiply-adds for one image, or None if the shape of a tensor they depend on is not known."""
     shapes = known_shapes(proto)
-    total = 0
-    for node in proto.graph.node:
-        count = _COUNTS.get(node.op_type)
-        if count is None:
-            continue
-        needed = [*node.input[:2], node.output[0]]
-        if any(name not in shapes for name in needed):
-            return None
-        total += count(node, *(shapes[name] for name in needed))
-    return total
+    nodes = [node for node in proto.graph.node if node.op_type in _COUNTS]
+    try:
+        needed = [[shapes[name] for name in (*node.input[:2], node.output[0])] for node in nodes]
+    except KeyError:
+        return None
+    return sum(_COUNTS[node.op_type](node, *each) for node, each in zip(nodes, needed, strict=True))
 
 
 def known_shapes(proto: Any) -> Mapping[str, _Shape]:
@@ -310,10 +278,6 @@ _COUNTS: dict[str, Callable[[Any, _Shape, _Shape, _Shape], int]] = {
     "Conv": lambda node, x, weight, out: prod(out) * prod(weight[1:]),  # weight (out, in/groups, kernel...)
     # every input value meets the weights of its channel
     "ConvTranspose": lambda node, x, weight, out: prod(x) * prod(weight[1:]),
-    "Gemm": lambda node, a, b, out: prod(out) * a[0 if _is_set(node, "transA") else -1],
+    "Gemm": lambda node, a, b, out: prod(a) * out[-1],  # a is (m, k) or (k, m)
     "MatMul": lambda node, a, b, out: prod(out) * a[-1] if a else 0,
 }
-
-
-def _is_set(node: Any, flag: str) -> bool:
-    return any(attribute.name == flag and attribute.i for attribute in node.attribute)

@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Array: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = Literal[
     "relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sqrt", "exp", "log",
@@ -148,19 +149,22 @@ def sources_of(step: Step) -> tuple[int, ...]:
     return (step.source,)
 
 
-def evaluate(net: Net, points: NDArray[Any]) -> Array:
-    """The flat outputs (b, k) for free inputs (b, n)."""
+def forward(net: Net, points: T, apply: Callable[[int, Step, list[T]], T]) -> T:
+    """The value of the last step; `apply` gives that of a step, by its number, from those of its sources."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    held: dict[int, Array] = {}
-    for at, step in enumerate(net.steps):
-        if isinstance(step, Start):
-            held[at] = np.asarray(points, np.float64).reshape(len(points), -1)
-        else:
-            held[at] = step_values(step, [held[s] for s in sources_of(step)], net)
+    held = {0: points}
+    for at, step in enumerate(net.steps[1:], 1):
+        held[at] = apply(at, step, [held[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del held[source]
     return held[len(net.steps) - 1]
+
+
+def evaluate(net: Net, points: NDArray[Any]) -> Array:
+    """The flat outputs (b, k) for free inputs (b, n)."""
+    start = np.asarray(points, np.float64).reshape(len(points), -1)
+    return forward(net, start, lambda at, step, inputs: step_values(step, inputs, net))
 
 
 def step_values(step: Step, inputs: list[Array], net: Net) -> Array:
@@ -189,23 +193,14 @@ def curve_of(step: Activation, values: Array) -> Array:
         return np.where(values < 0, step.slope * values, values)
     if step.curve == "elu":
         return np.where(values < 0, step.slope * np.expm1(np.minimum(values, 0.0)), values)
-    return CURVES[step.curve](values)
+    with np.errstate(all="ignore"):  # infinite or not a number where it is not defined, as runtimes have it
+        return CURVES[step.curve](values)
 
 
 def sigmoid(values: Array) -> Array:
     """1 / (1 + exp(-x)) without overflow."""
     small = np.exp(-np.abs(values))
     return np.where(values >= 0, 1.0 / (1.0 + small), small / (1.0 + small))
-
-
-def _undefined(curve: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The curve, silently infinite or not a number where it is not defined: as runtimes have it."""
-
-    def applied(values: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return curve(values)
-
-    return applied
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -218,10 +213,10 @@ CURVES: Mapping[Curve, Callable[[Array], Array]] = {
     "softplus": lambda values: np.maximum(values, 0.0) + np.log1p(np.exp(-np.abs(values))),
     "sin": np.sin,
     "square": np.square,
-    "exp": _undefined(np.exp),
-    "log": _undefined(np.log),
-    "sqrt": _undefined(np.sqrt),
-    "reciprocal": _undefined(np.reciprocal),
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "reciprocal": np.reciprocal,
 }
 
 
@@ -239,16 +234,11 @@ def _convolved(step: Conv, source: Array) -> Array:
     """A convolution as one matrix product per group over the windows."""
     top, left, bottom, right = step.pads
     padded = np.pad(source, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    out, inner, kh, kw = step.weight.shape
-    reach = (step.dilation[0] * (kh - 1) + 1, step.dilation[1] * (kw - 1) + 1)
+    reach = [d * (k - 1) + 1 for d, k in zip(step.dilation, step.weight.shape[2:], strict=True)]
     windows = sliding_window_view(padded, reach, axis=(2, 3))
     windows = windows[:, :, :: step.stride[0], :: step.stride[1], :: step.dilation[0], :: step.dilation[1]]
     windows = windows[:, :, : step.shape[1], : step.shape[2]]
-    batch, each = len(source), out // step.groups
-    parts = []
-    for group in range(step.groups):
-        seen = windows[:, group * inner : (group + 1) * inner]
-        weight = step.weight[group * each : (group + 1) * each]
-        parts.append(np.tensordot(seen, weight, axes=([1, 4, 5], [1, 2, 3])))
+    groups = zip(np.split(windows, step.groups, axis=1), np.split(step.weight, step.groups), strict=True)
+    parts = [np.tensordot(seen, weight, axes=([1, 4, 5], [1, 2, 3])) for seen, weight in groups]
     joined = np.moveaxis(np.concatenate(parts, axis=3), 3, 1) + step.bias[:, None, None]
-    return joined.reshape(batch, prod(step.shape))
+    return joined.reshape(len(source), prod(step.shape))

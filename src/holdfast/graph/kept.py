@@ -23,7 +23,7 @@ def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path
 
     `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
     """
-    about = stem.with_name(f"{stem.name}.json")
+    about = _file(stem, ".json")
     found = _read(about, stem, key)
     if found is None:
         made = make()
@@ -34,11 +34,6 @@ def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path
         found = {"files": hashes, "facts": dict(made.facts)}
         _write(about, sealed(key, json.dumps(found).encode()))
     return {ending: _file(stem, ending) for ending in found["files"]}, found["facts"]
-
-
-def is_kept(stem: Path, key: str) -> bool:
-    """Whether `kept` would find the files."""
-    return _read(stem.with_name(f"{stem.name}.json"), stem, key) is not None
 
 
 def _file(stem: Path, ending: str) -> Path:

@@ -32,7 +32,8 @@ def nms(
     order = np.argsort(-scores, kind="stable")
     # Without a limit nothing ends the search early: class by class, each box meets only its own kind.
     stays = np.zeros(len(order), bool)
-    for members in _groups(classes[order]):
+    by_class = np.argsort(classes[order], kind="stable")
+    for members in np.split(by_class, np.flatnonzero(np.diff(classes[order][by_class])) + 1):
         mine = order[members]
         stays[members[_keep(boxes[mine], classes[mine], iou, strict, plus, len(mine))]] = True
     return order[stays][:max_detections]
@@ -47,63 +48,42 @@ def _best(scores: Floats, count: int) -> Ints:
     return chosen[np.argsort(-scores[chosen], kind="stable")]
 
 
-def _groups(classes: Ints) -> list[Ints]:
-    """The positions of each class, in their order."""
-    by_class = np.argsort(classes, kind="stable")
-    borders = np.flatnonzero(np.diff(classes[by_class])) + 1
-    return np.split(by_class, borders) if len(by_class) else []
-
-
 def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, limit: int) -> Ints:
     """Positions kept out of boxes that are sorted by falling score: at most `limit`."""
+
+    def hits(a: Ints, b: Ints) -> Bools:
+        """(n, m): whether box a overlaps box b too much and is of its class."""
+        overlap = ious(boxes[a], boxes[b], plus)
+        too_much = overlap > iou if strict else overlap >= iou
+        return np.asarray(too_much & (classes[a, None] == classes[None, b]), bool)
+
     kept = np.zeros(0, np.int64)
     for start in range(0, len(boxes), BLOCK):
         if len(kept) >= limit:
             break
         block = np.arange(start, min(start + BLOCK, len(boxes)))
-        if len(kept):
-            hit = _suppresses(boxes[kept], classes[kept], boxes[block], classes[block], iou, strict, plus)
-            block = block[~hit.any(axis=0)]
-        hit = _suppresses(boxes[block], classes[block], boxes[block], classes[block], iou, strict, plus)
-        kept = np.concatenate([kept, block[_survivors(hit)]])
+        block = block[~hits(kept, block).any(axis=0)]
+        later = np.triu(hits(block, block), 1)  # each removes those after it, if it stays itself
+        alive = np.ones(len(block), bool)
+        for i in np.flatnonzero(later.any(axis=1)):
+            if alive[i]:
+                alive &= ~later[i]
+        kept = np.concatenate([kept, block[alive]])
     return kept[:limit]
-
-
-def _survivors(hit: Bools) -> Bools:
-    """Which boxes stay when `hit[i, j]` says that i, if it stays, removes each later j."""
-    hit = np.triu(hit, 1)
-    alive = np.ones(len(hit), bool)
-    for i in np.flatnonzero(hit.any(axis=1)):
-        if alive[i]:
-            alive &= ~hit[i]
-    return alive
-
-
-def _suppresses(
-    a: Floats, a_class: Ints, b: Floats, b_class: Ints, iou: float, strict: bool, plus: float
-) -> Bools:
-    """(n, m): whether box a overlaps box b too much and is of its class."""
-    overlap = ious(a, b, plus)
-    too_much = overlap > iou if strict else overlap >= iou
-    return np.asarray(too_much & (a_class[:, None] == b_class[None, :]), bool)
 
 
 def ious(a: Floats, b: Floats, plus: float = 0.0) -> Floats:
     """Intersection over union (n, m) of boxes a (n, 4) and b (m, 4), xyxy; 0 where both are empty."""
-    width = np.minimum(a[:, None, 2], b[None, :, 2])
-    width -= np.maximum(a[:, None, 0], b[None, :, 0])
-    height = np.minimum(a[:, None, 3], b[None, :, 3])
-    height -= np.maximum(a[:, None, 1], b[None, :, 1])
-    if plus:
-        width += plus
-        height += plus
-    inter = np.maximum(width, 0.0, out=width)
-    inter *= np.maximum(height, 0.0, out=height)
-    union = np.add(_areas(a, plus)[:, None], _areas(b, plus)[None, :], out=height)
+
+    def side_of(i: int) -> Floats:  # in place: this is where NMS spends its time
+        side = np.minimum(a[:, None, i + 2], b[None, :, i + 2])
+        side -= np.maximum(a[:, None, i], b[None, :, i])
+        side += plus
+        return np.maximum(side, 0.0, out=side)
+
+    inter = side_of(0)
+    inter *= side_of(1)
+    areas = [np.maximum(boxes[:, 2:] - boxes[:, :2] + plus, 0.0).prod(axis=1) for boxes in (a, b)]
+    union = areas[0][:, None] + areas[1][None, :]
     union -= inter
-    return np.divide(inter, union, out=np.zeros_like(inter), where=union > 0)
-
-
-def _areas(boxes: Floats, plus: float) -> Floats:
-    sides = np.maximum(boxes[:, 2:] - boxes[:, :2] + plus, 0.0)
-    return np.asarray(sides[:, 0] * sides[:, 1], np.float64)
+    return np.asarray(np.divide(inter, union, out=np.zeros_like(inter), where=union > 0))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
@@ -44,8 +45,6 @@ def names_in(graph: Any) -> set[str]:
 
 def add_constant(graph: Any, name: str, value: Any) -> str:
     """The name of a new weight of a graph."""
-    from onnx import numpy_helper
-
     graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
     return name
 
@@ -68,16 +67,10 @@ def part_of(
 
     `constants` are tensors that get a fixed value.
     """
-    from onnx import ValueInfoProto, helper, numpy_helper
-
     names, fixed = list(outputs), constants or {}
     nodes = needed(model.graph, names, given)
     read = set(names).union(*map(_reads, nodes))
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in given.items()
-        if name in read
-    ]
+    inputs = _described({name: value for name, value in given.items() if name in read})
     weights = [w for w in model.graph.initializer if w.name in read and w.name not in fixed]
     weights += [numpy_helper.from_array(value, name) for name, value in fixed.items() if name in read]
     found = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
@@ -89,12 +82,26 @@ def part_of(
     )
 
 
+def node_alone(node: Any, given: Mapping[str, NDArray[Any]], **facts: Any) -> Any:
+    """The model of one node that is given these arrays; `facts` are arguments of make_model."""
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    return helper.make_model(helper.make_graph([node], "alone", _described(given), outputs), **facts)
+
+
+def _described(given: Mapping[str, NDArray[Any]]) -> list[Any]:
+    kinds = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in given.items()}
+    return [helper.make_tensor_value_info(name, kinds[name], value.shape) for name, value in given.items()]
+
+
 def set_attribute(node: Any, name: str, value: Any) -> None:
     """Give a node an attribute, in place of one of the same name."""
-    from onnx import helper
-
     drop_attributes(node, name)
     node.attribute.append(helper.make_attribute(name, value))
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The values of a node's attributes by name, texts as bytes."""
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
 def drop_attributes(node: Any, *names: str) -> None:
@@ -131,9 +138,8 @@ def _random(node: Any, proto: Any) -> str:
             return "has a training_mode that is not a constant"
         attributes = {attribute.name: attribute.i for attribute in node.attribute}
         return "is in training mode" if dropout_trains(opset_of(proto), attributes, mode) else ""
-    random = (inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout"))
-    named = next(random, "")
-    return f"may run {named} inside" if named else ""
+    inside = [inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout")]
+    return f"may run {inside[0]} inside" if inside else ""
 
 
 def _inside(node: Any, proto: Any) -> Iterator[Any]:
@@ -152,8 +158,6 @@ def _inside(node: Any, proto: Any) -> Iterator[Any]:
 
 def _constant(graph: Any, name: str) -> tuple[Any, bool]:
     """The value of a constant tensor, None without a name, and whether it is known."""
-    from onnx import TensorProto, numpy_helper
-
     if not name:
         return None, True
     constants = [node for node in graph.node if node.op_type == "Constant" and name in node.output]

@@ -32,16 +32,12 @@ def open_session(
     `save` is where the optimised graph is written.
     """
     ort = runtime()
-    levels = ort.GraphOptimizationLevel
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = inter_threads
-    options.graph_optimization_level = {
-        "all": levels.ORT_ENABLE_ALL,
-        "basic": levels.ORT_ENABLE_BASIC,
-        "none": levels.ORT_DISABLE_ALL,
-    }[optimise]
+    level = {"all": "ORT_ENABLE_ALL", "basic": "ORT_ENABLE_BASIC", "none": "ORT_DISABLE_ALL"}[optimise]
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     if save is not None:
         options.optimized_model_filepath = str(save)
     source = model if isinstance(model, bytes) else str(model)

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.types import Size
 from holdfast.graph.candidates import levels, nominal_stride
 from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, words
-from holdfast.graph.heads.boxes import roles
+from holdfast.graph.heads.decoded import roles
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
 ANCHORS_WARNING = (
@@ -35,14 +35,10 @@ def selected_indices(seen: Seen) -> Proposal | None:
         scores = [n for n, s in shapes.items() if n != four and len(s) == 3 and s[2] == shapes[four][1]]
         if picks and scores:
             because = f"{picks[0]!r} {shapes[picks[0]]} are selected indices into {four!r} and {scores[0]!r}"
-            return Proposal(
-                "selected",
-                because,
-                shapes[scores[0]][1],
-                "most exports",
-                options={"outputs": (four, scores[0], picks[0])},
-                warnings=("form: yxyx, assumed: the order NonMaxSuppression itself documents",),
-            )
+            options = {"outputs": (four, scores[0], picks[0])}
+            warnings = ("form: yxyx, assumed: the order NonMaxSuppression itself documents",)
+            classes = shapes[scores[0]][1]
+            return Proposal("selected", because, classes, "most exports", options, warnings=warnings)
     return None
 
 
@@ -57,73 +53,50 @@ def after_nms(seen: Seen) -> Proposal | None:
     rows = box[:-1]
     if box[-1] != 4 or score not in (rows, (*rows, 1)) or label not in (rows, (*rows, 1)):
         return None
-    by_role: dict[str, Any] = {
-        role: names[role] for role in ("boxes", "scores", "labels", "count") if role in names
-    }
-    return Proposal(
-        "boxes",
-        f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}",
-        None,
-        "most exports",
-        options=by_role,
-        warnings=("form: xyxy in input pixels, assumed; label_offset 0, assumed: see docs/models.md",),
-    )
+    known: tuple[str, ...] = ("boxes", "scores", "labels", "count")
+    options = {role: names[role] for role in known if role in names}
+    because = f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}"
+    warnings = ("form: xyxy in input pixels, assumed; label_offset 0, assumed: see docs/models.md",)
+    return Proposal("boxes", because, None, "most exports", options, warnings=warnings)
 
 
 def _table(seen: Seen) -> Proposal | None:
-    ((name, shape),) = seen.outputs.items()
+    name, shape = seen.only
     inside = {"NonMaxSuppression", "TopK"} & set(seen.info.nodes)
     if not inside or not shape or shape[-1] not in (6, 7) or len(shape) not in (2, 3):
         return None
-    columns = {
-        6: ("x1", "y1", "x2", "y2", "score", "label"),
-        7: ("-", "x1", "y1", "x2", "y2", "label", "score"),
-    }[shape[-1]]
-    return Proposal(
-        "boxes",
-        f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}",
-        None,
-        "Ultralytics",
-        options={"columns": columns},
-        input=ULTRALYTICS,
-        warnings=(f"columns: {' '.join(columns)}, assumed: a graph does not tell their order",),
-    )
+    columns = "x1 y1 x2 y2 score label" if shape[-1] == 6 else "- x1 y1 x2 y2 label score"
+    because = f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}"
+    options = {"columns": tuple(columns.split())}
+    warnings = (f"columns: {columns}, assumed: a graph does not tell their order",)
+    return Proposal("boxes", because, None, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
 
 
 def single_object(seen: Seen) -> Proposal | None:
     """One box (1, 4) and one row of class scores."""
     if len(seen.outputs) != 2 or any(len(s) != 2 for s in seen.outputs.values()):
         return None
-    four = [n for n, s in seen.outputs.items() if s == (1, 4)]
+    four = sorted((n for n, s in seen.outputs.items() if s == (1, 4)), key=lambda n: "box" not in n)
     if not four:
         return None
-    box = next((n for n in four if "box" in n), four[0])
+    box = four[0]
     scores = next(n for n in seen.outputs if n != box)
     because = f"it gives one box {box!r} (1, 4) and class scores {scores!r} {seen.outputs[scores]}"
-    options = {"outputs": (box, scores)}
-    return Proposal("landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", options=options)
+    return Proposal("landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", {"outputs": (box, scores)})
 
 
 def one_row(seen: Seen) -> Proposal | None:
     """One score per class."""
-    if len(seen.outputs) != 1:
-        return None
-    ((name, shape),) = seen.outputs.items()
+    name, shape = seen.only
     if len(shape) not in (2, 4) or shape[0] != 1 or shape[1] < 2 or any(d != 1 for d in shape[2:]):
         return None
     count, skip = (1000, 1) if shape[1] == 1001 else (shape[1], 0)
     size = Size(224, 224) if seen.free_size else seen.size
     crop: dict[str, Any] = {"policy": "crop", "short_side": round(min(size) / 0.875)}
-    return Proposal(
-        "classifier",
-        f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else ""),
-        count,
-        "torchvision classifiers",
-        options={"skip": skip} if skip else {},
-        input=crop,
-        imagenet=True,
-        size=size,
-    )
+    because = f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else "")
+    options = {"skip": skip} if skip else {}
+    like = "torchvision classifiers"
+    return Proposal("classifier", because, count, like, options, crop, imagenet=True, size=size)
 
 
 def class_maps(seen: Seen) -> Proposal | None:
@@ -143,17 +116,15 @@ def _segmenter(name: str, shape: tuple[int, ...], classes: int | None, what: str
     options: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
     if classes == 2 and 1 in (shape[1], shape[-1]) and "Sigmoid" in seen.ends[name]:
         options["single"] = "probability"
-    because = f"output {name!r} {shape} = {what}"
-    return Proposal(
-        "segmentation", because, classes or 256, "torchvision segmenters", options=options, imagenet=True
-    )
+    because, like = f"output {name!r} {shape} = {what}", "torchvision segmenters"
+    return Proposal("segmentation", because, classes or 256, like, options, imagenet=True)
 
 
 def distribution_bins(seen: Seen) -> Proposal | None:
     """NanoDet: at each stride class scores and 4 distributions of distances, or all in one tensor."""
     shapes = seen.outputs
-    if len(shapes) == 1:
-        ((name, shape),) = shapes.items()
+    name, shape = seen.only
+    if name:
         strides = (*YOLO_STRIDES, 64)
         if len(shape) != 3 or not levels(seen.size, strides, shape[1], 0) or shape[2] <= 33:
             return None
@@ -170,9 +141,8 @@ def distribution_bins(seen: Seen) -> Proposal | None:
         return None
     wide = 32 if 32 in bins else bins[0]
     classes = next(w for w in widths if w != wide)
-    because = (
-        f"pairs of outputs at strides {words(strides)} = {classes} class scores and 4·{wide // 4} bins a cell"
-    )
+    held = f"{classes} class scores and 4·{wide // 4} bins a cell"
+    because = f"pairs of outputs at strides {words(strides)} = {held}"
     return _nanodet(classes, because, seen, strides, 0.5)
 
 
@@ -181,29 +151,20 @@ def _nanodet(classes: int, because: str, seen: Seen, strides: tuple[int, ...], c
     options = {"strides": strides, "centre": centre, "activation": "none" if squashed else "sigmoid"}
     policy = "letterbox" if centre else "stretch"
     fed = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
+    least = {"score": 0.05, "nms_iou": 0.6}
     return Proposal(
-        "nanodet",
-        because,
-        classes,
-        "NanoDet",
-        options=options,
-        input=fed,
-        resize="opencv-bilinear",
-        thresholds={"score": 0.05, "nms_iou": 0.6},
+        "nanodet", because, classes, "NanoDet", options, fed, resize="opencv-bilinear", thresholds=least
     )
 
 
 def one_tensor(seen: Seen) -> Proposal | None:
     """YOLOX, YOLOv5 or YOLOv8: all boxes of all strides in one tensor of three axes."""
-    if len(seen.outputs) != 1:
-        return None
-    ((name, shape),) = seen.outputs.items()
+    name, shape = seen.only
     if len(shape) != 3 or shape[0] != 1:
         return None
-    size, pixels = seen.size, f"{seen.size.width}×{seen.size.height}"
+    size, cells = seen.size, f"cells of strides 8, 16, 32 of {seen.size.width}×{seen.size.height}"
     for axis in (1, 2):
         rows, width = shape[axis], shape[3 - axis]
-        cells = f"cells of strides 8, 16, 32 of {pixels}"
         if width < 6 and not (width == 5 and axis == 2):
             continue
         if rows % 3 == 0 and levels(size, YOLO_STRIDES, rows // 3, 0) and axis == 1:
@@ -225,28 +186,19 @@ def _yolox(seen: Seen, because: str, classes: int) -> Proposal:
     if "Sigmoid" not in ends and not decoded:
         options["activation"] = "sigmoid"
     fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
-    return Proposal("yolox", because, classes, "YOLOX", options=options, input=fed, resize="opencv-bilinear")
+    return Proposal("yolox", because, classes, "YOLOX", options, fed, resize="opencv-bilinear")
 
 
 def fastest(seen: Seen) -> Proposal | None:
     """FastestDet: one map of objectness, box and class probabilities."""
-    if len(seen.outputs) != 1:
-        return None
-    ((name, shape),) = seen.outputs.items()
+    name, shape = seen.only
     if len(shape) != 4 or shape[1] < 6 or not {"Sigmoid", "Softmax", "Conv"} <= seen.ends[name]:
         return None
     stride = nominal_stride(seen.size.width, shape[3])
-    because = (
-        f"one map {name!r} {shape} of stride {stride} = sigmoid, 4 raw values and a softmax of {shape[1] - 5}"
-    )
-    return Proposal(
-        "fastestdet",
-        because,
-        shape[1] - 5,
-        "FastestDet",
-        input={"colour": "bgr", "scale": 1 / 255},
-        resize="opencv-bilinear",
-    )
+    classes, fed = shape[1] - 5, {"colour": "bgr", "scale": 1 / 255}
+    held = f"sigmoid, 4 raw values and a softmax of {classes}"
+    because = f"one map {name!r} {shape} of stride {stride} = {held}"
+    return Proposal("fastestdet", because, classes, "FastestDet", input=fed, resize="opencv-bilinear")
 
 
 def anchors_and_deltas(seen: Seen) -> Proposal | None:
@@ -262,15 +214,8 @@ def anchors_and_deltas(seen: Seen) -> Proposal | None:
     ends = frozenset().union(*seen.ends.values())
     options = {"strides": strides, "activation": "none" if "Sigmoid" in ends else "sigmoid"}
     because = f"two outputs {seen.shapes()} = 9 anchors × cells of strides {words(strides)}"
-    return Proposal(
-        "anchors",
-        because,
-        classes,
-        "RetinaNet",
-        options=options,
-        imagenet=True,
-        warnings=("sizes: 4 strides, ratios 0.5 1 2, scales 1 1.26 1.59, assumed as RetinaNet",),
-    )
+    warnings = ("sizes: 4 strides, ratios 0.5 1 2, scales 1 1.26 1.59, assumed as RetinaNet",)
+    return Proposal("anchors", because, classes, "RetinaNet", options, imagenet=True, warnings=warnings)
 
 
 def maps_with_anchors(seen: Seen) -> Proposal | None:
@@ -292,19 +237,15 @@ def maps_with_anchors(seen: Seen) -> Proposal | None:
     steps = tuple(int(strides[n] or 0) for n in order)
     because = f"maps {seen.shapes()} of strides {words(steps)} = {count} anchors × (5+{width // count})"
     options = {"outputs": tuple(order), "strides": steps, "anchors": _default_anchors(steps, count)}
-    return Proposal(
-        "yolov3", because, width // count - 5, "darknet", options=options, warnings=(ANCHORS_WARNING,)
-    )
+    classes = width // count - 5
+    return Proposal("yolov3", because, classes, "darknet", options, warnings=(ANCHORS_WARNING,))
 
 
 def _default_anchors(strides: tuple[int, ...], count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """COCO's anchors by stride, the tiny ones for two maps; other strides and counts get scaled ones."""
     table = TINY_ANCHORS if set(strides) == set(TINY_ANCHORS) else COCO_ANCHORS
-    chosen = []
-    for stride in strides:
-        base = table.get(stride) or tuple((a * stride // 8, b * stride // 8) for a, b in COCO_ANCHORS[8])
-        chosen.append(tuple(base[i % len(base)] for i in range(count)))
-    return tuple(chosen)
+    scaled = {s: tuple((a * s // 8, b * s // 8) for a, b in COCO_ANCHORS[8]) for s in strides} | table
+    return tuple(tuple(scaled[s][i % len(scaled[s])] for i in range(count)) for s in strides)
 
 
 # In this order: the first that proposes is taken.

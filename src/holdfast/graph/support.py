@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import known_shapes, opset_of
@@ -54,15 +55,13 @@ class Support:
     def summary(self) -> str:
         """What can be done, as one line."""
         bad = sum(not node.supported for node in self.nodes)
+        count = len(self.nodes)
         if bad:
-            return (
-                f"not supported: {bad} of {len(self.nodes)} nodes; only a search for violations is possible"
-            )
-        said = f"supported: all {len(self.nodes)} nodes"
+            return f"not supported: {bad} of {count} nodes; only a search for violations is possible"
         if self.enumerated:
-            return said + ", if the property fixes every input that is not rounded"
-        curves = ", ".join(f"{count:,} {curve}" for curve, count in self.neurons.items())
-        return f"{said}; {self.inputs:,} inputs, {curves or 'no'} neurons"
+            return f"supported: all {count} nodes, if the property fixes every input that is not rounded"
+        curves = ", ".join(f"{n:,} {curve}" for curve, n in self.neurons.items())
+        return f"supported: all {count} nodes; {self.inputs:,} inputs, {curves or 'no'} neurons"
 
     def lines(self) -> list[str]:
         """The summary, then a line for each node: yes or NO, operator, name, what is done."""
@@ -90,17 +89,16 @@ def support(model: Any) -> Support:
     entry = entered(whole_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
     walk = _Walk(entry.proto, entry.build, entry.values)
     wanted = {name for node in needed(entry.proto.graph) for name in node.output}
-    nodes = tuple(
-        walk.visit(node)
-        if wanted.intersection(node.output)
-        else NodeSupport(_name(node), node.op_type, True, "unused: no output needs it")
-        for node in entry.proto.graph.node
-    )
+    nodes = []
+    for node in entry.proto.graph.node:
+        used = wanted.intersection(node.output)
+        found = walk.visit(node) if used else (True, "unused: no output needs it")
+        nodes.append(NodeSupport(_name(node), node.op_type, *found))
     neurons: Counter[str] = Counter()
     for step in entry.build.steps:
         if isinstance(step, Activation):
             neurons[step.curve] += prod(step.shape)
-    return Support(nodes, len(entry.free), neurons)
+    return Support(tuple(nodes), len(entry.free), neurons)
 
 
 def _name(node: Any) -> str:
@@ -118,16 +116,15 @@ class _Walk:
         self.rounded: set[str] = set()
         self.lost: dict[str, str] = {}
 
-    def visit(self, proto: Any) -> NodeSupport:
-        """What is done with a node; the values of its outputs are kept."""
-        name = _name(proto)
+    def visit(self, proto: Any) -> tuple[bool, str]:
+        """Whether a node is supported, and what is done with it; the values of its outputs are kept."""
         if self.rounded.intersection(proto.input):
             self.rounded.update(proto.output)
-            return NodeSupport(name, proto.op_type, True, _ENUMERATED)
+            return True, _ENUMERATED
         lost = next((self.lost[i] for i in proto.input if i in self.lost), None)
         if lost is not None:
             self.lost.update(dict.fromkeys(proto.output, lost))
-            return NodeSupport(name, proto.op_type, False, f"not reached: {lost} gives an unknown shape")
+            return False, f"not reached: {lost} gives an unknown shape"
         inputs = tuple(self.values.get(i) if i else None for i in proto.input)
         node = node_of(proto, inputs, self.opset, self.outputs)
         before = len(self.build.steps)
@@ -136,35 +133,27 @@ class _Walk:
         except ModelError as problem:
             if self._rounds(node):
                 self.rounded.update(proto.output)
-                return NodeSupport(name, proto.op_type, True, _ENUMERATED)
-            self._give_up(proto, name)
-            reason = str(problem).split("cannot be lowered: ", 1)[-1]
-            return NodeSupport(name, proto.op_type, False, reason)
+                return True, _ENUMERATED
+            # the walk continues with fresh values in place of the node's outputs, where their shape is known
+            for output in proto.output:
+                shape = self.shapes.get(output)
+                if shape is None:
+                    self.lost[output] = f"node {_name(proto)!r}"
+                else:
+                    self.values[output] = self.build.whole(self.build.emit(Start(shape)), shape)
+            return False, str(problem).split("cannot be lowered: ", 1)[-1]
         for output, value in zip(proto.output, found, strict=False):
             self.values[output] = self.build.normal(value) if isinstance(value, View) else value
-        return NodeSupport(name, proto.op_type, True, _how(node, self.build.steps[before:]))
-
-    def _give_up(self, proto: Any, name: str) -> None:
-        """The walk goes on with fresh values in place of the node's outputs, where their shape is known."""
-        for output in proto.output:
-            shape = self.shapes.get(output)
-            if shape is None:
-                self.lost[output] = f"node {name!r}"
-            else:
-                self.values[output] = self.build.whole(self.build.emit(Start(shape)), shape)
+        return True, _how(node, self.build.steps[before:])
 
     def _rounds(self, node: Node) -> bool:
         """Whether a node rounds values that come from one input each: those can be enumerated."""
-        from onnx import helper
-
         view = node.inputs[0] if node.inputs else None
-        if not isinstance(view, View):
-            return False
+        rounds = node.operator in _ROUNDING
         if node.operator == "Cast":
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"])))
-            if dtype.kind not in "iub":
-                return False
-        elif node.operator not in _ROUNDING:
+            to = helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
+            rounds = np.dtype(to).kind in "iub"
+        if not isinstance(view, View) or not rounds:
             return False
         live = view.index[view.index >= 0]
         return all(self._single(step) for step in {self.build.owner(int(i)) for i in live})

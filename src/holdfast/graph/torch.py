@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Step, Take, Total, forward
 
 
 class TorchNet:
@@ -20,7 +19,6 @@ class TorchNet:
         self.net = net
         self.dtype = dtype
         self.constants: tuple[tuple[Tensor, ...], ...] = tuple(_constants(s, dtype) for s in net.steps)
-        self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
 
     def __call__(self, points: Tensor, leak: Tensor | None = None) -> Tensor:
         """The flat outputs (b, k) for free inputs (b, n).
@@ -28,20 +26,13 @@ class TorchNet:
         With `leak` (b, 1) the gradient passes a relu below zero too, times the point's leak: an attack then
         sees neurons that are off. The outputs are the same.
         """
-        held: dict[int, Tensor] = {}
-        for at, step in enumerate(self.net.steps):
-            if isinstance(step, Start):
-                held[at] = points.reshape(len(points), -1)
-            else:
-                inputs = [held[s] for s in sources_of(step)]
-                if leak is not None and isinstance(step, Activation) and step.curve == "relu":
-                    held[at] = _Leaking.apply(inputs[0], leak)
-                else:
-                    held[at] = _applied(step, inputs, self.constants[at], self.net)
-            for source in set(sources_of(step)):
-                if self.last_use[source] == at:
-                    del held[source]
-        return held[len(self.net.steps) - 1]
+
+        def apply(at: int, step: Step, inputs: list[Tensor]) -> Tensor:
+            if leak is not None and isinstance(step, Activation) and step.curve == "relu":
+                return _Leaking.apply(inputs[0], leak)
+            return _applied(step, inputs, self.constants[at], self.net)
+
+        return forward(self.net, points.reshape(len(points), -1), apply)
 
 
 class _Leaking(torch.autograd.Function):  # type: ignore[misc]  # torch's types are not followed
@@ -110,21 +101,9 @@ def curve_of(step: Activation, values: Tensor) -> Tensor:
     if step.curve == "sign":
         soft = values.clamp(-1, 1)
         return soft + (torch.sign(values) - soft).detach()
-    return _CURVES[step.curve](values)
-
-
-_CURVES: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "softplus": functional.softplus,
-    "sin": torch.sin,
-    "square": torch.square,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
-    "reciprocal": torch.reciprocal,
-}
+    if step.curve == "softplus":
+        return functional.softplus(values)
+    return getattr(torch, step.curve)(values)  # torch has the others under their names
 
 
 def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:

@@ -77,9 +77,7 @@ def pair_iou(a: Floats, b: Floats, crowd: Bools | None = None, *, plus_one: bool
 
 def _quotient(inner: Floats, union: Floats) -> Floats:
     """The ratio, 0 where the boxes do not meet."""
-    out: Floats = np.zeros_like(inner)
-    np.divide(inner, union, out=out, where=inner > 0.0)
-    return out
+    return np.divide(inner, union, out=np.zeros_like(inner), where=inner > 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +126,13 @@ def truth_table(
     """A checked `TruthTable`; area defaults to w·h, crowd and difficult to no."""
     boxes = _boxes(xyxy, xywh)
     n = len(boxes)
-    no = np.zeros(n, dtype=bool)
     return TruthTable(
-        _indices(image, n, "image"),
-        _indices(category, n, "category"),
-        boxes,
-        boxes[:, 2] * boxes[:, 3] if area is None else _column(area, n, "area"),
-        no if crowd is None else _column(crowd, n, "crowd").astype(bool),
-        no if difficult is None else _column(difficult, n, "difficult").astype(bool),
+        image=_indices(image, n, "image"),
+        category=_indices(category, n, "category"),
+        xywh=boxes,
+        area=_column(boxes[:, 2] * boxes[:, 3] if area is None else area, n, "area"),
+        crowd=_column(np.zeros(n) if crowd is None else crowd, n, "crowd").astype(bool),
+        difficult=_column(np.zeros(n) if difficult is None else difficult, n, "difficult").astype(bool),
     )
 
 
@@ -171,9 +168,8 @@ def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
     if len(wrong):
         row = int(wrong[0])
-        raise InputError(
-            f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {boxes[row].tolist()}"
-        )
+        got = boxes[row].tolist()
+        raise InputError(f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {got}")
     return boxes
 
 
@@ -196,19 +192,10 @@ def _indices(values: ArrayLike, n: int, name: str) -> Ints:
     return column.astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class SingleResult:
-    """CCTSDB-YOLO's output for every image, (n,), in 0 … 1; its mean; and the share above 0.5."""
-
-    values: Floats
-    mean: float
-    above_half: float
-
-
 def single_values(
     boxes: ArrayLike, classes: ArrayLike, true_boxes: ArrayLike, true_classes: ArrayLike
 ) -> Floats:
-    """IoU · equal(class) of each image, (n,); boxes are xyxy, one an image."""
+    """IoU · equal(class) of each image, (n,), the output of CCTSDB-YOLO; boxes are xyxy, one an image."""
     first, second = as_boxes(boxes, "boxes"), as_boxes(true_boxes, "true_boxes")
     predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
     sizes = {len(first), len(second), len(predicted), len(wanted)}
@@ -218,11 +205,7 @@ def single_values(
     return np.where(proper & (predicted == wanted), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0)
 
 
-def single_result(values: Floats) -> SingleResult:
-    """The result from the outputs of all images."""
-    empty = len(values) == 0
-    return SingleResult(
-        values=values,
-        mean=float("nan") if empty else float(values.mean()),
-        above_half=float("nan") if empty else float((values > 0.5).mean()),
-    )
+def single_result(values: Floats) -> dict[str, float]:
+    """The mean of the outputs of all images and the share above 0.5; NaN without images."""
+    columns = {"iou_equal": values, "above_half": values > 0.5}
+    return {name: float(column.mean()) if len(values) else float("nan") for name, column in columns.items()}

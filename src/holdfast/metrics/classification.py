@@ -14,15 +14,11 @@ from holdfast.core.types import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """Top-k accuracies.
-
-    `per_class` (classes,) is the top-1 accuracy of each class, NaN without images, and `images` (classes,)
-    how many images it has.
-    """
+    """Top-k accuracies."""
 
     top: dict[int, float]
-    per_class: Floats
-    images: Ints
+    per_class: Floats  # (classes,) top-1 accuracy of each class, NaN without images
+    images: Ints  # (classes,) how many images it has
 
 
 def classification_result(
@@ -32,8 +28,7 @@ def classification_result(
     truth = np.asarray(labels, dtype=np.int64)
     images = np.bincount(truth, minlength=classes)
     first = np.bincount(truth[place == 0], minlength=classes)
-    per_class: Floats = np.full(classes, np.nan)
-    np.divide(first, images, out=per_class, where=images > 0)
+    per_class = np.divide(first, images, out=np.full(classes, np.nan), where=images > 0)
     top = {k: float((place < k).mean()) if len(place) else float("nan") for k in ks}
     return ClassificationResult(top, per_class, images)
 
@@ -48,20 +43,15 @@ class SegmentationResult:
 
 
 def pixel_confusion(
-    truth: NDArray[np.integer],
-    prediction: NDArray[np.integer],
-    classes: int,
-    *,
-    ignore_index: int | None = None,
+    truth: NDArray[np.integer], prediction: NDArray[np.integer], classes: int, ignore_index: int | None = None
 ) -> Ints:
     """Pixels by true class (row) and predicted class (column), (classes, classes).
 
     Pixels whose *truth* is `ignore_index` count nowhere. Add the tables of several images.
     """
     if truth.shape != prediction.shape:
-        raise InputError(
-            f"expected masks of one shape, got truth {truth.shape} and prediction {prediction.shape}"
-        )
+        shapes = f"truth {truth.shape} and prediction {prediction.shape}"
+        raise InputError(f"expected masks of one shape, got {shapes}")
     true, predicted = truth.reshape(-1).astype(np.int64), prediction.reshape(-1).astype(np.int64)
     if ignore_index is not None:
         kept = true != ignore_index
@@ -79,11 +69,9 @@ def segmentation_result(confusion: Ints) -> SegmentationResult:
     A class absent in truth and prediction has no IoU; one that was only predicted counts with IoU 0.
     """
     hit = np.diagonal(confusion)
-    in_truth, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
-    union = in_truth + predicted - hit
+    union = confusion.sum(axis=1) + confusion.sum(axis=0) - hit
     shown = union > 0
-    iou: Floats = np.full(len(hit), np.nan)
-    np.divide(hit, union, out=iou, where=shown)
+    iou = np.divide(hit, union, out=np.full(len(hit), np.nan), where=shown)
     total = int(confusion.sum())
     return SegmentationResult(
         mean_iou=float(iou[shown].mean()) if shown.any() else float("nan"),

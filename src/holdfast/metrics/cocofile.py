@@ -8,21 +8,25 @@ Each column is converted and checked as a whole; only if a check fails are the v
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 
+T = TypeVar("T", bound=np.generic)
+_LISTS = ("images", "categories", "annotations")
 SHOWN_PROBLEMS = 20
 FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
 
@@ -56,39 +60,32 @@ def read_truth(path: str | Path) -> TruthFile:
         content = _read_json(path)
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
-            raise DataError(
-                f"{path}: expected an object with images, categories and annotations, "
-                f"got {_kind(content)}{hint}"
-            )
+            got = f"{_kind(content)}{hint}"
+            raise DataError(f"{path}: expected an object with images, categories and annotations, got {got}")
         problems = _Problems(path)
-        images = _Records.under(content, "images", problems)
+        lists = {key: content.get(key, "nothing (the key is missing)") for key in _LISTS}
+        images = _Records.of(lists["images"], "images", problems)
         image_ids = images.unique("id")
-        categories = _Records.under(content, "categories", problems)
+        categories = _Records.of(lists["categories"], "categories", problems)
         category_ids = categories.unique("id")
-        annotations = _Records.under(content, "annotations", problems)
-        table = _truth_table(annotations, np.sort(image_ids), np.sort(category_ids))
+        annotations = _Records.of(lists["annotations"], "annotations", problems)
+        image = annotations.indices("image_id", np.sort(image_ids), "images")
+        category = annotations.indices("category_id", np.sort(category_ids), "categories")
+        xywh, n = annotations.boxes(), len(annotations.items)
+        area = annotations.numbers("area", xywh[:, 2] * xywh[:, 3] if len(xywh) == n else np.zeros(n))
+        crowd, difficult = annotations.flags("iscrowd"), annotations.flags("difficult")
+        if any("id" in record for record in annotations.items):
+            annotations.unique("id")
         problems.raise_if_any()
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
         return TruthFile(
             path=path,
-            table=table,
+            table=TruthTable(image, category, xywh, area, crowd, difficult),
             image_ids=image_ids[image_order],
             category_ids=category_ids[category_order],
             image_names=images.names("file_name", image_order),
             class_names=categories.names("name", category_order),
         )
-
-
-def _truth_table(records: _Records, image_ids: Ints, category_ids: Ints) -> TruthTable:
-    image = records.indices("image_id", image_ids, "images")
-    category = records.indices("category_id", category_ids, "categories")
-    xywh = records.boxes()
-    default = xywh[:, 2] * xywh[:, 3] if len(xywh) == len(records) else np.zeros(len(records))
-    area = records.numbers("area", default)
-    crowd, difficult = records.flags("iscrowd"), records.flags("difficult")
-    if any("id" in record for record in records.items):
-        records.unique("id")
-    return TruthTable(image, category, xywh, area, crowd, difficult)
 
 
 def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
@@ -98,10 +95,8 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
         content = _read_json(path)
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
-            raise DataError(
-                f"{path}: expected a list of objects with image_id, category_id, bbox and score, "
-                f"got {_kind(content)}{hint}"
-            )
+            wanted = "a list of objects with image_id, category_id, bbox and score"
+            raise DataError(f"{path}: expected {wanted}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         records = _Records.of(content, "", problems)
         table = DetectionTable(
@@ -115,9 +110,9 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
 
 
 def _kind(value: object) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    return "a list" if isinstance(value, list) else repr(value)[:80]
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]
 
 
 @dataclass
@@ -133,9 +128,8 @@ class _Problems:
         self.count += 1
         if len(self.shown) < SHOWN_PROBLEMS:
             text = repr(got)
-            self.shown.append(
-                f"{where}: expected {expected}, got {text if len(text) <= 80 else text[:77] + '...'}"
-            )
+            text = text if len(text) <= 80 else f"{text[:77]}..."
+            self.shown.append(f"{where}: expected {expected}, got {text}")
 
     def raise_if_any(self) -> None:
         """Raise one DataError that names every fault, if there is any."""
@@ -172,26 +166,18 @@ def _read_json(path: Path) -> Any:
         raise DataError(f"{path}: expected JSON, got an empty file")
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        return _lenient(path, data, error)
-
-
-def _lenient(path: Path, data: bytes, first: orjson.JSONDecodeError) -> Any:
-    """The file parsed with NaN and Infinity allowed, so that the checks can say which record holds them."""
-    import json
-
+    except orjson.JSONDecodeError:
+        pass  # NaN and Infinity are allowed below, so that the checks can say which record holds them
     try:
         return json.loads(data)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: expected UTF-8 text, got byte {data[error.start]:#x} at {error.start}"
-        ) from first
+        got = f"byte {data[error.start]:#x} at {error.start}"
+        raise DataError(f"{path}: expected UTF-8 text, got {got}") from error
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
-        ) from first
+        where = f"line {error.lineno} column {error.colno}"
+        raise DataError(f"{path}: not JSON at {where}: {error.msg}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or an integer of thousands of digits
-        raise DataError(f"{path}: cannot be read: {error}") from first
+        raise DataError(f"{path}: cannot be read: {error}") from error
 
 
 class _Missing:
@@ -211,28 +197,16 @@ class _Records:
     problems: _Problems
 
     @staticmethod
-    def under(parent: dict[str, Any], key: str, problems: _Problems) -> _Records:
-        """The list of objects under a key."""
-        if key in parent:
-            return _Records.of(parent[key], key, problems)
-        problems.add(key, "a list", "nothing (the key is missing)")
-        return _Records([], key, problems)
-
-    @staticmethod
     def of(items: Any, where: str, problems: _Problems) -> _Records:
         """The value, if it is a list of objects."""
         if not isinstance(items, list):
             problems.add(where or "the file", "a list", items)
-        elif set(map(type, items)) <= {dict}:
-            return _Records(items, where, problems)
-        else:
-            for index, item in enumerate(items):
-                if not isinstance(item, dict):
-                    problems.add(f"{where}[{index}]", "an object", item)
-        return _Records([], where, problems)
-
-    def __len__(self) -> int:
-        return len(self.items)
+            return _Records([], where, problems)
+        odd = [] if set(map(type, items)) <= {dict} else items
+        for index, item in enumerate(odd):
+            if not isinstance(item, dict):
+                problems.add(f"{where}[{index}]", "an object", item)
+        return _Records([] if odd else items, where, problems)
 
     def names(self, key: str, order: Ints) -> tuple[str, ...]:
         """The names under a key in this order of records; the id where there is none."""
@@ -241,10 +215,10 @@ class _Records:
     def integers(self, key: str) -> Ints:
         """The integer column, (n,)."""
         values = self._column(key)
-        if set(map(type, values)) <= {int}:
-            with suppress(OverflowError):
-                return np.fromiter(values, np.int64, len(values))
-        self._note(key, values, _is_integer, "an integer")
+        column = _converted(values, {int}, np.int64)
+        if column is not None:
+            return column
+        self._note(key, values, lambda v: type(v) is int and -(2**63) <= v < 2**63, "an integer")
         return np.zeros(0, dtype=np.int64)
 
     def unique(self, key: str) -> Ints:
@@ -273,7 +247,7 @@ class _Records:
         values = self._column(key)
         if default is not None and _MISSING in values:
             values = [b if a is _MISSING else a for a, b in zip(values, default.tolist(), strict=True)]
-        column = _floats(values)
+        column = _converted(values, {int, float}, np.float64)
         if column is not None and np.isfinite(column).all():
             return column
         self._note(key, values, _is_number, "a finite number")
@@ -283,7 +257,7 @@ class _Records:
         """The column `bbox` as xywh, (n, 4)."""
         values = self._column("bbox")
         if set(map(type, values)) <= {list} and set(map(len, values)) <= {4}:
-            column = _floats(list(chain.from_iterable(values)))
+            column = _converted(list(chain.from_iterable(values)), {int, float}, np.float64)
             if column is not None and (np.abs(column) <= FARTHEST).all():
                 xywh = column.reshape(-1, 4)
                 if (xywh[:, 2:] >= 0).all():
@@ -310,16 +284,12 @@ class _Records:
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)
 
 
-def _floats(values: list[Any]) -> Floats | None:
-    """The values as floats, (n,); None if one is no number or too large."""
-    if set(map(type, values)) <= {int, float}:
+def _converted(values: list[Any], types: set[type], dtype: type[T]) -> NDArray[T] | None:
+    """The values as an array (n,); None if one is of another type or too large."""
+    if set(map(type, values)) <= types:
         with suppress(OverflowError):
-            return np.fromiter(values, np.float64, len(values))
+            return np.fromiter(values, dtype, len(values))
     return None
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def _is_number(value: Any) -> bool:

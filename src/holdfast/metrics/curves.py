@@ -13,23 +13,20 @@ from numpy.typing import ArrayLike
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Ints
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import Interpolation
 
 RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Precision and recall of one class after each detection that counts, best score first.
-
-    `end_points`: the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0).
-    """
+    """Precision and recall of one class after each detection that counts, best score first."""
 
     score: Floats
     tp: Ints
     fp: Ints
     positives: int
-    end_points: bool = False
+    end_points: bool = False  # the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -63,58 +60,41 @@ def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: b
     return Curve(scores[kept], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)
 
 
-def eleven_points(c: Curve) -> Floats:
-    """The largest precision at recall ≥ 0, .1 … 1, (11,), 0 where that recall is not reached.
-
-    Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
-    """
-    envelope = np.append(np.maximum.accumulate(c.precision[::-1])[::-1], 0.0)
-    values = envelope[np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left")]
+def _sampled(c: Curve, precision: Floats, places: Ints) -> Floats:
+    """The largest precision at each place or after it; 0 beyond the last detection."""
+    values = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)[places]
     if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
         values[0] = 1.0
     return values
 
 
-def eleven_point_ap(c: Curve) -> float:
-    """The mean of the eleven precisions; NaN without true boxes."""
-    return float(eleven_points(c).mean()) if c.positives else float("nan")
+def eleven_points(c: Curve) -> Floats:
+    """The largest precision at recall ≥ 0, .1 … 1, (11,), 0 where that recall is not reached.
+
+    Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
+    """
+    return _sampled(c, c.precision, np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left"))
 
 
 def hundred_one_points(c: Curve) -> Floats:
     """The largest precision at recall ≥ 0, .01 … 1, (101,), compared as COCO does, in floats."""
-    recall = c.recall
     # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
     precision = c.tp / (c.tp + c.fp + np.spacing(1))
-    envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    values = envelope[np.searchsorted(recall, RECALLS, side="left")]
-    if c.end_points:
-        values[0] = 1.0
-    return values
+    return _sampled(c, precision, np.searchsorted(c.recall, RECALLS, side="left"))
 
 
-def hundred_one_point_ap(c: Curve) -> float:
-    """The mean of the 101 precisions; NaN without true boxes."""
-    return float(hundred_one_points(c).mean()) if c.positives else float("nan")
+def average_precision(c: Curve, interpolation: Interpolation) -> float:
+    """AP of one class: the mean of the 11 or 101 precisions, or the area; NaN without true boxes.
 
-
-def all_point_ap(c: Curve) -> float:
-    """The area under the largest precision at or right of each recall; NaN without true boxes.
-
-    The end points do not change it: they have no width at recall 0 and no height at recall 1.
+    The area is that under the largest precision at or right of each recall. The end points do not change it:
+    they have no width at recall 0 and no height at recall 1.
     """
     if not c.positives:
         return float("nan")
-    envelope = np.maximum.accumulate(c.precision[::-1])[::-1]
-    steps = np.diff(c.tp, prepend=0)
-    return float((envelope * steps).sum() / c.positives)
-
-
-INTERPOLATIONS = {"11-point": eleven_point_ap, "all-point": all_point_ap, "101-point": hundred_one_point_ap}
-
-
-def average_precision(c: Curve, rule: Rule) -> float:
-    """AP of one class by the rule's interpolation; NaN without true boxes."""
-    return INTERPOLATIONS[rule.interpolation](c)
+    if interpolation == "all-point":
+        envelope = np.maximum.accumulate(c.precision[::-1])[::-1]
+        return float((envelope * np.diff(c.tp, prepend=0)).sum() / c.positives)
+    return float((eleven_points(c) if interpolation == "11-point" else hundred_one_points(c)).mean())
 
 
 def trapezoid_area(c: Curve) -> float:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics import matching
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.curves import Curve, average_precision, curve
-from holdfast.metrics.matching import (
-    FALSE_POSITIVE,
-    TRUE_POSITIVE,
-    Matches,
-    arrange,
-    assign,
-    match,
-    pair_up,
-    select,
-    threshold_bits,
-)
+from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, Matches
 from holdfast.metrics.rules import Rule
+
+Table = TypeVar("Table", TruthTable, DetectionTable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +43,9 @@ class DetectionResult:
 
     @cached_property
     def confusion(self) -> Ints:
-        """Truth (rows) against detection (columns) with the background last: see `counts.confusion`."""
-        return confusion(
-            self.truth, self.detections, self.matches, self.rule, self.iou, self.score, images=self.images
-        )
+        """Truth (rows) against detection (columns) with the background last: see `confusion`."""
+        tables = (self.truth, self.detections, self.matches)
+        return confusion(*tables, self.rule, self.iou, self.score, images=self.images)
 
     def __str__(self) -> str:
         return f"mAP {self.mean_ap:.4f} at IoU {self.iou:g} ({self.rule})"
@@ -70,9 +64,9 @@ def evaluate(
     """Every score of the detections against the truth over `images` images and `classes` classes."""
     if np.isnan(score):
         raise InputError("score threshold: expected a number, got NaN")
-    matches = match(truth, detections, rule, iou, images=images, classes=classes)
+    matches = matching.match(truth, detections, rule, iou, images=images, classes=classes)
     curves = class_curves(matches, rule)
-    ap = np.array([average_precision(c, rule) for c in curves], dtype=np.float64)
+    ap = np.array([average_precision(c, rule.interpolation) for c in curves], dtype=np.float64)
     return DetectionResult(
         rule=rule,
         iou=iou,
@@ -91,12 +85,11 @@ def evaluate(
 def class_curves(matches: Matches, rule: Rule) -> tuple[Curve, ...]:
     """The precision-recall curve of each class."""
     positives = matches.positives.tolist()
-    start = np.searchsorted(matches.category, np.arange(len(positives) + 1))
-    curves = []
-    for n, low, high in zip(positives, start[:-1], start[1:], strict=True):
-        scores, outcomes = matches.score[low:high], matches.outcome[low:high]
-        curves.append(curve(scores, outcomes, n, end_points=rule.end_points))
-    return tuple(curves)
+    parts = pairwise(np.searchsorted(matches.category, np.arange(len(positives) + 1)).tolist())
+    return tuple(
+        curve(matches.score[low:high], matches.outcome[low:high], n, end_points=rule.end_points)
+        for n, (low, high) in zip(positives, parts, strict=True)
+    )
 
 
 def mean_of_present(values: Floats) -> float:
@@ -136,9 +129,7 @@ class Counts:
 
 def ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> Floats:
     """The quotient as floats, NaN where the whole is 0."""
-    out: Floats = np.full(part.shape, np.nan)
-    np.divide(part, whole, out=out, where=whole != 0)
-    return out
+    return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
 
 def passes(score: Floats, threshold: float, rule: Rule) -> Bools:
@@ -160,9 +151,15 @@ def counts_at(matches: Matches, score: float, rule: Rule) -> Counts:
 
 
 def confusion(
-    truth: TruthTable, detections: DetectionTable, matches: Matches, rule: Rule, iou: float, score: float,
-    *, images: int
-) -> Ints:  # fmt: skip
+    truth: TruthTable,
+    detections: DetectionTable,
+    matches: Matches,
+    rule: Rule,
+    iou: float,
+    score: float,
+    *,
+    images: int,
+) -> Ints:
     """Truth (rows) against detection (columns), (classes + 1, classes + 1); the last is the background.
 
     The diagonal holds the true positives. The false positives are then offered, best score first, the true
@@ -175,8 +172,17 @@ def confusion(
     free = matches.counted.copy()
     free[matches.truth[hit]] = False
     wrong = kept & (matches.outcome == FALSE_POSITIVE)
-    true_rows, found_rows = np.flatnonzero(free), matches.detection[wrong]
-    pairs_truth, pairs_found = _other_class(truth, detections, true_rows, found_rows, rule, iou, images)
+    true_rows, found_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
+    boxes, found = _one_class(truth, true_rows), _one_class(detections, found_rows)
+    arranged = matching.arrange(found, images, None)
+    pairs = matching.pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
+    pairs_truth, pairs_found = true_rows[pairs.truth], found_rows[arranged.row[pairs.position]]
+    passed = matching.threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
+    differs = truth.category[pairs_truth] != detections.category[pairs_found]
+    keep = np.flatnonzero((passed > 0) & differs & (pairs.iou > 0.0))
+    no = np.zeros(len(keep), dtype=bool)
+    keep = keep[matching.assign(matching.select(pairs, keep), passed[keep], no, no) > 0]
+    pairs_truth, pairs_found = pairs_truth[keep], pairs_found[keep]
     table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
     np.add.at(table, (matches.category[hit], matches.category[hit]), 1)
     np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_found]), 1)
@@ -187,29 +193,10 @@ def confusion(
     return table
 
 
-def _other_class(
-    truth: TruthTable, detections: DetectionTable, true_rows: Ints, found_rows: Ints, rule: Rule, iou: float,
-    images: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
-    """Rows of true boxes and of detections of another class that lie on each other, one to one."""
-    found_rows = np.sort(found_rows)
-    zero = np.zeros(len(true_rows), dtype=np.int64)
-    boxes = TruthTable(
-        truth.image[true_rows], zero, truth.xywh[true_rows], truth.area[true_rows], zero > 0, zero > 0
-    )
-    found = DetectionTable(
-        detections.image[found_rows],
-        np.zeros(len(found_rows), dtype=np.int64),
-        detections.xywh[found_rows],
-        detections.score[found_rows],
-    )
-    arranged = arrange(found, images, None)
-    pairs = pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
-    row = arranged.row[pairs.position]
-    passed = threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
-    differs = truth.category[true_rows[pairs.truth]] != detections.category[found_rows[row]]
-    keep = (passed > 0) & differs & (pairs.iou > 0.0)
-    pairs, passed, row = select(pairs, keep), passed[keep], row[keep]
-    no = np.zeros(len(row), dtype=bool)
-    hits = assign(pairs, passed, no, no) > 0
-    return true_rows[pairs.truth[hits]], found_rows[row[hits]]
+def _one_class(table: Table, rows: Ints) -> Table:
+    """These rows of a table, all of class 0 and none of them a crowd or difficult."""
+    columns = {name: column[rows] for name, column in vars(table).items()}
+    none = {
+        name: np.zeros_like(columns[name]) for name in ("category", "crowd", "difficult") if name in columns
+    }
+    return replace(table, **columns | none)

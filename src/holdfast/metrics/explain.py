@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
-from holdfast.metrics.curves import INTERPOLATIONS, Curve, average_precision, eleven_points, trapezoid_area
+from holdfast.metrics.curves import Curve, average_precision, eleven_points, trapezoid_area
 from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import Interpolation, Rule
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class Step:
     recall: float
 
 
-@dataclass(frozen=True)
-class ThresholdRow:
+class ThresholdRow(NamedTuple):
     """The counts of all detections that pass one score threshold."""
 
     score: float
@@ -46,8 +46,7 @@ class ThresholdRow:
     recall: float
 
 
-@dataclass(frozen=True)
-class RecallPoint:
+class RecallPoint(NamedTuple):
     """Precision read at recall k/10, and the number of hits that this recall needs."""
 
     tenth: int
@@ -57,10 +56,7 @@ class RecallPoint:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything behind the AP of one class.
-
-    `by_interpolation` holds the AP that the same curve has under other ways of averaging.
-    """
+    """Everything behind the AP of one class."""
 
     class_name: str
     rule: Rule
@@ -70,7 +66,7 @@ class Explanation:
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
-    by_interpolation: dict[str, float]
+    by_interpolation: dict[str, float]  # the AP that the same curve has under other ways of averaging
 
     def at(self, score: float) -> ThresholdRow:
         """The counts at any score threshold, by the rule's > or ≥."""
@@ -102,9 +98,9 @@ def explain(
         steps=steps,
         thresholds=tuple(_threshold_row(steps, k / 100, rule, positives) for k in range(100, -1, -1)),
         points=_points(curve),
-        ap=average_precision(curve, rule),
+        ap=average_precision(curve, rule.interpolation),
         by_interpolation={
-            **{name: ap(curve) for name, ap in INTERPOLATIONS.items()},
+            **{name: average_precision(curve, name) for name in get_args(Interpolation)},
             "straight lines": trapezoid_area(curve) if positives else float("nan"),
         },
     )
@@ -118,7 +114,7 @@ def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[
     words = {TRUE_POSITIVE: "TP", FALSE_POSITIVE: "FP", IGNORED: "ignored"}
     return tuple(
         Step(
-            place=place + 1,
+            place=place,
             detection=int(matches.detection[i]),
             image=int(matches.image[i]),
             score=float(matches.score[i]),
@@ -126,12 +122,12 @@ def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[
             iou=float(matches.overlap[i]),
             outcome=words[int(matches.outcome[i])],
             why=_why(matches, i, rule, iou),
-            tp=tp[place],
-            fp=fp[place],
-            precision=_quotient(tp[place], tp[place] + fp[place]),
-            recall=_quotient(tp[place], positives),
+            tp=hits,
+            fp=misses,
+            precision=_quotient(hits, hits + misses),
+            recall=_quotient(hits, positives),
         )
-        for place, i in enumerate(at.tolist())
+        for place, (i, hits, misses) in enumerate(zip(at.tolist(), tp, fp, strict=True), 1)
     )
 
 
@@ -143,13 +139,11 @@ def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
         return f"lies on a box that does not count (IoU {overlap:.3f})"
     if outcome == TRUE_POSITIVE:
         second = matches.truth[i] != matches.best[i]
-        return f"IoU {overlap:.3f} {sign} {iou:g}, box was free" + (
-            " (its best box was not, so it took the next)" if second else ""
-        )
+        more = " (its best box was not, so it took the next)" if second else ""
+        return f"IoU {overlap:.3f} {sign} {iou:g}, box was free{more}"
     if matches.best[i] < 0:
         return "meets no true box of its class in this image: IoU 0"
-    passed = overlap > iou if rule.iou_strict else overlap >= iou
-    if passed:
+    if overlap > iou or (overlap == iou and not rule.iou_strict):
         return f"IoU {overlap:.3f} {sign} {iou:g}, but the box was taken by a detection of higher score"
     return f"IoU {overlap:.3f} is not {sign} {iou:g}"
 
@@ -173,11 +167,6 @@ def _quotient(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def step_rows(steps: Sequence[Step]) -> list[dict[str, object]]:
-    """The steps as plain rows, for JSON and CSV."""
-    return [{name: getattr(step, name) for name in Step.__dataclass_fields__} for step in steps]
-
-
 def explanation_text(
     e: Explanation,
     *,
@@ -192,12 +181,24 @@ def explanation_text(
     parts = [
         f"Class {e.class_name!r}: {size}, IoU threshold {e.iou:g}\nRule {e.rule}",
         _steps_text(e, truth_names, detection_names, image_names, limit),
-        *(_counts_text(e, score) for score in scores),
-        _thresholds_text(e),
-        _points_text(e),
-        _result_text(e),
     ]
-    return "\n\n".join(part for part in parts if part)
+    sign = ">" if e.rule.score_strict else "≥"
+    for score in scores:
+        _, tp, fp, fn, *_ = e.at(score)
+        shares = f"precision {_fraction(tp, tp + fp)}, recall {_fraction(tp, e.positives)}"
+        parts.append(f"At score {sign} {score:g}: TP {tp}, FP {fp}, FN {fn}; {shares}")
+    parts.append(_thresholds_text(e, sign))
+    if e.points:
+        rows = [[f"{k / 10:.1f}", f"{hits} of {e.positives}", f"{value:.4f}"] for k, hits, value in e.points]
+        title = "3. Eleven recalls: the largest precision at that recall or a higher one"
+        if e.rule.end_points:
+            title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
+        parts.append(f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows))
+    if not e.positives:
+        return "\n\n".join([*parts, "AP: n/a (no true boxes of this class)"])
+    others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
+    ap = f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
+    return "\n\n".join([*parts, ap])
 
 
 def _steps_text(
@@ -209,10 +210,9 @@ def _steps_text(
         if images:
             who = f"{who} in {_name(images, step.image, '#')}"
         met = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
-        rows.append([
-            str(step.place), f"{step.score:.4g}", who, met, f"{step.iou:.3f}", step.outcome,
-            str(step.tp), str(step.fp), _number(step.precision), _number(step.recall), step.why,
-        ])  # fmt: skip
+        found = (str(step.place), f"{step.score:.4g}", who, met, f"{step.iou:.3f}", step.outcome)
+        sums = (str(step.tp), str(step.fp), _number(step.precision), _number(step.recall))
+        rows.append((*found, *sums, step.why))
     header = ["", "score", "detection", "true box", "IoU", "", "TP", "FP", "precision", "recall", "why"]
     text = "1. Detections by falling score; precision = TP/(TP+FP), recall = TP/(TP+FN) so far\n"
     text += table(header, rows)
@@ -220,45 +220,15 @@ def _steps_text(
     return text + (f"\n   … and {hidden} more" if hidden > 0 else "")
 
 
-def _counts_text(e: Explanation, score: float) -> str:
-    row = e.at(score)
-    sign = ">" if e.rule.score_strict else "≥"
-    return (
-        f"At score {sign} {score:g}: TP {row.tp}, FP {row.fp}, FN {row.fn}; "
-        f"precision {_fraction(row.tp, row.tp + row.fp)}, recall {_fraction(row.tp, e.positives)}"
-    )
-
-
-def _thresholds_text(e: Explanation) -> str:
+def _thresholds_text(e: Explanation, sign: str) -> str:
     rows = []
     for (tp, fp), group in groupby(e.thresholds, key=lambda row: (row.tp, row.fp)):
         first, *others = group
         span = f"{first.score:.2f} … {others[-1].score:.2f}" if others else f"{first.score:.2f}"
         shares = _number(first.precision), _number(first.recall)
         rows.append([span, str(tp), str(fp), str(first.fn), *shares])
-    sign = ">" if e.rule.score_strict else "≥"
-    return (
-        f"2. Score threshold from 1.00 down to 0.00 in steps of 0.01 (counts where score {sign} it)\n"
-        + table(["threshold", "TP", "FP", "FN", "precision", "recall"], rows)
-    )
-
-
-def _points_text(e: Explanation) -> str:
-    if not e.points:
-        return ""
-    needed = f" of {e.positives}"
-    rows = [[f"{p.tenth / 10:.1f}", f"{p.hits_needed}{needed}", f"{p.precision:.4f}"] for p in e.points]
-    title = "3. Eleven recalls: the largest precision at that recall or a higher one"
-    if e.rule.end_points:
-        title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
-    return f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows)
-
-
-def _result_text(e: Explanation) -> str:
-    if not e.positives:
-        return "AP: n/a (no true boxes of this class)"
-    others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
-    return f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
+    title = f"2. Score threshold from 1.00 down to 0.00 in steps of 0.01 (counts where score {sign} it)"
+    return f"{title}\n" + table(["threshold", "TP", "FP", "FN", "precision", "recall"], rows)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -299,27 +269,22 @@ class Example:
 # counts at two score thresholds and says AP 0.75; boxes and scores here are our own, placed so that every
 # count comes out, and in the one order of hits and misses in which the area under the curve is exactly 0.75
 # (see docs/evaluate.md).
+_CARS = ((80, 300, 280, 420), (330, 310, 450, 390), (520, 320, 600, 380), (960, 330, 1040, 380))
+_FOUND = {
+    "on car A": (0.98, (84, 302, 282, 422)),
+    "on car B": (0.94, (334, 312, 452, 392)),
+    "on car C": (0.88, (523, 322, 605, 382)),
+    "on the truck's front": (0.86, (680, 180, 880, 400)),
+    "beside car D": (0.74, (975, 335, 1065, 385)),
+}
 LECTURE_EXAMPLE = Example(
     title="the lecture's example: four cars, five detections, one of them the front of a truck",
-    truth=truth_table(
-        [0, 0, 0, 0],
-        [0, 0, 0, 0],
-        xyxy=[[80, 300, 280, 420], [330, 310, 450, 390], [520, 320, 600, 380], [960, 330, 1040, 380]],
-    ),
+    truth=truth_table([0] * 4, [0] * 4, xyxy=_CARS),
     detections=detection_table(
-        [0, 0, 0, 0, 0],
-        [0, 0, 0, 0, 0],
-        [0.98, 0.94, 0.88, 0.86, 0.74],
-        xyxy=[
-            [84, 302, 282, 422],
-            [334, 312, 452, 392],
-            [523, 322, 605, 382],
-            [680, 180, 880, 400],
-            [975, 335, 1065, 385],
-        ],
+        [0] * 5, [0] * 5, [score for score, _ in _FOUND.values()], xyxy=[box for _, box in _FOUND.values()]
     ),
     truth_names=("car A", "car B", "car C", "car D"),
-    detection_names=("on car A", "on car B", "on car C", "on the truck's front", "beside car D"),
+    detection_names=tuple(_FOUND),
     class_names=("car",),
     images=1,
     iou=0.7,

@@ -23,10 +23,8 @@ def frechet(first: Tensor, second: Tensor) -> float:
     """
     one, two = _checked("the first", first), _checked("the second", second)
     if one.shape[1] != two.shape[1]:
-        raise InputError(
-            f"Fréchet distance: expected features of one length, got {one.shape[1]} and {two.shape[1]}; "
-            "take both from the same network"
-        )
+        got = f"got {one.shape[1]} and {two.shape[1]}; take both from the same network"
+        raise InputError(f"Fréchet distance: expected features of one length, {got}")
     means = one.mean(axis=0) - two.mean(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported below
         total = float(means @ means + _apart(_root(one), _root(two)))
@@ -38,28 +36,23 @@ def frechet(first: Tensor, second: Tensor) -> float:
 def _checked(which: str, features: Tensor) -> Floats:
     array = np.asarray(features)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.shape[1]:
-        raise InputError(
-            f"Fréchet distance: expected {which} features as numbers (n, d), got {array.shape} {array.dtype}"
-        )
+        got = f"{array.shape} {array.dtype}"
+        raise InputError(f"Fréchet distance: expected {which} features as numbers (n, d), got {got}")
     if len(array) < 2:
         raise InputError(f"Fréchet distance: expected 2 rows or more in {which} set, got {len(array)}")
     values = array.astype(np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        raise InputError(
-            f"Fréchet distance: expected finite numbers, got {values[row, column]} in {which} set, row {row}"
-        )
+        got = f"{values[row, column]} in {which} set, row {row}"
+        raise InputError(f"Fréchet distance: expected finite numbers, got {got}")
     return values
 
 
 def _root(rows: Floats) -> Floats:
     """A matrix R with RᵀR = the covariance of the rows, of at most d rows."""
     centred: Floats = (rows - rows.mean(axis=0)) / np.sqrt(len(rows) - 1)
-    if len(rows) <= rows.shape[1]:
-        return centred
-    short: Floats = np.linalg.qr(centred).R
-    return short
+    return centred if len(rows) <= rows.shape[1] else np.asarray(np.linalg.qr(centred).R)
 
 
 def _apart(a: Floats, b: Floats) -> float:

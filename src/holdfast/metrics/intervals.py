@@ -68,22 +68,19 @@ def flips(before: ArrayLike, after: ArrayLike) -> Flips:
     return Flips(int((first & ~second).sum()), int((~first & second).sum()), len(first))
 
 
-def mean_interval(
-    values: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000
-) -> Interval:
+def mean_interval(values: ArrayLike, rng: Generator, replicates: int = 1000) -> Interval:
     """The mean of one value per image, of any range, with its bootstrap interval."""
     drawn = mean_values(np.asarray(values, np.float64), rng, replicates=replicates)
-    return interval_of(drawn, level, within=(-math.inf, math.inf))
+    return interval_of(drawn, within=(-math.inf, math.inf))
 
 
 def mean_difference(
-    before: ArrayLike, after: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000,
-    bound: float = math.inf
-) -> Interval:  # fmt: skip
+    before: ArrayLike, after: ArrayLike, rng: Generator, replicates: int = 1000, bound: float = math.inf
+) -> Interval:
     """The mean of after − before over the same images, with its paired bootstrap interval within ±`bound`."""
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
-    return _of_difference(mean_values(second - first, rng, replicates=replicates), level, bound)
+    return _of_difference(mean_values(second - first, rng, replicates=replicates), 0.95, bound)
 
 
 def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.0) -> Interval:
@@ -112,16 +109,12 @@ def _of_difference(values: Floats, level: float, bound: float) -> Interval:
     low, high = moved.low, moved.high
     if first <= 0.0 <= last:
         low, high = min(low, 0.0), max(high, 0.0)
-    if present.min() >= 0.0:
-        low = max(low, 0.0)
-    if present.max() <= 0.0:
-        high = min(high, 0.0)
+    low = max(low, 0.0) if present.min() >= 0.0 else low
+    high = min(high, 0.0) if present.max() <= 0.0 else high
     return replace(moved, low=min(low, moved.estimate), high=max(high, moved.estimate))
 
 
-def interval_of(
-    values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE
-) -> Interval:  # fmt: skip
+def interval_of(values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE) -> Interval:
     """The interval from a score and those of its replicates, moved so that their mean is the score.
 
     A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
@@ -204,7 +197,7 @@ def map_values(
     matches: Sequence[Matches], rule: Rule, images: int, rng: Generator, *, replicates: int = 1000
 ) -> Floats:
     """The mAP, averaged over the matches of one run (one per IoU threshold)."""
-    rankings = _rankings(matches)
+    rankings = list(_rankings(matches))
     size = max((len(r.image) for r in rankings), default=1)
     return np.concatenate([_mean_ap(rankings, rule, w) for w in blocks(images, rng, replicates, size)])
 
@@ -220,34 +213,27 @@ class _Ranking:
     thresholds: int
 
 
-def _rankings(matches: Sequence[Matches]) -> list[_Ranking]:
+def _rankings(matches: Sequence[Matches]) -> Iterator[_Ranking]:
     """The classes that have truth, ready for any weights."""
     first = matches[0]
     if any(not np.array_equal(m.detection, first.detection) for m in matches):
         raise InputError("expected matches of the same detections at several IoU thresholds")
     start = np.searchsorted(first.category, np.arange(len(first.positives) + 1))
     outcomes = np.stack([m.outcome for m in matches])
-    rankings: list[_Ranking] = []
     for c in np.flatnonzero(first.positives).tolist():
         own = first.truth_image[first.counted & (first.truth_category == c)]
-        part = slice(start[c], start[c + 1])
-        rankings += _of_class(own, first.image[part], outcomes[:, part])
-    return rankings
-
-
-def _of_class(own: Ints, image: Ints, outcomes: Ints) -> Iterator[_Ranking]:
-    shown = outcomes != IGNORED
-    groups: dict[bytes, list[int]] = {}
-    for level, mask in enumerate(shown):
-        groups.setdefault(mask.tobytes(), []).append(level)
-    for levels in groups.values():
-        mask = shown[levels[0]]
-        hits = (outcomes[levels] == TRUE_POSITIVE)[:, mask]
-        places = np.flatnonzero(hits.any(axis=0))
-        seen = image[mask][: places[-1] + 1 if len(places) else 0]
-        distinct, times = np.unique(hits[:, places], axis=0, return_counts=True)
-        which = [(np.flatnonzero(row), count) for row, count in zip(distinct, times.tolist(), strict=True)]
-        yield _Ranking(own, seen, places, tuple(which), len(levels))
+        image, outcome = first.image[start[c] : start[c + 1]], outcomes[:, start[c] : start[c + 1]]
+        groups: dict[bytes, list[int]] = {}
+        for level, mask in enumerate(outcome != IGNORED):
+            groups.setdefault(mask.tobytes(), []).append(level)
+        for levels in groups.values():
+            mask = outcome[levels[0]] != IGNORED
+            hits = (outcome[levels] == TRUE_POSITIVE)[:, mask]
+            places = np.flatnonzero(hits.any(axis=0))
+            seen = image[mask][: places[-1] + 1 if len(places) else 0]
+            distinct, times = np.unique(hits[:, places], axis=0, return_counts=True)
+            which = tuple(zip(map(np.flatnonzero, distinct), times.tolist(), strict=True))
+            yield _Ranking(own, seen, places, which, len(levels))
 
 
 def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floats:
@@ -256,25 +242,17 @@ def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floa
     for ranking in rankings:
         positives = weights.take(ranking.truth_image, axis=0).sum(axis=0)
         valid = positives > 0
-        total[valid] += _summed_ap(ranking, rule, weights, np.maximum(positives, 1))[valid]
+        seen, start = np.empty((len(ranking.hit), weights.shape[1]), dtype=np.int32), 0
+        for row, place in enumerate(ranking.hit.tolist()):
+            np.add.reduce(weights.take(ranking.image[start : place + 1], axis=0), axis=0, out=seen[row])
+            start = place + 1
+        _running(np.add, seen)
+        own, summed = weights.take(ranking.image[ranking.hit], axis=0), np.zeros(weights.shape[1])
+        for level, times in ranking.levels:
+            summed += times * _ap(own[level], seen[level], np.maximum(positives, 1), rule)
+        total[valid] += summed[valid]
         count += valid * ranking.thresholds
-    mean: Floats = np.full(len(total), np.nan)
-    return np.divide(total, count, out=mean, where=count > 0)
-
-
-def _summed_ap(ranking: _Ranking, rule: Rule, weights: Weights, positives: Ints) -> Floats:
-    """The AP of one class, summed over the ranking's thresholds, of each replicate, (r,)."""
-    seen = np.empty((len(ranking.hit), weights.shape[1]), dtype=np.int32)
-    start = 0
-    for row, place in enumerate(ranking.hit.tolist()):
-        np.add.reduce(weights.take(ranking.image[start : place + 1], axis=0), axis=0, out=seen[row])
-        start = place + 1
-    _running(np.add, seen)
-    own = weights.take(ranking.image[ranking.hit], axis=0)
-    total = np.zeros(weights.shape[1])
-    for level, times in ranking.levels:
-        total += times * _ap(own[level], seen[level], positives, rule)
-    return total
+    return np.asarray(np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))
 
 
 def _ap(own: Weights, seen: Weights, positives: Ints, rule: Rule) -> Floats:
@@ -322,7 +300,4 @@ def _running(operation: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
 
 def _sum(rows: Floats) -> Floats:
     """The sum of the rows, added one after the other: for any number of columns the same to the last bit."""
-    total = np.zeros(rows.shape[1])
-    for row in rows:
-        total += row
-    return total
+    return np.asarray(sum(rows, np.zeros(rows.shape[1])))

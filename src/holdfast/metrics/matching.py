@@ -24,16 +24,12 @@ Bits = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Arranged:
-    """Detections in the order of evaluation: by class, then score (best first), then image, then row.
+    """Detections in the order of evaluation: by class, then score (best first), then image, then row."""
 
-    `row` (m,) is the row in the table; `rank` (m,) the place inside its image and class, 0 the best;
-    `by_group` (m,) the same detections as positions in this order, sorted by (class, image, rank).
-    """
-
-    row: Ints
+    row: Ints  # (m,) in the table
     group: Ints
-    rank: Ints
-    by_group: Ints
+    rank: Ints  # (m,) the place inside its image and class, 0 the best
+    by_group: Ints  # (m,) the same detections as positions in this order, sorted by (class, image, rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +42,7 @@ class Pairs:
     iou: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Detections in order of evaluation, and every pair of one with a true box that it overlaps."""
-
-    arranged: Arranged
-    pairs: Pairs
+Prepared = tuple[Arranged, Pairs]  # detections, and every pair of one with a true box that it overlaps
 
 
 def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: int) -> Prepared:
@@ -59,7 +50,7 @@ def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: i
     region = truth.crowd if rule.crowd == "region" else None
     arranged = arrange(detections, images, rule.max_dets)
     pairs = pair_up(truth, detections, arranged, images, region=region, plus_one=rule.plus_one)
-    return Prepared(arranged, select(pairs, pairs.iou > 0.0))
+    return arranged, select(pairs, pairs.iou > 0.0)
 
 
 def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Arranged:
@@ -68,7 +59,14 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
     score gives when the detections are listed image by image, as COCO's reference code does.
     """
-    row = _order(detections)
+    # numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique
+    # integer keys, with the place as the last digit, has the speed of the first and the result of the second.
+    by_image = stable_order(detections.image)
+    score = detections.score.take(by_image)
+    level = np.empty(len(score), dtype=np.int64)
+    falling = np.argsort(-score)
+    level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
+    row = by_image.take(stable_order(detections.category.take(by_image) * len(score) + level))
     group = detections.category.take(row) * images + detections.image.take(row)
     by_group = stable_order(group)
     rank = np.empty(len(row), dtype=np.int64)
@@ -78,24 +76,6 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     keep = rank < max_dets
     moved = np.cumsum(keep) - 1
     return Arranged(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
-
-
-# numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique integer
-# keys, with the place as the last digit, has the speed of the first and the result of the second.
-
-
-def _order(detections: DetectionTable) -> Ints:
-    """Rows by class, then falling score, then image, then row."""
-    by_image = stable_order(detections.image)
-    score = detections.score.take(by_image)
-    level = np.empty(len(score), dtype=np.int64)
-    falling = np.argsort(-score)
-    level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
-    category = detections.category.take(by_image)
-    n = len(score)
-    if n and (int(category.max()) + 1) * n >= 1 << 62:
-        return by_image.take(np.lexsort((level, category)))
-    return by_image.take(stable_order(category * n + level))
 
 
 def stable_order(key: Ints) -> Ints:
@@ -153,12 +133,6 @@ def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
     return Pairs(pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at))
 
 
-def best_only(pairs: Pairs) -> Pairs:
-    """Each detection with the one true box it overlaps most; of equal ones the first row."""
-    order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
-    return select(pairs, order[first])
-
-
 def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits:
     """For each overlap a bit pattern: bit t is set if it passes threshold t."""
     bits = np.zeros(len(overlap), dtype=np.uint64)
@@ -180,8 +154,7 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
         return np.zeros(0, dtype=np.uint64)
     order, _ = _sorted_within(pairs, lambda s: (-pairs.truth[s], -pairs.iou[s], ignored[s]))
     wave = _place_in_group(pairs.group[order])
-    by_wave = stable_order(wave)
-    order = order[by_wave]
+    order = order[stable_order(wave)]
     detection, box = pairs.position[order], pairs.truth[order]
     bits, keep = passed[order], reusable[order]
     done = np.zeros(int(detection.max()) + 1, dtype=np.uint64)
@@ -194,11 +167,9 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
         match = bits[now] & ~(done[d] | taken[b])
         done[d] |= match
         taken[b] |= np.where(keep[now], np.uint64(0), match)
-        hits[now] = match
+        hits[order[now]] = match
         start = end
-    result = np.empty_like(hits)
-    result[order] = hits
-    return result
+    return hits
 
 
 def _starts(values: Ints | Floats) -> Bools:
@@ -235,26 +206,21 @@ def _place_in_group(group: Ints) -> Ints:
 class Matches:
     """What became of each detection, in the order of evaluation (class, best score first, image, row).
 
-    detection  row in the detection table           outcome  TRUE_POSITIVE, FALSE_POSITIVE or IGNORED
-    truth      row of the true box it took, or −1   overlap  IoU with that box, else with its best box
-    best       row of the true box of its image and class it overlaps most, or −1
-    counted    (n_truth,) true boxes that must be found; the others are neither hit nor miss
-    positives  (classes,) how many of those each class has
     Detections beyond the rule's `max_dets` do not appear.
     """
 
-    detection: Ints
+    detection: Ints  # row in the detection table
     image: Ints
     category: Ints
     score: Floats
-    truth: Ints
-    best: Ints
-    overlap: Floats
-    outcome: Ints
-    counted: Bools
+    truth: Ints  # row of the true box it took, or −1
+    best: Ints  # row of the true box of its image and class it overlaps most, or −1
+    overlap: Floats  # IoU with the box it took, else with its best box
+    outcome: Ints  # TRUE_POSITIVE, FALSE_POSITIVE or IGNORED
+    counted: Bools  # (n_truth,) true boxes that must be found; the others are neither hit nor miss
     truth_image: Ints
     truth_category: Ints
-    positives: Ints
+    positives: Ints  # (classes,) how many boxes that must be found each class has
 
     def __len__(self) -> int:
         return len(self.detection)
@@ -278,11 +244,13 @@ def match(
         raise InputError(f"iou threshold: expected a number from 0 to 1, got {iou}")
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    ignored = ignored_boxes(truth, rule)
-    prepared = prepared or prepare(truth, detections, rule, images)
-    pairs, row = prepared.pairs, prepared.arranged.row
+    ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
+    arranged, pairs = prepared or prepare(truth, detections, rule, images)
+    row = arranged.row
     taken_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
-    nearest = best_only(pairs)
+    # each detection with the one true box it overlaps most; of equal ones the first row
+    order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
+    nearest = select(pairs, order[first])
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou
     hits = _hits(pairs, nearest, rule, iou, ignored, truth.crowd)
     taken_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
@@ -304,16 +272,6 @@ def match(
     )
 
 
-def ignored_boxes(truth: TruthTable, rule: Rule) -> Bools:
-    """The true boxes, (n,), that are neither a hit nor a miss under this rule."""
-    ignored = np.zeros(len(truth), dtype=bool)
-    if rule.difficult == "ignored":
-        ignored |= truth.difficult
-    if rule.crowd != "ordinary":
-        ignored |= truth.crowd
-    return ignored
-
-
 def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, crowd: Bools) -> Pairs:
     """The pairs that become matches."""
     if rule.taken == "false positive":
@@ -322,8 +280,7 @@ def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, 
     else:
         candidates = pairs
         reusable = crowd[candidates.truth] & (rule.crowd != "ordinary")
-    level = np.array([iou])
-    passed = threshold_bits(candidates.iou, level, strict=rule.iou_strict)
+    passed = threshold_bits(candidates.iou, np.array([iou]), strict=rule.iou_strict)
     keep = passed > 0
     candidates, passed, reusable = select(candidates, keep), passed[keep], reusable[keep]
     return select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)

@@ -15,36 +15,24 @@ Crowd = Literal["ordinary", "ignored", "region"]
 
 @dataclass(frozen=True)
 class Rule:
-    """The choices behind one average precision.
-
-    interpolation  where precision is read: at recall 0, .1 … 1; at every recall reached; at 0, .01 … 1
-    iou_strict     a match needs IoU > threshold (True) or IoU ≥ threshold (False)
-    plus_one       a box from pixel 3 to pixel 5 is 3 wide (True) or 2 wide (False)
-    taken          what becomes of a detection whose best box an earlier one has taken
-    difficult      boxes marked difficult count as any other, or are neither hit nor miss
-    crowd          boxes marked crowd count as any other, are ignored, or are an ignored region:
-                   overlap is then measured on the detection alone and any number may fall into it
-    max_dets       at most so many detections per image and class, best first; None: all
-    score_strict   a detection counts at a score threshold if score > it (True) or score ≥ it (False)
-    end_points     the curve also holds (recall 0, precision 1) and (recall 1, precision 0)
-    """
+    """The choices behind one average precision."""
 
     name: str
-    interpolation: Interpolation
-    iou_strict: bool = False
-    plus_one: bool = False
-    taken: Taken = "false positive"
-    difficult: Difficult = "ignored"
+    interpolation: Interpolation  # precision is read at recall 0, .1 … 1; at every one reached; at 0, .01 … 1
+    iou_strict: bool = False  # a match needs IoU > threshold (True) or IoU ≥ threshold (False)
+    plus_one: bool = False  # a box from pixel 3 to pixel 5 is 3 wide (True) or 2 wide (False)
+    taken: Taken = "false positive"  # a detection whose best box an earlier one has taken
+    difficult: Difficult = "ignored"  # ignored: such boxes are neither hit nor miss
+    # region: overlap is measured on the detection alone, and any number may fall into an ignored box
     crowd: Crowd = "ignored"
-    max_dets: int | None = None
-    score_strict: bool = False
-    end_points: bool = False
+    max_dets: int | None = None  # at most this many detections per image and class, best first; None: all
+    score_strict: bool = False  # a detection counts at a threshold if score > it (True) or score ≥ it (False)
+    end_points: bool = False  # the curve also holds (recall 0, precision 1) and (recall 1, precision 0)
 
     def __post_init__(self) -> None:
         if self.max_dets is not None and self.max_dets < 1:
-            raise InputError(
-                f"rule {self.name}: max_dets must be 1 or more, or None for all; got {self.max_dets}"
-            )
+            got = self.max_dets
+            raise InputError(f"rule {self.name}: max_dets must be 1 or more, or None for all; got {got}")
 
     def __str__(self) -> str:
         crowd = {"region": "an ignored region"}.get(self.crowd, self.crowd)
@@ -55,27 +43,28 @@ class Rule:
             f"best box taken: {self.taken}",
             f"difficult {self.difficult}",
             f"crowd {crowd}",
-            "all detections"
-            if self.max_dets is None
-            else f"≤ {self.max_dets} detections per image and class",
+            f"≤ {self.max_dets} detections per image and class" if self.max_dets else "all detections",
             f"score {'>' if self.score_strict else '≥'} threshold",
             "curve ends at (recall 0, precision 1) and (1, 0)" if self.end_points else "no end points",
         ]
         return ", ".join(words)
 
 
-RULES: dict[str, Rule] = {
-    rule.name: rule
-    for rule in (
-        Rule(
-            "lecture", "11-point", iou_strict=True, difficult="ordinary", crowd="ordinary",
-            score_strict=True, end_points=True,
-        ),
-        Rule("voc2007", "11-point", plus_one=True),
-        Rule("voc", "all-point", plus_one=True),
-        Rule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
-    )
-}  # fmt: skip
+_RULES = (
+    Rule(
+        name="lecture",
+        interpolation="11-point",
+        iou_strict=True,
+        difficult="ordinary",
+        crowd="ordinary",
+        score_strict=True,
+        end_points=True,
+    ),
+    Rule("voc2007", "11-point", plus_one=True),
+    Rule("voc", "all-point", plus_one=True),
+    Rule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
+)
+RULES = {rule.name: rule for rule in _RULES}
 
 
 def rule_named(name: str) -> Rule:

@@ -46,8 +46,7 @@ def _window(values: Floats) -> Floats:
     half = _SIDE // 2
     line = np.exp(-0.5 * (np.arange(-half, half + 1) / _SIGMA) ** 2)
     line /= line.sum()
-    mean: Floats = cv2.sepFilter2D(values, cv2.CV_64F, line, line)[half:-half, half:-half]
-    return mean
+    return np.asarray(cv2.sepFilter2D(values, cv2.CV_64F, line, line)[half:-half, half:-half])
 
 
 def _check(before: Image, after: Image) -> None:

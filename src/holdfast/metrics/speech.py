@@ -9,8 +9,6 @@ mean over the cells of that path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,17 +17,7 @@ from holdfast.core.errors import DataError
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A mean square error over what two signals have in common, and how long each is."""
-
-    mse: float
-    common: int
-    first: int
-    second: int
-
-
-def mean_square(first: Floats, second: Floats) -> Compared:
+def mean_square(first: Floats, second: Floats) -> float:
     """The error over the common beginning of two waves (samples,) or spectrograms (frames, bands)."""
     if first.shape[1:] != second.shape[1:]:
         raise DataError(f"expected the same bands of both, got {first.shape[1:]} and {second.shape[1:]}")
@@ -37,7 +25,7 @@ def mean_square(first: Floats, second: Floats) -> Compared:
     if not common:
         raise DataError("expected at least one frame or sample of both, got none")
     difference = first[:common] - second[:common]
-    return Compared(float(np.mean(difference * difference)), common, len(first), len(second))
+    return float(np.mean(difference * difference))
 
 
 def aligned_mean_square(first: Floats, second: Floats) -> float:
@@ -63,15 +51,8 @@ def warp(cost: Floats) -> NDArray[np.int64]:
         j = diagonal - i
         before = np.minimum(np.minimum(total[i, j], total[i, j + 1]), total[i + 1, j])
         total[i + 1, j + 1] = cost[i, j] + before
-    return _walked(total)
-
-
-def _walked(total: Floats) -> NDArray[np.int64]:
-    """The path back through the sums; of equal ways the diagonal one."""
-    i, j = total.shape[0] - 1, total.shape[1] - 1
-    path = [(i - 1, j - 1)]
-    while (i, j) != (1, 1):
-        steps = ((i - 1, j - 1), (i - 1, j), (i, j - 1))
-        i, j = min(steps, key=lambda cell: total[cell])
-        path.append((i - 1, j - 1))
-    return np.array(path[::-1], np.int64)
+    path = [(rows, columns)]
+    while path[-1] != (1, 1):  # back through the sums; of equal ways the diagonal one
+        i, j = path[-1]
+        path.append(min(((i - 1, j - 1), (i - 1, j), (i, j - 1)), key=lambda cell: total[cell]))
+    return np.array(path[::-1], np.int64) - 1

@@ -23,12 +23,6 @@ from holdfast.metrics.intervals import Flips, Interval, flips, mean_difference
 
 TextRule: TypeAlias = Literal["plain", "per-byte", "per-token", "greedy"]
 RULES: tuple[TextRule, ...] = get_args(TextRule)
-DEFAULT_RULES: Mapping[TextKind, TextRule] = {
-    "piqa": "plain",
-    "lambada": "greedy",
-    "hellaswag": "plain",
-    "winogrande": "plain",
-}
 NOTHING = -1  # what a model picks when its numbers are no numbers, or when greedy it would say something else
 
 
@@ -45,9 +39,10 @@ class TextChange:
 
 def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
     """The rules that mean something for a kind of set, the default first."""
-    if kind == "lambada":
-        return ("greedy",)
-    return ("plain", "per-byte", "per-token")
+    return ("greedy",) if kind == "lambada" else ("plain", "per-byte", "per-token")
+
+
+DEFAULT_RULES: Mapping[TextKind, TextRule] = {kind: rules_for(kind)[0] for kind in get_args(TextKind)}
 
 
 def picked(scored: Scored, rule: TextRule) -> int:
@@ -59,10 +54,8 @@ def picked(scored: Scored, rule: TextRule) -> int:
         raise UnknownName("scoring rule", rule, RULES)
     if rule == "greedy":
         if len(scored.sums) != 1:
-            raise InputError(
-                f"{scored.name}: the rule 'greedy' needs questions with one ending, got {len(scored.sums)}; "
-                "use plain, per-byte or per-token"
-            )
+            got = f"got {len(scored.sums)}; use plain, per-byte or per-token"
+            raise InputError(f"{scored.name}: the rule 'greedy' needs questions with one ending, {got}")
         return 0 if scored.greedy[0] else NOTHING
     if len(scored.sums) < 2:
         raise InputError(f"{scored.name}: the rule {rule!r} compares endings, got only one; use greedy")
@@ -73,16 +66,11 @@ def picked(scored: Scored, rule: TextRule) -> int:
     return scores.index(max(scores))
 
 
-def correct(scored: Scored, answer: int, rule: TextRule) -> bool:
-    """Whether a model's pick is the right ending; of equal ones the first is picked."""
-    return picked(scored, rule) == answer
-
-
 def hits(scored: Sequence[Scored], answers: Sequence[int], rule: TextRule) -> Bools:
-    """Whether each question is answered right, (n,)."""
+    """Whether each question is answered right, (n,); of equal endings the first is picked."""
     if len(scored) != len(answers):
         raise InputError(f"expected one answer a question, got {len(scored)} and {len(answers)}")
-    return np.array([correct(s, a, rule) for s, a in zip(scored, answers, strict=True)], dtype=bool)
+    return np.array([picked(s, rule) == a for s, a in zip(scored, answers, strict=True)], dtype=bool)
 
 
 def accuracy(right: Bools) -> float:

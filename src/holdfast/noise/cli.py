@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.config.options import carry, changed, field_of
@@ -19,9 +20,6 @@ from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
 
 if TYPE_CHECKING:
-    from holdfast.core.dataset import Dataset
-    from holdfast.engine.manifest import Manifest
-    from holdfast.evaluate.run import Plan
     from holdfast.noise.suite import Estimate, NoiseSelection
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
@@ -63,31 +61,21 @@ def _pictures(options: NoiseOptions) -> int:
     began = time.perf_counter()
     made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
     each = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
-    return finish(
-        options,
-        made,
-        result.SUITES,
-        result.suite_folder(made, options.runs),
-        tables=[tables.models_csv(made)] if options.csv else [*each, tables.models_table(made)],
-        write=page.write,
-        messages=_messages(made),
-        failed=any(model.failed for model in made.models),
-    )
-
-
-def _messages(made: Suite) -> Iterable[str]:
+    shown = [tables.models_csv(made)] if options.csv else [*each, tables.models_table(made)]
+    messages = list[str]()
     for model in made.models:
-        yield from (f"warning  {model.model}: {warning}" for warning in model.warnings)
+        messages += [f"warning  {model.model}: {warning}" for warning in model.warnings]
         if model.calibration:
-            yield f"note     {model.model}: integer precisions calibrated on {model.calibration}"
-        yield from (f"failed   {failure}" for failure in model.failed[:20])
+            messages.append(f"note     {model.model}: integer precisions calibrated on {model.calibration}")
+        messages += [f"failed   {failure}" for failure in model.failed[:20]]
+    failed = any(model.failed for model in made.models)
+    return finish(options, made, result, tables=shown, write=page.write, messages=messages, failed=failed)
 
 
 def finish(
     options: NoiseOptions,
     suite: Any,
-    manifest: Manifest[Any],
-    folder: Path,
+    module: ModuleType,
     *,
     tables: Sequence[Table],
     write: Callable[[Any, Path], Path],
@@ -96,15 +84,17 @@ def finish(
 ) -> int:
     """Print, save and export a finished suite, and return the exit code.
 
-    The tables come first: they are there even if the disk is full.
+    `module` is that of its result, with `SUITES` and `suite_folder`. The tables come first: they are there
+    even if the disk is full.
     """
     for place, table in enumerate(tables):
         if place:
             say("")
         options.print_table(table)
-    manifest.save(suite, folder)
+    folder = module.suite_folder(suite, options.runs)
+    module.SUITES.save(suite, folder)
     if options.json:
-        write_json(options.json, manifest.to_plain(suite))
+        write_json(options.json, module.SUITES.to_plain(suite))
     if options.out:
         say(f"report: {write(suite, options.out).resolve()}", sys.stderr)
     for message in messages:
@@ -221,12 +211,20 @@ def show(options: ShowOptions) -> int:
 
 def plan_for(options: CombineOptions) -> NoisePlan:
     """The noise plan of one model."""
+    from holdfast.data.open import open_dataset
+    from holdfast.noise.vision.choose import spare_of
     from holdfast.noise.vision.run import NoisePlan
 
     load_own(options.use)
     selection = selection_of(options.only, options.skip, options.all)
-    plan = plan_of(carry(options, EvaluationOptions))
-    return NoisePlan(plan, selection, _spare(options, plan), options.calibration_images)
+    plan, count = plan_of(carry(options, EvaluationOptions)), options.calibration_images
+    task = plan.model.card.task
+    if options.calibration:
+        return NoisePlan(plan, selection, open_dataset(options.calibration, task=task), count)
+    # Images that are not tested on: other embedded scenes, or those beyond --images.
+    reading = task, options.format, options.split
+    spare = spare_of(options.data, *reading, count, whole=options.images is not None)
+    return NoisePlan(plan, selection, spare, count)
 
 
 def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
@@ -253,18 +251,6 @@ def load_own(files: Sequence[Path]) -> None:
 
     for file in files:
         load_parts(file)
-
-
-def _spare(options: CombineOptions, plan: Plan) -> Dataset | None:
-    """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
-    from holdfast.data.open import open_dataset
-    from holdfast.noise.vision.choose import spare_of
-
-    task = plan.model.card.task
-    if options.calibration:
-        return open_dataset(options.calibration, task=task)
-    reading = task, options.format, options.split
-    return spare_of(options.data, *reading, options.calibration_images, whole=options.images is not None)
 
 
 def _measure(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:

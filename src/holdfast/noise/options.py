@@ -8,18 +8,7 @@ from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import (
-    INPUT,
-    SCORING,
-    CardOptions,
-    ClassOptions,
-    OutputOptions,
-    PageOptions,
-    ReadingOptions,
-    RunOptions,
-    StrictOptions,
-    SubjectOptions,
-)
+from holdfast.evaluate import options as evaluate
 
 NOISE = "Noise"
 
@@ -78,7 +67,7 @@ class CalibrationOptions(Options, group=NOISE):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleOptions(Options, group=SCORING):
+class RuleOptions(Options, group=evaluate.SCORING):
     """The AP rule of a noise suite."""
 
     rule: Annotated[str, Option("AP rule.", names=completions.rules)] = "coco"
@@ -86,14 +75,14 @@ class RuleOptions(Options, group=SCORING):
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions(
-    AllOptions, UseOptions, CalibrationOptions, RuleOptions, ReadingOptions, ClassOptions, RunOptions,
-    StrictOptions, PageOptions,
+    AllOptions, UseOptions, CalibrationOptions, RuleOptions, evaluate.ReadingOptions, evaluate.ClassOptions,
+    evaluate.RunOptions, evaluate.StrictOptions, evaluate.PageOptions,
 ):  # fmt: skip
     """What a suite and a combination have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions(Options, group=INPUT):
+class TaskOptions(Options, group=evaluate.INPUT):
     """The task of the models."""
 
     task: Annotated[
@@ -103,7 +92,7 @@ class TaskOptions(Options, group=INPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=INPUT):
+class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=evaluate.INPUT):
     """The options of `holdfast noise`."""
 
     models_data: Annotated[
@@ -123,19 +112,19 @@ class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=INPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombineOptions(SuiteOptions, SubjectOptions, command="noise combine", group=NOISE):
+class CombineOptions(SuiteOptions, evaluate.SubjectOptions, command="noise combine", group=NOISE):
     """The options of `holdfast noise combine`."""
 
     all: Annotated[bool, Option("Try every option at each step.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOptions(UseOptions, OutputOptions, command="noise list"):
+class ListOptions(UseOptions, evaluate.OutputOptions, command="noise list"):
     """The options of `holdfast noise list`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(SelectionOptions, UseOptions, CardOptions, command="noise show"):
+class ShowOptions(SelectionOptions, UseOptions, evaluate.CardOptions, command="noise show"):
     """The options of `holdfast noise show`."""
 
     image: Annotated[Path, Argument("A picture.")]

@@ -20,17 +20,8 @@ from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import from_plain
 from holdfast.graph.inspect import read_proto
-from holdfast.patchbench import probe
-from holdfast.patchbench.folder import (
-    Bench,
-    Finding,
-    Instance,
-    Row,
-    beside,
-    file_findings,
-    instance_of,
-    left_over,
-)
+from holdfast.patchbench import folder, probe
+from holdfast.patchbench.folder import Bench, Finding, Instance, Row
 from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, unit
 from holdfast.patchbench.positions.batches import Session, open_bytes, open_part
 from holdfast.patchbench.positions.models import Detector
@@ -42,8 +33,14 @@ CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
 def detector_inside(model: Any, network: Path, manifest: Mapping[str, Any]) -> Detector:
     """The detector of a network of ours, cut out of it, to be fed by numpy."""
     inside = manifest["model"]
-    card, names = card_of(inside["card"]), list(inside["outputs"])
-    w, h = card.input.size
+    names = list(inside["outputs"])
+    try:
+        card: Card = from_plain(Card, inside["card"])
+        w, h = size = Size(*card.input.size)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        said = f"expected the model's card, got one with a fault: {problem}"
+        raise InputError(f"manifest.json: {said}") from None
+    card = replace(card, input=replace(card.input, size=size))
     shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
     alone = open_part(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
 
@@ -51,17 +48,6 @@ def detector_inside(model: Any, network: Path, manifest: Mapping[str, Any]) -> D
         return dict(zip(names, alone({inside["input"]: tensor}), strict=True))
 
     return Detector(Model(network.name, network, card, sha256=""), run)
-
-
-def card_of(plain: Mapping[str, Any]) -> Card:
-    """The card that a manifest holds."""
-    try:
-        card: Card = from_plain(Card, plain)
-        return replace(card, input=replace(card.input, size=Size(*card.input.size)))
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise InputError(
-            f"manifest.json: expected the model's card, got one with a fault: {problem}"
-        ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +136,7 @@ class _Notes:
 
 def check_bench(bench: Bench, step: Progress = silent) -> Result:
     """Everything that is wrong with a benchmark folder, and what its networks really ask."""
-    notes = _Notes(list(file_findings(bench)))
+    notes = _Notes(list(folder.file_findings(bench)))
     for row in bench.rows:
         if not row.missing:
             try:
@@ -159,14 +145,19 @@ def check_bench(bench: Bench, step: Progress = silent) -> Result:
                 said = str(problem).removeprefix(f"{row.spec}: ")
                 notes.findings.append(Finding("unreadable", row.spec_name, said))
         step(1, 0)
-    return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
+    grouped: dict[tuple[str, str], Finding] = {}  # those of one kind that differ only in where: once
+    for finding in notes.findings:
+        key = finding.kind, finding.what if finding.kind in ("position", "wrong range") else ""
+        first = grouped.get(key)
+        grouped[key] = finding if first is None else replace(first, count=first.count + 1)
+    return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(grouped.values()))
 
 
 def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     """Check one instance and write down what it shows."""
-    instance = instance_of(bench, row)
+    instance = folder.instance_of(bench, row)
     notes.rules[instance.threshold, instance.strict] += 1
-    image, predicted, problems = beside(bench, row)
+    image, predicted, problems = folder.beside(bench, row)
     notes.findings += problems
     notes.findings += [
         Finding(kind, row.spec_name, what)
@@ -175,7 +166,12 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     if row.network_name not in notes.networks:
         notes.networks[row.network_name] = None  # if it cannot be opened, that is reported once
         notes.networks[row.network_name] = network = open_network(instance, bench.manifest)
-        notes.findings += _meant(row, network, instance)
+        said = ""
+        if not instance.free and not network.effect.as_described:
+            said = f"a position is no patch at column = first, row = second value, but {network.effect}"
+        elif instance.free and any(axis.length for axis in network.effect.axes):
+            said = "the patch's content is free, yet a position changes the picture"
+        notes.findings += [Finding("position", row.network_name, said)] if said else []
     opened = notes.networks[row.network_name]
     if opened is None:
         return
@@ -224,16 +220,6 @@ def _difference(instance: Instance, image: Image) -> int:
         (x, _), (y, _), (w, h) = instance.columns, instance.rows, instance.patch
         far[int(y) : int(y) + h, int(x) : int(x) + w] = 0
     return int(far.max())
-
-
-def _meant(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
-    """Whether a position does to the picture what the benchmark's text says."""
-    if instance.free and any(axis.length for axis in network.effect.axes):
-        said = "the patch's content is free, yet a position changes the picture"
-        yield Finding("position", row.network_name, said)
-    if not instance.free and not network.effect.as_described:
-        said = f"a position is no patch at column = first, row = second value, but {network.effect}"
-        yield Finding("position", row.network_name, said)
 
 
 def _ranges(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
@@ -297,36 +283,25 @@ def _facts(bench: Bench, notes: _Notes) -> list[str]:
             does = "nothing, as it should: the patch's content is free" if free else network.effect
             facts.append(f"{name}: what a position does: {does}")
     for (threshold, strict), count in notes.rules.items():
-        sign = "<" if strict else "<="
-        facts.append(f"unsafe if Y_0 {sign} {threshold:g}: {count} specifications")
+        facts.append(f"unsafe if Y_0 {'<' if strict else '<='} {threshold:g}: {count} specifications")
     if notes.clean:
         facts.append(f"output without a patch: {min(notes.clean):.6f} to {max(notes.clean):.6f}")
     if notes.apart:
-        largest = max(notes.apart)
-        facts.append(f"numpy: {len(notes.apart)} outputs recomputed, largest difference {largest:.1e}")
+        facts.append(
+            f"numpy: {len(notes.apart)} outputs recomputed, largest difference {max(notes.apart):.1e}"
+        )
     for name, (other, tried) in notes.differ.items():
         facts.append(f"{name}: {other} of {tried} outputs differ from those of a black square laid by numpy")
     if notes.swapped:
         facts.append(f"{notes.swapped} pictures are in BGR order: blue is the first channel")
     limits = sorted({row.seconds for row in bench.rows})
     if limits != [SECONDS]:
-        facts.append(
-            f"limits of {', '.join(f'{s:g}' for s in limits)} s; the benchmark's text says {SECONDS} s"
-        )
-    unused = left_over(bench)
+        given = ", ".join(f"{limit:g}" for limit in limits)
+        facts.append(f"limits of {given} s; the benchmark's text says {SECONDS} s")
+    unused = folder.left_over(bench)
     if unused:
         facts.append(f"{len(unused)} images without an instance, first {unused[0]}")
     return facts
-
-
-def _grouped(findings: list[Finding]) -> list[Finding]:
-    """Findings of one kind that differ only in where: once, with their number."""
-    made: dict[tuple[str, str], Finding] = {}
-    for finding in findings:
-        key = finding.kind, finding.what if finding.kind in ("position", "wrong range") else ""
-        before = made.get(key)
-        made[key] = finding if before is None else replace(before, count=before.count + 1)
-    return list(made.values())
 
 
 def as_dict(result: Result) -> Mapping[str, Any]:

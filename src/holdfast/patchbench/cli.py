@@ -43,7 +43,14 @@ def make(options: MakeOptions) -> None:
     data = open_dataset(options.data, task="single", format=options.format, split=options.split)
     common = options.classes == "common"
     alignment = align(model.card.classes, data.classes, common=common, renames=options.map)
-    plan = Plan(model, data, alignment, patches, options, _places(options.positions, options.content))
+    places: int | None = 4  # per image with free content; None: all
+    if (text := options.positions) is not None:
+        if options.content != "free":
+            raise InputError("--positions says at how many places the content is free; add --content free")
+        if text != "all" and (not text.isdecimal() or int(text) < 1):
+            raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
+        places = None if text == "all" else int(text)
+    plan = Plan(model, data, alignment, patches, options, places)
     with progress("instances found", options.images) as step:
         manifest = make_bench(plan, step)
     say(_summary(manifest, options.folder))
@@ -86,7 +93,7 @@ def evaluate(options: PositionOptions) -> int:
     from holdfast.report.tables import to_text
 
     check_outputs({"--out": options.out, "--json": options.json}, {})
-    result = (_evaluate_bench if Path(options.subject).is_dir() else _evaluate_model)(options)
+    result = _evaluate(options)
     say(to_text(table_of(result)))
     for kind in result.kinds:
         say(summary(result, kind))
@@ -102,45 +109,33 @@ def evaluate(options: PositionOptions) -> int:
     return 0 if any(one.maps for one in result.pictures) else 2
 
 
-def _evaluate_bench(options: PositionOptions) -> Result:
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
-    from holdfast.patchbench.folder import open_bench
-    from holdfast.patchbench.run import evaluate_bench
-
-    bench, images = open_bench(Path(options.subject)), options.images
-    given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
-    if given:
-        raise InputError(f"{', '.join(given)}: a benchmark folder says this itself; leave it out")
-    with progress("positions", min(len(bench.rows), images or len(bench.rows))) as step:
-        return evaluate_bench(bench, images=images, jobs=options.jobs or cores(), step=step)
-
-
-def _evaluate_model(options: PositionOptions) -> Result:
+def _evaluate(options: PositionOptions) -> Result:
     from holdfast.data.open import open_dataset
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
     from holdfast.graph.load import load_model
+    from holdfast.patchbench.folder import open_bench
     from holdfast.patchbench.positions.sweep import Bar
-    from holdfast.patchbench.run import evaluate_model
+    from holdfast.patchbench.run import evaluate_bench, evaluate_model
 
-    subject, images = options.subject, options.images
+    subject, images, jobs = options.subject, options.images, options.jobs or cores()
+    if Path(subject).is_dir():
+        bench = open_bench(Path(subject))
+        given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
+        if given:
+            raise InputError(f"{', '.join(given)}: a benchmark folder says this itself; leave it out")
+        with progress("positions", min(len(bench.rows), images or len(bench.rows))) as step:
+            return evaluate_bench(bench, images=images, jobs=jobs, step=step)
     patch = _patch(options.patch, options.content or "black")
     model = load_model(subject, options.card)
     if options.data is None:
         raise InputError(f"expected a dataset after {subject} (such as signs, the embedded one)")
     data = open_dataset(options.data, task="single", images=images)
     data = data if images else data.first(IMAGES)
+    content = f"{options.content or 'black'} {patch.mask.shape[1]}×{patch.mask.shape[0]}"
+    bar = Bar(0.5, options.strict)
     with progress("positions", len(data)) as step:
-        return evaluate_model(
-            model,
-            data,
-            patch,
-            bar=Bar(0.5, options.strict),
-            jobs=options.jobs or cores(),
-            content=f"{options.content or 'black'} {patch.mask.shape[1]}×{patch.mask.shape[0]}",
-            step=step,
-        )
+        return evaluate_model(model, data, patch, bar=bar, jobs=jobs, content=content, step=step)
 
 
 def _patch(side: int | None, content: str) -> Patch:
@@ -165,10 +160,8 @@ def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | 
     from holdfast.patchbench.make import BLACK, FREE, black, scaled
 
     squares = [Size(side, side) for side in dict.fromkeys(sides or (3,))]
-    if content == FREE:
-        return tuple((size, None) for size in squares)
-    if content == BLACK:
-        return tuple((size, black(size)) for size in squares)
+    if content in (BLACK, FREE):
+        return tuple((size, black(size) if content == BLACK else None) for size in squares)
     if not Path(content).is_file():
         raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
     patch = _read(content)
@@ -182,7 +175,7 @@ def _read(content: str) -> Patch:
 
     from holdfast.core.patch import Patch
     from holdfast.data.patchfile import read_patch
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
 
     path = Path(content)
     if path.suffix.lower() not in PATCH_FILES:
@@ -192,19 +185,6 @@ def _read(content: str) -> Patch:
     if not patch.mask.any():
         raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
     return patch
-
-
-def _places(text: str | None, content: str) -> int | None:
-    """How many places an image with free content has; None for all."""
-    if text is None:
-        return 4
-    if content != "free":
-        raise InputError("--positions says at how many places the content is free; add --content free")
-    if text == "all":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
-    return int(text)
 
 
 def _summary(manifest: Mapping[str, Any], folder: Path) -> str:

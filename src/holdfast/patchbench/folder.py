@@ -18,7 +18,7 @@ from holdfast.core.types import Floats, Image, Size
 from holdfast.data.entries import read_image_file
 from holdfast.data.files import file_names, image_names, subfolders
 from holdfast.graph.inspect import read_proto
-from holdfast.patchbench.layout import TAIL, Target, size_of, target_of
+from holdfast.patchbench.layout import TAIL, Target, size_of
 from holdfast.patchbench.probe import effect_of, open_probe
 from holdfast.verify.vnncomp.instances import ROWS, csv_rows, number_of, stem_of
 from holdfast.verify.vnnlib.read import read_vnnlib
@@ -94,17 +94,15 @@ def listed(folder: Path) -> Bench:
     lines = csv_rows(folder / LISTING, ROWS, f"{missing}; make one: holdfast patchbench make DIR")
     if not lines:
         raise InputError(f"{folder / LISTING}: expected {ROWS}, got none")
-    return Bench(folder, tuple(_row(folder, number, line) for number, line in lines), _manifest(folder))
-
-
-def _row(folder: Path, number: int, cells: list[str]) -> Row:
-    seconds = number_of(cells[2]) if len(cells) == 3 else None
-    if seconds is None or seconds <= 0:
-        raise InputError(
-            f"{folder / LISTING}:{number}: expected network,specification,seconds, got {','.join(cells)!r}"
-        )
-    network, spec = (found_file(folder / name) or folder / name for name in cells[:2])
-    return Row(number, cells[0], cells[1], seconds, network, spec)
+    rows = []
+    for number, cells in lines:
+        seconds = number_of(cells[2]) if len(cells) == 3 else None
+        if seconds is None or seconds <= 0:
+            expected = "expected network,specification,seconds"
+            raise InputError(f"{folder / LISTING}:{number}: {expected}, got {','.join(cells)!r}")
+        network, spec = (found_file(folder / name) or folder / name for name in cells[:2])
+        rows.append(Row(number, cells[0], cells[1], seconds, network, spec))
+    return Bench(folder, tuple(rows), _manifest(folder))
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
@@ -150,18 +148,20 @@ def instance_of(bench: Bench, row: Row) -> Instance:
     spec = read_vnnlib(row.spec)
     if len(spec.cases) != 1 or spec.outputs != 1:
         raise InputError(f"{row.spec}: expected one output and no `or`, got {spec.outputs} outputs")
-    case, size = spec.cases[0], picture_size(bench, spec)
+    case, p = spec.cases[0], spec.inputs - TAIL
+    width, height = bench.manifest.get("size", (0, 0))
+    if not 0 < 3 * width * height == p:
+        width, height = size_of(spec.inputs)
     if case.rows.shape[0] != 1 or case.rows[0, 0] <= 0 or case.inputs is not None:
         raise InputError(f"{row.spec}: expected one bound from above on the output, such as Y_0 <= 0.5")
-    p = spec.inputs - TAIL
     tail = case.lower[p:]
-    pixels = np.rint(case.lower[:p] * 255).clip(0, 255).astype(np.uint8).reshape(3, size.height, size.width)
+    pixels = np.rint(case.lower[:p] * 255).clip(0, 255).astype(np.uint8).reshape(3, height, width)
     return Instance(
         name=name_of(row),
         network=row.network,
         spec=row.spec,
         image=np.ascontiguousarray(pixels.transpose(1, 2, 0)),
-        target=target_of(tail[3], tail[4:]),
+        target=Target.of(tail[3], tail[4:]),
         patch=_patch_size(bench, row, spec),
         columns=(float(tail[0]), float(case.upper[p])),
         rows=(float(tail[1]), float(case.upper[p + 1])),
@@ -176,13 +176,6 @@ def name_of(row: Row) -> str:
     """The image's name: what stands behind idx_ in the specification's."""
     stem = stem_of(row.spec_name)
     return stem.partition("_idx_")[2] or stem
-
-
-def picture_size(bench: Bench, spec: Spec) -> Size:
-    """The size of the picture according to the manifest, else square."""
-    width, height = bench.manifest.get("size", (0, 0))
-    ours = 0 < 3 * width * height == spec.inputs - TAIL
-    return Size(width, height) if ours else size_of(spec.inputs)
 
 
 def _patch_size(bench: Bench, row: Row, spec: Spec) -> Size:
@@ -239,8 +232,11 @@ def file_findings(bench: Bench) -> Iterator[Finding]:
 def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Finding]]:
     """The image of an instance and its predicted label, as far as the folder holds them, and faults."""
     name = bench.manifest.get("specs", {}).get(row.spec_name, name_of(row))
-    places = {place: _image(place, name) for place in (bench.folder, *_sets(bench.folder))}
-    files = {place: file for place, file in places.items() if file is not None}
+    files: dict[Path, Path] = {}
+    for place in (bench.folder, *_sets(bench.folder)):
+        for suffix in (".bmp", ".jpeg", ".jpg", ".png"):  # the last that is there counts
+            if (file := place / "images" / f"{name}{suffix}").is_file():
+                files[place] = file
     if not files:
         return None, None, [Finding("missing image", row.spec_name, f"no image {name} found")]
     # An image may be in the set of each patch.
@@ -254,7 +250,11 @@ def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Fi
         label = root / "labels" / kind / f"{name}.txt"
         label = label if label.is_file() else root / f"{kind}_labels" / f"{name}.txt"
         try:
-            labels[kind] = _label(label)
+            # Published predictions have an index before the class.
+            numbers = [float(word) for word in label.read_text().split()]
+            if len(numbers) not in (5, 6) or not np.isfinite(numbers).all():
+                raise ValueError
+            labels[kind] = Target.of(numbers[-5], numbers[-4:])
         except FileNotFoundError:
             problems.append(Finding("missing label", row.spec_name, f"no {kind} label of {name} found"))
         except (OSError, ValueError):
@@ -277,16 +277,3 @@ def _sets(folder: Path) -> list[Path]:
     """The published folder's datasets, one per patch."""
     data = folder / "dataset"
     return subfolders(data) if data.is_dir() else []
-
-
-def _image(root: Path, name: str) -> Path | None:
-    places = (root / "images" / f"{name}{suffix}" for suffix in (".png", ".jpg", ".jpeg", ".bmp"))
-    return next((path for path in places if path.is_file()), None)
-
-
-def _label(path: Path) -> Target:
-    """The target of a label file: class x1 y1 x2 y2, in published predictions with an index before them."""
-    numbers = [float(word) for word in path.read_text().split()]
-    if len(numbers) not in (5, 6) or not np.isfinite(numbers).all():
-        raise ValueError
-    return target_of(numbers[-5], numbers[-4:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +119,9 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     Input (3·h·w + 8,) as the layout says, output (1,) = IoU · equal(class). The nodes and weights of the
     user's graph are taken over as they are.
     """
+    import onnx
+    from onnx import helper
+
     proto = load_proto(model.path)
     opset = opset_of(proto)
     if opset < OLDEST:
@@ -130,8 +132,21 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     g = _Writer()
     _prepared(g, _picture(g, layout, content), model.card.input, detector.input)
     before = len(g.nodes)
-    _output(g, *_answer(g, detector), layout)
-    return _assembled(proto, model.path, g, before, layout)
+    _output(g, detector, layout)
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    onnx.external_data_helper.load_external_data_for_model(made, str(model.path.parent))
+    graph = made.graph
+    own = list(graph.node)
+    for name in ("node", "input", "output"):
+        graph.ClearField(name)
+    graph.node.extend([*g.nodes[:before], *own, *g.nodes[before:]])
+    graph.initializer.extend(g.weights)
+    graph.input.append(helper.make_tensor_value_info(INPUT, _FLOAT, [layout.length]))
+    graph.output.append(helper.make_tensor_value_info(OUTPUT, _FLOAT, [1]))
+    made.ir_version = max(made.ir_version, 4)  # weights need not be inputs from there on
+    data: bytes = made.SerializeToString(deterministic=True)
+    return data
 
 
 def _picture(g: _Writer, layout: Layout, content: Patch | None) -> str:
@@ -189,8 +204,11 @@ def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
     g.node("Identity", last, named=named)
 
 
-def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
-    """The predicted box (4,) in parts of the picture, and the predicted class (1,) as a float."""
+def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
+    """Compute the box (4,) in parts of the picture, the class (1,) as a float, and IoU · equal(class), (1,).
+
+    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
+    """
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)
     scale = detector.scale.astype(np.float32)
@@ -198,14 +216,7 @@ def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
     box = g.node("Identity", box, named=BOX)
     scores = g.node("Cast", g.node("Reshape", detector.scores, flat), to=_FLOAT)
     best = g.node("ArgMax", scores, axis=0, keepdims=1)
-    return box, g.node("Cast", best, to=_FLOAT, named=LABEL)
-
-
-def _output(g: _Writer, box: str, label: str, layout: Layout) -> None:
-    """Compute the output IoU · equal(class), each of shape (1,).
-
-    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
-    """
+    label = g.node("Cast", best, to=_FLOAT, named=LABEL)
     begin = layout.pixels + 2
     wanted, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
     low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))
@@ -220,24 +231,3 @@ def _output(g: _Writer, box: str, label: str, layout: Layout) -> None:
 def _area(g: _Writer, low: str, high: str) -> str:
     sides = g.node("Relu", g.node("Sub", high, low))
     return g.node("Mul", g.part(sides, 0, 1), g.part(sides, 1, 2))
-
-
-def _assembled(proto: Any, path: Path, g: _Writer, before: int, layout: Layout) -> bytes:
-    """The file: our nodes, the user's, our nodes; its one input and one output are ours."""
-    import onnx
-    from onnx import helper
-
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    onnx.external_data_helper.load_external_data_for_model(made, str(path.parent))
-    graph = made.graph
-    own = list(graph.node)
-    for name in ("node", "input", "output"):
-        graph.ClearField(name)
-    graph.node.extend([*g.nodes[:before], *own, *g.nodes[before:]])
-    graph.initializer.extend(g.weights)
-    graph.input.append(helper.make_tensor_value_info(INPUT, _FLOAT, [layout.length]))
-    graph.output.append(helper.make_tensor_value_info(OUTPUT, _FLOAT, [1]))
-    made.ir_version = max(made.ir_version, 4)  # weights need not be inputs from there on
-    data: bytes = made.SerializeToString(deterministic=True)
-    return data

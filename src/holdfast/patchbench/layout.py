@@ -26,11 +26,11 @@ class Target:
     label: int
     box: tuple[float, float, float, float]
 
-
-def target_of(label: float, box: Iterable[float]) -> Target:
-    """The target of a class and the four corners of a box."""
-    x1, y1, x2, y2 = map(float, box)
-    return Target(int(label), (x1, y1, x2, y2))
+    @classmethod
+    def of(cls, label: float, box: Iterable[float]) -> Target:
+        """The target of a class and the four corners of a box."""
+        x1, y1, x2, y2 = map(float, box)
+        return cls(int(label), (x1, y1, x2, y2))
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,7 @@ from holdfast.graph.inspect import load_proto
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
-from holdfast.patchbench.layout import (
-    SECONDS,
-    THRESHOLD,
-    Layout,
-    Target,
-    rule_text,
-    spec_text,
-    target_of,
-    unit,
-)
+from holdfast.patchbench.layout import SECONDS, THRESHOLD, Layout, Target, rule_text, spec_text, unit
 from holdfast.patchbench.options import MakeOptions
 from holdfast.patchbench.positions.batches import open_part
 from holdfast.stages.resize.libraries import pillow_box
@@ -154,7 +145,7 @@ def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
     targets: dict[str, Target] = {}
     for picture in pictures:
         box, label = detector({PICTURE: unit(picture.image)[np.newaxis]})
-        target = target_of(label[0], np.ravel(box))
+        target = Target.of(label[0], np.ravel(box))
         # The pipeline cuts boxes off at the border of the original image.
         cut = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
         if np.abs(cut - np.array(picture.found.box)).max() > AGREE or target.label != picture.found.label:
@@ -292,25 +283,20 @@ def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
     if known < 0 or not len(labels):
         return None
     label = int(labels[-1])
+    stem = entry.name.rpartition(".")[0] or entry.name
     sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
     true, seen, extent = (
         frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
     )
     return Picture(
-        name=_plain(entry.name),
+        name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # may be part of a file's name
         source=entry.name,
         image=np.ascontiguousarray(image),
-        truth=target_of(label, true),
-        found=target_of(found.classes[0], seen),
+        truth=Target.of(label, true),
+        found=Target.of(found.classes[0], seen),
         iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
         extent=extent,
     )
-
-
-def _plain(name: str) -> str:
-    """A name that may be part of a file's: letters, digits, dot, hyphen and underscore."""
-    stem = name.rpartition(".")[0] or name
-    return re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image"
 
 
 def _unique(names: list[str]) -> list[str]:

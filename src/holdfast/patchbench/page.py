@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from holdfast.report.html import picture_uri
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, to_html
 
+_NAMES = {"position": "square patch", "file": "what the file does", "described": "as described"}
 MOST = 60  # pictures drawn; the table has all
 _LEAD = (
     "Every position of the patch was run, none was sampled. Orange marks the positions (the centre of the "
@@ -154,21 +155,20 @@ def cells_of(one: Mapped) -> str:
     alone = len(one.maps) == 1 or not last.over
     drawn = [(_framed(one, None), "picture and target box")] if alone else []
     if last.over:
-        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_named(last)})"))
-    drawn += [(_heat(shown), f"output at every position ({_named(shown)})") for shown in one.maps]
+        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_NAMES[last.kind]})"))
+    drawn += [(_heat(shown), f"output at every position ({_NAMES[shown.kind]})") for shown in one.maps]
     cells = "".join(f"<div>{svg}<small>{html.escape(said)}</small></div>" for svg, said in drawn)
     return f'<div class="three">{cells}</div>'
-
-
-def _named(shown: Shown) -> str:
-    return {"position": "square patch", "file": "what the file does", "described": "as described"}[shown.kind]
 
 
 def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
     """The picture with the target's box and, if a map is given, its unsafe positions and its minimum."""
     height, width = one.picture.shape[:2]
     unit = _SIDE / max(height, width)
-    ground = _dimmed(one.picture) if dim else one.picture
+    ground = one.picture
+    if dim:  # in grey and darker, so that marks on it are seen
+        grey = ground.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+        ground = np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
     parts = [embedded(ground, width * unit, height * unit)]
     if shown is not None:
         parts += _marks(shown, unit)
@@ -185,8 +185,13 @@ def _marks(shown: Shown, unit: float) -> list[str]:
     """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
     found, (high, wide) = shown.map, shown.patch
     parts = []
-    if found.unsafe.any():
-        runs = _runs(found, unit, (wide - 1) / 2 * unit, (high - 1) / 2 * unit)
+    runs, right, down = "", (wide - 1) / 2 * unit, (high - 1) / 2 * unit
+    for row, line in zip(found.rows, found.unsafe, strict=True):  # runs of unsafe positions as rectangles
+        ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
+        for begin, end in ends.reshape(-1, 2).tolist():
+            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
+            runs += f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z"
+    if runs:
         parts.append(element("path", d=runs, fill="#ff7a1a", fill_opacity="0.72"))
     y, x = found.worst
     note = tip(f"minimum {found.minimum:.4f} at x {x:g}, y {y:g}")
@@ -194,17 +199,6 @@ def _marks(shown: Shown, unit: float) -> list[str]:
     ring = element("rect", fill="none", stroke="#ffffff", stroke_width="1.6", **place)
     under = element("rect", fill="none", stroke="#000000", stroke_width="3.6", stroke_opacity="0.6", **place)
     return [*parts, element("g", note, under, ring)]
-
-
-def _runs(found: PositionMap, unit: float, right: float, down: float) -> str:
-    """The unsafe positions as a path: every row's runs as rectangles, moved right and down."""
-    drawn = []
-    for row, line in zip(found.rows, found.unsafe, strict=True):
-        ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
-        for begin, end in ends.reshape(-1, 2).tolist():
-            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
-            drawn.append(f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z")
-    return "".join(drawn)
 
 
 def _heat(shown: Shown) -> str:
@@ -215,7 +209,13 @@ def _heat(shown: Shown) -> str:
     wide, tall = columns * unit, rows * unit
     picture = embedded(colours(found.outputs, found.bar), wide, tall, _EDGE, 0.0)
     names = ("y (row)", "x (column)") if shown.over else ("first position input", "second position input")
-    parts = [picture, *_axes(found, unit, names)]
+    down, right = (list(enumerate(values))[::16] for values in (found.rows, found.columns))
+    ticks = [
+        *(label(_EDGE + (i + 0.5) * unit, tall + 12, f"{v:g}", class_="tick middle small") for i, v in right),
+        label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle"),
+        *(label(_EDGE - 5, (i + 0.5) * unit + 4, f"{v:g}", class_="tick end small") for i, v in down),
+        label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})"),
+    ]
     row, column = found.where
     x, y = _EDGE + (column + 0.5) * unit, (row + 0.5) * unit
     note = tip("minimum {:.4f} at ({:g}, {:g})".format(found.minimum, *found.worst))
@@ -223,20 +223,10 @@ def _heat(shown: Shown) -> str:
         element("circle", cx=x, cy=y, r=6, fill="none", stroke=colour, stroke_width=width)
         for colour, width in (("#000000", "4"), ("#ffffff", "2"))
     ]
-    title = tip(f"output at every position, {_named(shown)}")
+    title = tip(f"output at every position, {_NAMES[shown.kind]}")
     box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
-    return element("svg", title, *parts, element("g", note, *ring), class_="chart", viewBox=box, role="img")
-
-
-def _axes(found: PositionMap, unit: float, names: tuple[str, str]) -> Iterator[str]:
-    """Numbers and names below the map and beside it."""
-    tall, wide = len(found.rows) * unit, len(found.columns) * unit
-    for i, value in list(enumerate(found.columns))[::16]:
-        yield label(_EDGE + (i + 0.5) * unit, tall + 12, f"{value:g}", class_="tick middle small")
-    yield label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle")
-    for i, value in list(enumerate(found.rows))[::16]:
-        yield label(_EDGE - 5, (i + 0.5) * unit + 4, f"{value:g}", class_="tick end small")
-    yield label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})")
+    parts = [title, picture, *ticks, element("g", note, *ring)]
+    return element("svg", *parts, class_="chart", viewBox=box, role="img")
 
 
 def colours(outputs: Floats, bar: Bar) -> Image:
@@ -267,12 +257,6 @@ def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
     image = embedded(picture, 600.0, 16.0, 10.0, 6.0)
     line = element("line", x1=at, x2=at, y1=2, y2=26, class_="axis")
     return drawing(620.0, 44.0, "colours of outputs", "", image, line, *words, fixed=True)
-
-
-def _dimmed(picture: Image) -> Image:
-    """The picture in grey and darker, so that marks on it are seen."""
-    grey = picture.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
-    return np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
 
 
 def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:

@@ -93,7 +93,7 @@ def thumbnail(data: bytes | None) -> bytes | None:
         return None
     from PIL import Image
 
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
 
     try:
         picture = Image.fromarray(pillow(data))

@@ -35,7 +35,7 @@ class Boxes:
             frame,
             card,
             exp=self.exp,
-            offset=(-1.0 if _aligned(card) else 1.0) if self.offset else 0.0,
+            offset=(-1.0 if card.head.options.get("offset", 0.0) else 1.0) if self.offset else 0.0,
             rounding=self.rounding,
             nms_strict=not self.nms_inclusive,
             nms_plus_one=self.nms_plus_one,
@@ -53,11 +53,6 @@ def no_effect(option: str, card: Card) -> str:
     """Why the option of boxes of that name can change nothing for a model with this card; empty if it can."""
     reason: Callable[[Card], str] | None = part("boxes", option).facts.get("no_effect")
     return reason(card) if reason else ""
-
-
-def _aligned(card: Card) -> bool:
-    """Whether the card says that the model was trained with ALIGNED_FLAG.offset = 1."""
-    return bool(card.head.options.get("offset", 0.0))
 
 
 def _without_nms(card: Card) -> str:

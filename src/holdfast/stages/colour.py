@@ -24,10 +24,9 @@ stores U and V interleaved and I420 one after the other; the values are the same
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from threading import Lock
+from functools import lru_cache
+from threading import get_ident
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,7 +38,6 @@ from holdfast.core.types import Image
 Plane: TypeAlias = NDArray[np.int16]
 
 MILLION = 1_000_000
-_CACHED = 16_384  # pixels
 FORWARD = (
     ((256_788, 504_129, 97_906), 16),
     ((-148_223, -290_993, 439_216), 128),
@@ -64,41 +62,20 @@ FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
-    for rows in _strips(image.shape[0], image.shape[1]):
-        red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
-        for plane, ((of_red, of_green, of_blue), offset) in zip((y, u, v), FORWARD, strict=True):
-            total = red * of_red
-            total += green * of_green
-            total += blue * of_blue
-            total += MILLION // 2 + offset * MILLION
-            total //= MILLION
-            plane[rows] = total
+    red, green, blue = (image[..., k].astype(np.int32) for k in range(3))
+    totals = (red * r + green * g + blue * b + (MILLION // 2 + at * MILLION) for (r, g, b), at in FORWARD)
+    y, u, v = ((total // MILLION).astype(np.int16) for total in totals)
     return y, u, v
 
 
 def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
     """The RGB pixels (h, w, 3) of full-size planes (h, w), each 0 … 255, by eq. 6 or eq. 7."""
     image = np.empty((*y.shape, 3), np.uint8)
-    for rows in _strips(y.shape[0], y.shape[1]):
-        grey = y[rows].astype(np.int32)
-        grey -= 16
-        grey *= inverse.luma
-        grey += inverse.unit // 2
-        d, e = u[rows].astype(np.int32) - 128, v[rows].astype(np.int32) - 128
-        for channel, (of_d, of_e) in enumerate((inverse.red, inverse.green, inverse.blue)):
-            total = grey + d * of_d if of_d else grey.copy()
-            if of_e:
-                total += e * of_e
-            total //= inverse.unit
-            image[rows, :, channel] = np.clip(total, 0, 255, out=total)
+    grey = (y.astype(np.int32) - 16) * inverse.luma + inverse.unit // 2
+    d, e = u.astype(np.int32) - 128, v.astype(np.int32) - 128
+    for channel, (of_d, of_e) in enumerate((inverse.red, inverse.green, inverse.blue)):
+        image[..., channel] = np.clip((grey + d * of_d + e * of_e) // inverse.unit, 0, 255)
     return image
-
-
-def _strips(height: int, width: int) -> Iterator[slice]:
-    """Slices of rows small enough that what is computed from them stays in the processor's cache."""
-    step = max(1, _CACHED // width)
-    return (slice(at, at + step) for at in range(0, height, step))
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras (Ascend DVPP, DXVA), nearest chroma")
@@ -197,36 +174,18 @@ def nv12_swscale(image: Image) -> Image:
     return np.ascontiguousarray(back.to_ndarray())
 
 
-KEPT = 8_000_000  # pixels of all conversions whose tables are kept; the last one's stay whatever its size
-
-_FREE: OrderedDict[tuple[Any, ...], Any] = OrderedDict()  # those last used come last
-_LOCK = Lock()
-
-
 def converted(
     frame: Any, pixels: str, flags: int | None = None, width: int | None = None, height: int | None = None
 ) -> Any:
-    """The frame in another format of pixels, or of another size; the flags are swscale's.
+    """The frame in another format of pixels, or of another size; the flags are swscale's."""
+    # To compute the tables of a conversion takes longer than to convert a picture, so a few are kept.
+    kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
+    return _converter(get_ident(), kind).reformat(frame, width, height, pixels, interpolation=flags)
 
-    To compute the tables of a conversion takes longer than to convert a picture, so they are kept. While one
-    thread works with them, another makes its own.
-    """
+
+@lru_cache(maxsize=8)
+def _converter(_thread: int, _kind: tuple[Any, ...]) -> Any:
+    """The converter with the tables of one kind of conversion; threads must not share one."""
     import av
 
-    kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
-    with _LOCK:
-        converter = _FREE.pop(kind, None)
-    converter = converter or av.video.reformatter.VideoReformatter()
-    made = converter.reformat(frame, width, height, pixels, interpolation=flags)
-    with _LOCK:
-        _FREE[kind] = converter
-        while len(_FREE) > 1 and sum(map(_area, _FREE)) > KEPT:
-            _FREE.popitem(last=False)
-    return made
-
-
-def _area(kind: tuple[Any, ...]) -> int:
-    """The pixels of the larger of the two pictures of a conversion."""
-    before_width, before_height, *_, width, height = kind
-    after: int = (width or before_width) * (height or before_height)
-    return max(int(before_width * before_height), after)
+    return av.video.reformatter.VideoReformatter()

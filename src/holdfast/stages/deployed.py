@@ -19,7 +19,7 @@ from holdfast.core.sources import code_of, installed
 from holdfast.core.types import Tensor
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
-from holdfast.stages.infer import batch_of, batched
+from holdfast.stages.infer import batch_of, batched, source_of
 
 # Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
 BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # stages that make a tensor of an image
@@ -67,26 +67,22 @@ class Built:
 
 @dataclass(frozen=True)
 class Deployed:
-    """An `infer` stage: the named rewrites, in order, then the named runtime.
-
-    `folder` keeps rewritten models by content, so that each is made once for all processes and runs.
-    """
+    """An `infer` stage: the named rewrites, in order, then the named runtime."""
 
     rewrites: tuple[str, ...] = ()
     runtime: str = "onnxruntime"
     calibration: Calibration | None = None
-    folder: Path | None = None
+    folder: Path | None = None  # keeps rewritten models by content: each is made once for all processes
 
     def __call__(self, model: Model, threads: int = 0) -> Run:
         """The rewritten model opened on the runtime."""
-        opened = part("runtime", self.runtime).function
         if not self.rewrites:
-            source: bytes | str = model.read() if model.path.suffix == ".gz" else str(model.path)
+            source = source_of(model)
         elif self.folder is None:
             source = rewritten(model, self.rewrites, self.calibration).model.SerializeToString()
         else:
             source = str(self.built(model).path)
-        run: Run = opened(source, model, threads)
+        run: Run = part("runtime", self.runtime).function(source, model, threads)
         return run
 
     def built(self, model: Model) -> Built:
@@ -95,14 +91,14 @@ class Deployed:
             raise InputError("a folder is needed to keep rewritten models in")
         if not self.rewrites:
             return Built(model.path, (), ())
-        key = self.key(model)
-        paths, facts = kept(self.folder / key[:32], key, lambda: self._made(model))
-        return Built(paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; "))))
 
-    def _made(self, model: Model) -> Made:
-        made = rewritten(model, self.rewrites, self.calibration)
-        facts = {"changed": made.changed, "how": made.how}
-        return Made({".onnx": made.model.SerializeToString()}, facts)
+        def make() -> Made:
+            done = rewritten(model, self.rewrites, self.calibration)
+            return Made({".onnx": done.model.SerializeToString()}, {"changed": done.changed, "how": done.how})
+
+        key = self.key(model)
+        paths, facts = kept(self.folder / key[:32], key, make)
+        return Built(paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; "))))
 
     def key(self, model: Model) -> str:
         """A hash of all that can change the rewritten model."""
@@ -154,13 +150,12 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
     batch = batch_of(graph.graph)
     tensors = (lambda: (batched(t, batch) for t in calibration.tensors(model))) if calibration else None
     context = Context(model.card, tensors, observed=calibration.observed if calibration else {})
-    changed: list[str] = []
-    how: list[str] = []
+    changed, how = list[str](), list[str]()
     for name in names:
-        made: Rewritten = part("rewrite", name).function(graph, context)
-        graph = made.model
-        changed.extend(made.changed)
-        how.extend([made.how] if made.how else [])
+        step: Rewritten = part("rewrite", name).function(graph, context)
+        graph = step.model
+        changed += step.changed
+        how += [step.how] if step.how else []
     return Rewritten(graph, tuple(changed), "; ".join(how))
 
 
@@ -176,10 +171,10 @@ def deployed_of(infer: str | Infer) -> Deployed:
 def with_rewrite(infer: str | Infer, name: str) -> Deployed:
     """The stage with one rewrite more, in the order they can follow one another; of a family the last one."""
     deployed = deployed_of(infer)
-    family = part("rewrite", name).facts["family"]
-    others = [n for n in deployed.rewrites if part("rewrite", n).facts["family"] != family]
-    first = sorted([*others, name], key=lambda n: ORDER.get(part("rewrite", n).facts["family"], 5))
-    return dataclasses.replace(deployed, rewrites=tuple(first))
+    families = {n: part("rewrite", n).facts["family"] for n in (*deployed.rewrites, name)}
+    chosen = [n for n in deployed.rewrites if families[n] != families[name]]
+    ordered = sorted([*chosen, name], key=lambda n: ORDER.get(families[n], 5))
+    return dataclasses.replace(deployed, rewrites=tuple(ordered))
 
 
 def with_runtime(infer: str | Infer, name: str) -> Deployed:

@@ -31,7 +31,8 @@ Where: TypeAlias = Literal[
     "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
-_TOLD = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")  # facts an Option repeats
+# facts an Option repeats
+_COPIED = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,10 @@ class Option:
 
 def family(name: str) -> Family:
     """The family of that name (your own ones too), or UnknownName with the nearest."""
-    for known in families():
-        if known.name == name:
-            return known
-    raise UnknownName("noise", name, [f.name for f in families()])
+    known = {known.name: known for known in families()}
+    if name not in known:
+        raise UnknownName("noise", name, known)
+    return known[name]
 
 
 def families() -> tuple[Family, ...]:
@@ -125,13 +126,10 @@ def families() -> tuple[Family, ...]:
 
 def options(of: Family) -> tuple[Option, ...]:
     """All options of a family, installed or not, in the order of their names."""
-    found: list[Option] = []
-    for kind in dict.fromkeys((*of.kinds, "noise")):
-        for name in names(kind):
-            registered = part(kind, name)
-            if _family_of(registered) == of.name:
-                found.append(_option(registered, of))
-    return tuple(found)
+    kinds = dict.fromkeys((*of.kinds, "noise"))
+    parts = [part(kind, name) for kind in kinds for name in names(kind)]
+    found = [(p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts]
+    return tuple(_option(registered, of) for registered, name in found if str(name) == of.name)
 
 
 def option(label: str) -> Option:
@@ -153,10 +151,8 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
         found = option(word) if "=" in word else None
         if found is None or found.label == word:
             continue
-        name = word.split("=", 1)[1]
-        others = [
-            o.name for o in options(family(found.family)) if o.name.startswith(f"{name}-") and o != found
-        ]
+        start = word.split("=", 1)[1] + "-"
+        others = [o.name for o in options(family(found.family)) if o.name.startswith(start) and o != found]
         notes.append(f"{word} stands for {found.label} ({found.systems}); also {', '.join(others)}")
     return tuple(notes)
 
@@ -177,19 +173,14 @@ def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
     return pipeline
 
 
-def _family_of(registered: Part) -> str:
-    default = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
-    return str(registered.facts.get("family", default))
-
-
 def _option(registered: Part, of: Family) -> Option:
     kind, name, facts = registered.kind, registered.name, registered.facts
     missing = ""
     if facts.get("needs") and not is_installed(facts["needs"]):
         missing = f"{facts['needs']} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
     noise: Noise = registered.function if kind == "noise" else Exchange(kind, name)
-    told = {"tasks": of.tasks, **{key: facts[key] for key in _TOLD if key in facts}}
-    return Option(of.name, name, noise, registered.summary, missing=missing, **told)
+    facts_of = {"tasks": of.tasks, **{key: facts[key] for key in _COPIED if key in facts}}
+    return Option(of.name, name, noise, registered.summary, missing=missing, **facts_of)
 
 
 def is_installed(module: str) -> bool:

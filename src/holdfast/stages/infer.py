@@ -18,8 +18,12 @@ from holdfast.graph.session import condense, open_session
 @stage("infer")
 def onnxruntime(model: Model, threads: int = 0) -> Run:
     """ONNX Runtime on the CPU, all graph optimisations on; threads 0 means all cores."""
-    # By path, so that weights kept in files beside the model are found; a .gz must be unpacked first.
-    return open_onnx(model.read() if model.path.suffix == ".gz" else str(model.path), model, threads)
+    return open_onnx(source_of(model), model, threads)
+
+
+def source_of(model: Model) -> bytes | str:
+    """The model's path, so that weights kept in files beside it are found; a .gz must be unpacked first."""
+    return model.read() if model.path.suffix == ".gz" else str(model.path)
 
 
 @stage("runtime", "onnxruntime", systems="ONNX Runtime (CPU)")
@@ -29,30 +33,43 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     The function that it returns runs one tensor (1, …) through these ONNX bytes or this file: output name ->
     array.
     """
-    try:
-        session = open_session(source, threads=threads, inter_threads=1)
-    except Exception as problem:
-        raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    session = open_graph(source, str(model.path), threads)
     inputs = session.get_inputs()
     if len(inputs) != 1:
         found = ", ".join(i.name for i in inputs) or "none"
         raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({found})")
-    _check_shape(model, inputs[0].shape)
+    shape, wanted = inputs[0].shape, model.card.input
+    w, h = wanted.size
+    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
+    if len(shape) not in (3, 4):
+        raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
+    for got, want in zip(shape[-3:], expected[1:], strict=True):
+        if isinstance(got, int) and got > 0 and got != want:
+            raise CardError(
+                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
+                f"the model's input is {shape}. Correct size or layout in the card"
+            )
     names = [o.name for o in session.get_outputs()]
-    only = inputs[0].name
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
         try:
-            values = session.run(names, {only: tensor})
+            values = session.run(names, {inputs[0].name: tensor})
         except Exception as problem:
-            raise ImageError(
-                f"ONNX Runtime cannot run the model on it: {condense(problem, 300)}"
-            ) from problem
-        return dict(zip(names, (np.asarray(v) for v in values), strict=True))
+            what = condense(problem, 300)
+            raise ImageError(f"ONNX Runtime cannot run the model on it: {what}") from problem
+        return dict(zip(names, map(np.asarray, values), strict=True))
 
     alone = one_of(run, fixed_batch(inputs[0].shape), model)
     alone.pure = True  # type: ignore[attr-defined]
     return alone
+
+
+def open_graph(source: bytes | str, what: str, threads: int) -> Any:
+    """An ONNX Runtime session on the CPU for a graph's bytes or file; ModelError if it cannot be loaded."""
+    try:
+        return open_session(source, threads=threads, inter_threads=1)
+    except Exception as problem:
+        raise ModelError(f"{what}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
 
 
 def one_of(run: Run, batch: int, model: Model) -> Run:
@@ -69,10 +86,9 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         found = run(batched(tensor, batch))
         for name, value in found.items():
             if value.ndim == 0 or value.shape[0] != batch:
-                raise ModelError(
-                    f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
-                    "does not have one part for each; export it with a batch of 1"
-                )
+                wrong = f"output {name!r} of shape {value.shape} does not have one part for each"
+                hint = f"takes {batch} images at once, but {wrong}; export it with a batch of 1"
+                raise ModelError(f"{model.path}: {hint}")
         return {name: value[:1] for name, value in found.items()}
 
     return alone
@@ -96,17 +112,3 @@ def fixed_batch(shape: Sequence[Any]) -> int:
         return 0
     first = shape[0] if len(shape) else 1
     return first if isinstance(first, int) and first > 1 else 1
-
-
-def _check_shape(model: Model, shape: list[Any]) -> None:
-    wanted = model.card.input
-    w, h = wanted.size
-    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
-    if len(shape) not in (3, 4):
-        raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
-    for got, want in zip(shape[-3:], expected[1:], strict=True):
-        if isinstance(got, int) and got > 0 and got != want:
-            raise CardError(
-                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
-                f"the model's input is {shape}. Correct size or layout in the card"
-            )

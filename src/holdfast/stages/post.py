@@ -12,11 +12,12 @@ from holdfast.core.errors import CardError
 from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
-from holdfast.core.types import Detections, Floats, LabelMap, Prediction, Scores, Tensor
+from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Tensor
 from holdfast.graph.candidates import Exp, exp_of
 from holdfast.graph.nms import nms
 
 Rounding = Literal["none", "floor", "nearest", "ceil"]
+_ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ceil}
 
 
 @stage("post", "card")
@@ -49,7 +50,14 @@ def finish(
         return found
     if not isinstance(found, Detections):
         return _label_map(np.asarray(found), frame)
-    found = Detections(_placed(found.boxes, offset, rounding), found.scores, found.classes)
+    boxes = found.boxes
+    if offset:
+        # A box narrower than the offset would turn inside out; it is empty.
+        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
+        boxes = np.concatenate([boxes[:, :2], far], axis=1)
+    if rounding != "none":
+        boxes = np.asarray(_ROUNDED[rounding](boxes), np.float64)
+    found = Detections(boxes, found.scores, found.classes)
     if head.facts.get("nms", True):
         kept = nms(
             found.boxes,
@@ -66,26 +74,13 @@ def finish(
     return Detections(frame.to_original(found.boxes), found.scores, found.classes)
 
 
-_ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ceil}
-
-
-def _placed(boxes: Floats, offset: float, rounding: Rounding) -> Floats:
-    """Boxes (n, 4) of the network input with the offset taken off right and below, then rounded."""
-    if offset:
-        # A box narrower than the offset would turn inside out; it is empty.
-        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
-        boxes = np.concatenate([boxes[:, :2], far], axis=1)
-    return boxes if rounding == "none" else np.asarray(_ROUNDED[rounding](boxes), np.float64)
-
-
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
     """A class per pixel of the encoded image, from (k, h, w) scores (bilinear) or an (h, w) map (nearest)."""
     import cv2
 
     if frame.offset_x < 0 or frame.offset_y < 0:
-        raise CardError(
-            "segmentation under policy 'crop' does not see the whole image; use stretch or letterbox"
-        )
+        hint = "does not see the whole image; use stretch or letterbox"
+        raise CardError(f"segmentation under policy 'crop' {hint}")
     x, y = frame.offset_x, frame.offset_y
     right, bottom = x + frame.resized.width, y + frame.resized.height
     # Exact: centres aligned as in the linear one; OpenCV's plain nearest shifts by half a pixel.

@@ -24,10 +24,7 @@ Row = tuple[Floats, float]
 
 
 def problem_of(
-    question: Property,
-    domain: Domain | None = None,
-    runner: Runner | None = None,
-    as_evaluated: bool = False,
+    question: Property, domain: Domain | None = None, runner: Runner | None = None, as_evaluated: bool = False
 ) -> Problem:
     """The problem an engine is given; ModelError names a node that cannot be lowered.
 
@@ -144,13 +141,9 @@ def without_softmax(rows: Rows, kind: str) -> list[Rows] | None:
     """
     if rows.inputs is not None and rows.inputs.any():
         return None
-    choices: list[list[list[Row]]] = []
-    for weights, bound in zip(rows.matrix, rows.bound.tolist(), strict=True):
-        found = _row(weights, bound, kind)
-        if found is None:
-            return None
-        choices.append(found)
-    if np.prod([float(len(options)) for options in choices]) > _LIMIT:
+    found = [_row(*row, kind) for row in zip(rows.matrix, rows.bound.tolist(), strict=True)]
+    choices = [options for options in found if options is not None]
+    if len(choices) < len(found) or np.prod([float(len(options)) for options in choices]) > _LIMIT:
         return None
     result = []
     for options in itertools.product(*choices):

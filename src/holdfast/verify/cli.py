@@ -68,15 +68,27 @@ def verify(options: VerifyOptions) -> int:
 
 def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
     """Print and write the verdict, and return the exit code."""
+    found = None
+    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
+        found = verdict.witness.ravel(), verdict.replay.output
     say(verdict.status)
-    for name, value in _lines(verdict, question):
+    for name, value in _lines(verdict, found, question):
         say(f"{name:8} {value}")
     sys.stdout.flush()
     if options.json is not None:
         from holdfast.config.output import write_json
 
-        write_json(options.json, _facts(verdict))
-    found = _counterexample(verdict)
+        facts: dict[str, Any] = {
+            "status": verdict.status,
+            "engine": verdict.engine,
+            "seconds": verdict.seconds,
+            "margin": verdict.bound,
+            "real_arithmetic_only": verdict.real_only,
+            "note": verdict.note,
+        }
+        if found is not None:
+            facts["witness"], facts["outputs"] = (values.tolist() for values in found)
+        write_json(options.json, facts)
     if options.witness is not None and found is not None:
         from holdfast.engine.store import write_atomic
         from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
@@ -88,20 +100,16 @@ def _report(verdict: Verdict, options: VerifyOptions, question: Property | None 
     return EXIT_CODES[verdict.status]
 
 
-def _counterexample(verdict: Verdict) -> tuple[Any, Any] | None:
-    """The flat inputs that violate the property and the outputs of their replay."""
-    if verdict.status != "violated" or verdict.witness is None or verdict.replay is None:
-        return None
-    return verdict.witness.ravel(), verdict.replay.output
-
-
-def _lines(verdict: Verdict, question: Property | None) -> list[tuple[str, str]]:
+def _lines(
+    verdict: Verdict, found: tuple[Any, Any] | None, question: Property | None
+) -> list[tuple[str, str]]:
+    """What is printed of a verdict; `found` are flat inputs that violate the property, and their outputs."""
     from holdfast.core.property import Box
 
     lines = [("engine", verdict.engine), ("seconds", f"{verdict.seconds:.3f}")]
     if verdict.bound is not None:
         lines.append(("margin" if verdict.status == "holds" else "bound", f"{verdict.bound:.6g}"))
-    if (found := _counterexample(verdict)) is not None:
+    if found is not None:
         inputs, outputs = found
         box = None if question is None else question.threat
         free = (box.lower < box.upper).ravel().nonzero()[0].tolist() if isinstance(box, Box) else []
@@ -120,23 +128,6 @@ def _values(letter: str, values: Any, shown: list[int]) -> str:
         text += f", … ({len(shown):,} values)"
     fixed = len(values) - len(shown)
     return f"{text} and {fixed:,} fixed ones" if fixed else text
-
-
-def _facts(verdict: Verdict) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "status": verdict.status,
-        "engine": verdict.engine,
-        "seconds": verdict.seconds,
-        "margin": verdict.bound,
-        "real_arithmetic_only": verdict.real_only,
-        "note": verdict.note,
-    }
-    if (found := _counterexample(verdict)) is not None:
-        facts |= {
-            name: [float(value) for value in values]
-            for name, values in zip(("witness", "outputs"), found, strict=True)
-        }
-    return facts
 
 
 def _progress() -> Callable[[str, int, float], None]:
@@ -159,9 +150,7 @@ def _progress() -> Callable[[str, int, float], None]:
 
 
 @contextmanager
-def _watched(
-    seconds: float, memory_bytes: int, give_up: Callable[[bool], int]
-) -> Iterator[Callable[[], None]]:
+def _watched(seconds: float, memory: int, give_up: Callable[[bool], int]) -> Iterator[Callable[[], None]]:
     """A function to call before the result is told; until then the watch may end the process.
 
     When it is too late, or the process has grown too large, `give_up` (told which) speaks instead, and the
@@ -172,7 +161,7 @@ def _watched(
 
     def watch() -> None:
         while not done.wait(min(_WATCH_SECONDS, max(until - time.monotonic(), 0.0))):
-            late, large = time.monotonic() >= until, _resident_bytes() > memory_bytes
+            late, large = time.monotonic() >= until, _resident_bytes() > memory
             if not late and not large:
                 continue
             if speaking.acquire(blocking=False):

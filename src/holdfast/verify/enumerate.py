@@ -18,20 +18,9 @@ from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import part_of
 from holdfast.graph.session import runtime
-from holdfast.verify.finite import (
-    Cells,
-    NotFinite,
-    Split,
-    TooMany,
-    Trace,
-    cells_of,
-    check_range,
-    cut_tensors,
-    split,
-    stairs_of,
-    traced,
-)
-from holdfast.verify.problem import Answer, Clock, Domain, first_float, last_float
+from holdfast.verify import finite
+from holdfast.verify.finite import Cells, NotFinite, Split, Trace, Values, cut_tensors
+from holdfast.verify.problem import Answer, Clock, Domain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
 _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
@@ -67,34 +56,49 @@ def choose(machine: Machine, cells: int) -> None:
     machine.direct = cells * (time.perf_counter() - began) / 2 < _SHORT
 
 
-def on_original(machine: Machine, point: NDArray[np.float32]) -> Floats:
+def on_original(machine: Machine, point: Values) -> Floats:
     """The flat outputs of the original file for these free inputs (n,)."""
     outputs: Floats = machine.runner().outputs(machine.domain.whole(point[None]))[0]
     return outputs
 
 
-def kinds_of(
-    machine: Machine, start: NDArray[np.float32], free: int, values: NDArray[np.float32]
-) -> Sequence[np.float32]:
-    """Those values of one input that differ in what they make of the tensors that depend on it alone."""
-    names = machine.split.alone[free]
-    shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
-    if any(free in machine.trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return list(values)
-    if not names:
-        return list(values[:1])  # nothing depends on it
-    found: dict[bytes, np.float32] = {}
-    for value in values:
+def first_alike(
+    trace: Trace, split: Split, free: int, count: int, tensors: Callable[[int], Iterable[NDArray[Any]]]
+) -> NDArray[np.int64]:
+    """For each of the cells of one input the first cell that the network cannot tell from it, (count,).
+
+    `tensors` gives what a cell makes of the tensors that depend on this input alone.
+    """
+    first = np.arange(count)
+    shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
+    if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
+        return first
+    if not split.alone[free]:
+        return np.zeros_like(first)  # nothing depends on it
+    seen: dict[bytes, int] = {}
+    for i in range(count):
+        first[i] = seen.setdefault(_digest(tensors(i)), i)
+    return first
+
+
+def _different(machine: Machine, cells: Sequence[Cells], free: int) -> Values:
+    """A value in each cell of one input that the network can tell from those before it."""
+    start = np.array([row.middle[0] for row in cells], np.float32)
+    values = cells[free].middle
+
+    def tensors(number: int) -> Iterable[NDArray[Any]]:
         point = start.copy()
-        point[free] = value
-        tensors = cut_tensors(machine.trace, point)
+        point[free] = values[number]
+        cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
-            machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(digest(machine.alone.run(names, tensors).values()), value)
-    return list(found.values())
+            machine.alone = _Part(machine, cuts, itertools.chain(*machine.split.alone.values()))
+        found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
+        return found.values()
+
+    return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 
 
-def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Floats]:
+def outputs_of(machine: Machine, point: Values) -> tuple[bytes, Floats]:
     """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
     if machine.direct:
         machine.runs += 1
@@ -103,7 +107,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
     if machine.head is None:
         machine.head = _Part(machine, tensors, machine.split.joint)
     joint = machine.head.run(machine.split.joint, tensors)
-    key = digest(joint.values())
+    key = _digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
@@ -137,7 +141,7 @@ class _Part:
         return {name: found[name] for name in names}
 
 
-def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
     """A key that is the same for the same tensors."""
     made = hashlib.blake2b(digest_size=16)
     for value in tensors:
@@ -151,7 +155,7 @@ class _Tally:
     """The worst cell so far, those in doubt, and how much was tried."""
 
     slack: float = inf
-    point: NDArray[np.float32] | None = None
+    point: Values | None = None
     output: Floats = field(default_factory=lambda: np.zeros(0))
     doubtful: list[str] = field(default_factory=list)
     cells: int = 0
@@ -170,15 +174,16 @@ def enumerated(
     if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise NotFinite("the network has not one input of float32")
     name = inputs[0].name
-    trace = traced(proto, name, domain.free, template)
+    trace = finite.traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
-    check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = Machine(proto, trace, split(proto, trace), {name: template}, domain, runner)
+    finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
+    machine = Machine(proto, trace, finite.split(proto, trace), {name: template}, domain, runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:
-            cells = [cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(len(low))]
-        except TooMany:
+            stairs = [finite.stairs_of(trace, i) for i in range(len(low))]
+            cells = [finite.cells_of(*ends, LIMIT) for ends in zip(stairs, low, high, strict=True)]
+        except finite.TooMany:
             return Answer("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
         total = prod(map(len, cells))
         if total > LIMIT:
@@ -193,9 +198,7 @@ def enumerated(
     return _answer(machine, tally)
 
 
-def _boxes(
-    question: Property, domain: Domain
-) -> list[tuple[NDArray[np.float32], NDArray[np.float32], list[Rows]]]:
+def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, list[Rows]]]:
     """The float32 ends of every box of free inputs, with the rows that are meant for it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
@@ -210,7 +213,7 @@ def _boxes(
     boxes = []
     for box, cases in groups.values():
         lower, upper = domain.within(box)
-        first, last = first_float(lower), last_float(upper)
+        first, last = ends_of(lower, upper)
         middle = domain.template.copy()
         middle[domain.free] = first
         inside = box is None or not box.excludes(middle.reshape(box.lower.shape))
@@ -221,8 +224,7 @@ def _boxes(
 
 def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
-    start = np.array([row.middle[0] for row in cells], np.float32)
-    kinds = [kinds_of(machine, start, i, row.middle) for i, row in enumerate(cells)]
+    kinds = [_different(machine, cells, free) for free in range(len(cells))]
     left, judged = prod(map(len, kinds)), set[bytes]()
     choose(machine, left)
     for values in itertools.product(*kinds):
@@ -236,7 +238,14 @@ def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _
         if key in judged:
             continue
         judged.add(key)
-        _judge(point, output, cases, tally)
+        if not np.isfinite(output).all():
+            tally.strange += 1
+            continue
+        slack = min(rows.slack(output) for rows in cases)
+        if abs(slack) <= DOUBT:
+            tally.doubtful.append(f"({', '.join(f'{v:g}' for v in point)}) by {slack:.1e}")
+        if slack < tally.slack:
+            tally.slack, tally.point, tally.output = slack, point, output
         if tally.slack < -DOUBT:
             break
     return True
@@ -246,21 +255,8 @@ def _confirmed(machine: Machine, tally: _Tally) -> bool:
     """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
     if tally.point is None:
         return True  # no box holds a float32
-    output = on_original(machine, tally.point)
-    return output.shape == tally.output.shape and bool(
-        np.allclose(output, tally.output, rtol=1e-4, atol=DOUBT)
-    )
-
-
-def _judge(point: NDArray[np.float32], output: Floats, cases: list[Rows], tally: _Tally) -> None:
-    if not np.isfinite(output).all():
-        tally.strange += 1
-        return
-    slack = min(rows.slack(output) for rows in cases)
-    if abs(slack) <= DOUBT:
-        tally.doubtful.append(f"({', '.join(f'{v:g}' for v in point)}) by {slack:.1e}")
-    if slack < tally.slack:
-        tally.slack, tally.point, tally.output = slack, point, output
+    found = on_original(machine, tally.point)
+    return found.shape == tally.output.shape and bool(np.allclose(found, tally.output, rtol=1e-4, atol=DOUBT))
 
 
 def _answer(machine: Machine, tally: _Tally) -> Answer:

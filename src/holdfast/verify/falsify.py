@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import cos, pi, prod
 from typing import Any
@@ -25,11 +24,11 @@ from torch import Tensor
 
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.problem import Answer, Case, Clock, Problem, products, stacked_rows
+from holdfast.verify.linear.pieces import threads
+from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, products, stacked_rows
+from holdfast.verify.rounding import NEAR, REPLAYED
 
 ENGINE = "attack"
-NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
-REPLAYED = 16  # points of one batch that are replayed at most
 FEW = 3  # cases that the narrow rounds attack
 MOST_LEAK = 0.2
 EXACT = 0.8  # from this part of a descent on nothing leaks
@@ -67,7 +66,7 @@ class Targets:
         return left - self.bound[which]
 
 
-def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Targets | None:
+def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | None:
     """The cases in whose box a point of the input's type lies, or None if there are none.
 
     They are tensors of float64 if that is the input's type, else of float32.
@@ -133,7 +132,8 @@ def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Gener
     if targets is None:
         return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} lies in the box of any case")
     hunt = Hunt(problem, targets, clock, until, rng)
-    with _threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
+    # For small products a second thread costs more than it brings.
+    with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
         witness = hunt.sampled()
         for number in itertools.count():
             if witness is not None or hunt.late():
@@ -143,17 +143,6 @@ def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Gener
         return Answer("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
     nearest = float(hunt.best.min())
     return Answer("unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest misses by {nearest:.3g}")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many threads in torch: for small products a second one costs more than it brings."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, count))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Hunt:
@@ -200,13 +189,13 @@ class Hunt:
         """Points of these cases: the middle of the box, corners, anywhere, or around the best one so far."""
         low, high = self.targets.bounds(which)
         if kind == "middle":
-            return _inside(low + (high - low) / 2, low, high)
+            return (low + (high - low) / 2).clamp(low, high)
         share = torch.rand(low.shape, generator=self.noise, dtype=low.dtype)
         if kind == "corner":
             return torch.where(share < 0.5, low, high)
         if kind == "inside":
-            return _inside(low + (high - low) * share, low, high)
-        return _inside(self.point[which] + (high - low) * (share - 0.5) * 0.2, low, high)
+            return (low + (high - low) * share).clamp(low, high)
+        return (self.point[which] + (high - low) * (share - 0.5) * 0.2).clamp(low, high)
 
     def round(self, number: int) -> NDArray[Any] | None:
         """A witness found by one descent, from all cases or from those that came nearest."""
@@ -243,7 +232,7 @@ class Hunt:
             else:
                 mean = pace.momentum * mean + slope / slope.abs().mean(dim=1, keepdim=True).clamp(min=1e-30)
                 move = mean.sign()
-            points = _inside(points - pace.size(done) * half * move, low, high)
+            points = (points - pace.size(done) * half * move).clamp(low, high)
         return None
 
     def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[Any] | None:
@@ -259,17 +248,11 @@ class Hunt:
         self.point[torch.tensor(seen[better])] = points[torch.tensor(lowest[better])]
         near = order[:REPLAYED]
         near = near[values[near] <= self.limit]
-        return self._replayed(points[torch.tensor(near)].numpy(), values[near]) if len(near) else None
-
-    def _replayed(self, points: NDArray[Any], values: NDArray[Any]) -> NDArray[Any] | None:
-        real = np.flatnonzero(self.problem.violates(points))
-        if len(real):
-            witness: NDArray[Any] = points[real[0]].copy()
-            return witness
-        # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
-        self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)
-        return None
-
-
-def _inside(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    return torch.minimum(torch.maximum(points, low), high)
+        if not len(near):
+            return None
+        witness = self.problem.witness(points[torch.tensor(near)].numpy())
+        if witness is None:
+            # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
+            deepest = float(values[near[0]])
+            self.limit = deepest - max(abs(deepest), NEAR)
+        return witness

@@ -7,7 +7,7 @@ are the cells to enumerate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,10 @@ from holdfast.graph.nodes import needed, subgraphs
 
 Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32
-_STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {
-    "Floor": np.floor,
-    "Ceil": np.ceil,
-    "Round": np.rint,
-    "Sign": np.sign,
-}
-_PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
+Stairs = Callable[[Values], NDArray[Any]]
+Monotone = Callable[[Values, Values], Values]  # of an input, with a constant
+_STAIRS: Mapping[str, Stairs] = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.rint, "Sign": np.sign}
+_PAIRS: Mapping[str, Monotone] = {
     "Add": np.add,
     "Sub": np.subtract,
     "Mul": np.multiply,
@@ -36,7 +33,6 @@ _PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
     "Min": np.minimum,
     "Max": np.maximum,
 }
-Stairs = Callable[[Values], NDArray[Any]]
 # Where real work begins: a head ends before these.
 _PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
 _FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
@@ -52,7 +48,7 @@ class Climb:
     """New elements: a monotone step applied to earlier ones, each with its own constant."""
 
     parents: NDArray[np.int64]
-    step: Callable[[Values, Values], Values]
+    step: Monotone
     constants: Values
 
 
@@ -61,7 +57,7 @@ class Cut:
     """A rounding: the elements it reads, what it makes of them, and the type it gives."""
 
     view: View
-    stairs: Callable[[Values], NDArray[Any]]
+    stairs: Stairs
     dtype: np.dtype[Any]
 
 
@@ -71,22 +67,17 @@ class Trace:
 
     `roots` gives for every element, of the free inputs and of the steps, the free input it comes from;
     `needs` for every tensor from the cuts on the free inputs it depends on; `nodes` compute those tensors.
+    A fixed tensor whose value does not matter is in neither `values` nor `needs`.
     """
 
     inputs: int
     roots: NDArray[np.int64]
+    build: Build
+    values: dict[str, Value]
     climbs: list[Climb] = field(default_factory=list)
     cuts: dict[str, Cut] = field(default_factory=dict)
     needs: dict[str, frozenset[int]] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)  # onnx.NodeProto
-
-
-@dataclass(eq=False)
-class _Walk(Trace):
-    """What is known so far; a fixed tensor whose value does not matter is in neither `values` nor `needs`."""
-
-    build: Build = field(kw_only=True)
-    values: dict[str, Value] = field(kw_only=True)
 
 
 def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
@@ -99,51 +90,45 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
     weights = proto.graph.initializer
     if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
         raise NotFinite("weights are in another file")
-    values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in weights if _small(w.dims)}
+    # Larger ones are no index, shape or factor on the way to a cut.
+    small = [w for w in weights if len(w.dims) <= 1 and sum(w.dims) <= 1 << 16]
+    values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in small}
     values[name] = build.normal(View(index, template.astype(np.float64)))
-    walk = _Walk(len(free), np.arange(len(free)), build=build, values=values)
+    trace = Trace(len(free), np.arange(len(free)), build, values)
     for node in needed(proto.graph):
-        _visit(node, walk, opset_of(proto))
-    for output in (port.name for port in proto.graph.output):
-        if isinstance(walk.values.get(output), View):
-            raise NotFinite(f"output {output!r} reads a free input as it is")
-    return walk
+        _visit(node, trace, opset_of(proto))
+    for port in proto.graph.output:
+        if isinstance(trace.values.get(port.name), View):
+            raise NotFinite(f"output {port.name!r} reads a free input as it is")
+    return trace
 
 
-def _small(dims: Sequence[int]) -> bool:
-    """Whether a weight may be an index, a shape or a factor on the way to a cut."""
-    return len(dims) <= 1 and sum(dims) <= 1 << 16
-
-
-def _visit(node: Any, walk: _Walk, opset: int) -> None:
-    after = [walk.needs[name] for name in node.input if name in walk.needs]
-    given = [walk.values.get(name) for name in node.input]
+def _visit(node: Any, trace: Trace, opset: int) -> None:
+    after = [trace.needs[name] for name in node.input if name in trace.needs]
+    given = [trace.values.get(name) for name in node.input]
     before = any(isinstance(value, View) for value in given)
+    called = f"node {node.name or node.output[0]!r}: {node.op_type}"
     if subgraphs(node):  # it may read any tensor without saying so
-        raise NotFinite(f"node {_called(node)}: {node.op_type} has a graph of its own inside")
+        raise NotFinite(f"{called} has a graph of its own inside")
     if before and node.domain not in STANDARD:
-        raise NotFinite(f"node {_called(node)}: {node.op_type} of {node.domain!r} is not known")
+        raise NotFinite(f"{called} of {node.domain!r} is not known")
     if after and before:
-        raise NotFinite(f"node {_called(node)}: {node.op_type} mixes a rounded and an unrounded free input")
+        raise NotFinite(f"{called} mixes a rounded and an unrounded free input")
     if after:
-        walk.nodes.append(node)
-        walk.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
+        trace.nodes.append(node)
+        trace.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
     elif before or node.domain in STANDARD:
         try:
-            _through(node, node_of(node, tuple(given), opset, set()), walk)
+            _through(node, node_of(node, tuple(given), opset, set()), trace)
         except (ModelError, ValueError, IndexError, KeyError, TypeError) as problem:
             if before:
-                raise NotFinite(f"node {_called(node)}: {node.op_type}: {problem}") from None
+                raise NotFinite(f"{called}: {problem}") from None
 
 
-def _called(node: Any) -> str:
-    return repr(node.name or node.output[0])
-
-
-def _through(node: Any, made: Node, walk: _Walk) -> None:
-    """Put the outputs of a node before the cuts into the walk."""
+def _through(node: Any, made: Node, trace: Trace) -> None:
+    """Put the outputs of a node before the cuts into the trace."""
     if node.op_type == "Constant":
-        walk.values[node.output[0]] = constant_of(made)
+        trace.values[node.output[0]] = constant_of(made)
         return
     views = [value for value in made.inputs if isinstance(value, View)]
     if not views and node.op_type not in MOVES:
@@ -151,23 +136,23 @@ def _through(node: Any, made: Node, walk: _Walk) -> None:
     if views:
         cut = _cut(made)
         if cut is not None:
-            walk.cuts[node.output[0]] = cut
+            trace.cuts[node.output[0]] = cut
             live = cut.view.index[cut.view.index >= 0]
-            walk.needs[node.output[0]] = frozenset(walk.roots[live].tolist())
+            trace.needs[node.output[0]] = frozenset(trace.roots[live].tolist())
             return
         if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
             raise made.fail("it changes the precision before a rounding")
         if node.op_type not in MOVES:
-            walk.values[node.output[0]] = _climbed(made, walk)
+            trace.values[node.output[0]] = _climbed(made, trace)
             return
     if node.op_type == "Cast" and not views:
-        walk.values[node.output[0]] = np.asarray(made.value(), _target(made))
+        trace.values[node.output[0]] = np.asarray(made.value(), _target(made))
         return
     # A constant that was left out is unknown here: a move that needs it fails, and says so.
     if any(value is None and name for value, name in zip(made.inputs, node.input, strict=True)):
         raise made.fail("one of its inputs is computed")
-    for name, value in zip(node.output, MOVES[node.op_type](made, walk.build), strict=False):
-        walk.values[name] = walk.build.normal(value) if isinstance(value, View) else value
+    for name, value in zip(node.output, MOVES[node.op_type](made, trace.build), strict=False):
+        trace.values[name] = trace.build.normal(value) if isinstance(value, View) else value
 
 
 def _cut(made: Node) -> Cut | None:
@@ -195,7 +180,7 @@ def _target(made: Node) -> np.dtype[Any]:
     return dtype
 
 
-def _climbed(made: Node, walk: _Walk) -> View:
+def _climbed(made: Node, trace: Trace) -> View:
     """The new elements that a sum, product or bound with constants makes."""
     view = next(value for value in made.inputs if isinstance(value, View))
     for step, other in _steps(made):
@@ -207,9 +192,9 @@ def _climbed(made: Node, walk: _Walk) -> View:
         constant = np.broadcast_to(constant, shape).ravel()
         live = np.flatnonzero(index.ravel() >= 0)
         parents = index.ravel()[live]
-        begin = len(walk.roots)
-        walk.roots = np.concatenate([walk.roots, walk.roots[parents]])
-        walk.climbs.append(Climb(parents, step, constant[live]))
+        begin = len(trace.roots)
+        trace.roots = np.concatenate([trace.roots, trace.roots[parents]])
+        trace.climbs.append(Climb(parents, step, constant[live]))
         fresh = np.full(index.size, -1, np.int64)
         fresh[live] = begin + np.arange(len(live))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -218,7 +203,7 @@ def _climbed(made: Node, walk: _Walk) -> View:
     return view
 
 
-def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
+def _steps(made: Node) -> list[tuple[Monotone, Any]]:
     """The monotone steps (value, constant) -> value that a node is made of."""
     first = isinstance(made.inputs[0], View)
     if made.operator == "Relu":
@@ -242,8 +227,7 @@ def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
 def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
     """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
     elements = _elements(trace, point)
-    stairs = {name: cut.stairs(_read(cut, elements)) for name, cut in trace.cuts.items()}
-    return {name: np.asarray(stairs[name], cut.dtype) for name, cut in trace.cuts.items()}
+    return {name: np.asarray(cut.stairs(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()}
 
 
 def _elements(trace: Trace, point: Values) -> Values:

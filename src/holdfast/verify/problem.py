@@ -19,6 +19,7 @@ from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Product
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
+DType: TypeAlias = np.dtype[Any] | type
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
 
 
@@ -48,8 +49,8 @@ class Domain:
         low, high = self.within(None)
         with np.errstate(over="ignore"):
             near = np.asarray(points).astype(self.dtype)
-        ends = first_float(low, self.dtype), last_float(high, self.dtype)
-        full[:, self.free] = np.where((low <= points) & (points <= high), np.clip(near, *ends), near)
+        inside = np.clip(near, *ends_of(low, high, self.dtype))
+        full[:, self.free] = np.where((low <= points) & (points <= high), inside, near)
         return full.reshape(-1, *self.box.lower.shape)
 
     def within(self, box: Box | None) -> tuple[Floats, Floats]:
@@ -66,7 +67,7 @@ def domain_of(question: Property) -> Domain:
     if not (np.isfinite(box.lower).all() and np.isfinite(box.upper).all()):
         raise InputError("expected finite bounds of every input, got an infinite one")
     dtype = input_type(read_proto(question.model.path), question.model.path)
-    first, last = first_float(box.lower.ravel(), dtype), last_float(box.upper.ravel(), dtype)
+    first, last = ends_of(box.lower.ravel(), box.upper.ravel(), dtype)
     if (first > last).any():
         at = int(np.flatnonzero(first > last)[0])
         low, high = box.lower.flat[at], box.upper.flat[at]
@@ -86,7 +87,7 @@ def input_type(proto: Any, where: Path) -> np.dtype[Any]:
     return np.dtype(inputs[0].dtype)
 
 
-def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+def first_float(values: Floats, dtype: DType = np.float32) -> NDArray[Any]:
     """The smallest number of a floating-point type that is not below each value."""
     with np.errstate(over="ignore"):
         near = values.astype(dtype)
@@ -94,9 +95,14 @@ def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDA
     return np.where(near.astype(np.float64) < values, above, near)
 
 
-def last_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+def last_float(values: Floats, dtype: DType = np.float32) -> NDArray[Any]:
     """The largest number of a floating-point type that is not above each value."""
     return -first_float(-values, dtype)
+
+
+def ends_of(lower: Floats, upper: Floats, dtype: DType = np.float32) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The smallest and the largest number of a floating-point type between each two; crossed if none is."""
+    return first_float(lower, dtype), last_float(upper, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +119,9 @@ class Case:
     bound: Array
     inputs: Array | None = None
 
-    def ends(self, dtype: np.dtype[Any] | type) -> tuple[NDArray[Any], NDArray[Any]]:
+    def ends(self, dtype: DType) -> tuple[NDArray[Any], NDArray[Any]]:
         """The corners of the points of a floating-point type in the box; it has none if they cross."""
-        return first_float(self.lower, dtype), last_float(self.upper, dtype)
+        return ends_of(self.lower, self.upper, dtype)
 
 
 def same_box(cases: Sequence[Case]) -> list[list[int]]:
@@ -157,13 +163,9 @@ def narrowest(lower: Array, upper: Array) -> Array:
 
 def products(net: Net) -> int:
     """Multiply-adds of one evaluation of a net."""
-    total = 0
-    for step in net.steps:
-        if isinstance(step, Dense):
-            total += step.weight.size
-        elif isinstance(step, Conv):
-            total += prod(step.shape) * prod(step.weight.shape[1:])
-    return total
+    dense = sum(step.weight.size for step in net.steps if isinstance(step, Dense))
+    convolutions = [step for step in net.steps if isinstance(step, Conv)]
+    return dense + sum(prod(step.shape) * prod(step.weight.shape[1:]) for step in convolutions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +181,11 @@ class Problem:
     cases: tuple[Case, ...]
     violates: Callable[[NDArray[Any]], NDArray[np.bool_]]
     dtype: np.dtype[Any] = FLOAT32
+
+    def witness(self, points: NDArray[Any]) -> NDArray[Any] | None:
+        """The first of free inputs (b, n) that is a real counterexample."""
+        real = np.flatnonzero(self.violates(points))
+        return points[real[0]].copy() if len(real) else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
 from holdfast.graph.session import condense, open_session
-from holdfast.verify.problem import Answer, Case, Clock, Domain, first_float, last_float, stacked_rows
+from holdfast.verify.problem import Answer, Case, Clock, Domain, ends_of, stacked_rows
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
@@ -84,9 +84,8 @@ class Runner:
     def outputs(self, points: Tensor) -> Floats:
         """The flat outputs (b, k) of whole inputs (b, *shape)."""
         if self.batched and len(points) > 1:
-            found = self.session.run(
-                None, {self.name: points.reshape(-1, *points.shape[2:]).astype(self.dtype)}
-            )
+            together = points.reshape(-1, *points.shape[2:]).astype(self.dtype)
+            found = self.session.run(None, {self.name: together})
             return np.concatenate([np.asarray(v, np.float64).reshape(len(points), -1) for v in found], axis=1)
         return np.stack([_flat(self.run(point)) for point in points]) if len(points) else np.zeros((0, 0))
 
@@ -119,18 +118,16 @@ def runner_of(question: Property, domain: Domain) -> Runner:
     for rows in question.unsafe:
         if rows.matrix.shape[1] != alone.shape[1]:
             raise InputError(f"{path}: expected {rows.matrix.shape[1]} outputs, got {alone.shape[1]}")
-    many = Runner(runner.session, runner.name, runner.dtype, True)
-    free_batch = len(inputs[0].shape) > 1 and not isinstance(inputs[0].shape[0], int)
-    return many if free_batch and _agrees(many, corners, alone) else runner
-
-
-def _agrees(many: Runner, points: Tensor, alone: Floats) -> bool:
-    """Whether points run together give what each gives alone: some files say so and mix them up."""
+    many = replace(runner, batched=True)
+    if len(inputs[0].shape) < 2 or isinstance(inputs[0].shape[0], int):
+        return runner
     try:
-        together = many.outputs(points)
+        together = many.outputs(corners)
     except Exception:  # noqa: BLE001 - onnxruntime's errors have no common class
-        return False
-    return together.shape == alone.shape and bool(np.allclose(together, alone, rtol=1e-3, atol=1e-4))
+        return runner
+    # Some files say that they take many points, and mix them up.
+    agree = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-3, atol=1e-4)
+    return many if agree else runner
 
 
 def violations(
@@ -170,7 +167,7 @@ def search_randomly(
     while tried == 0 or time.monotonic() < until:
         for at, rows in enumerate(question.unsafe):
             low, high = domain.within(rows.within)
-            first, last = first_float(low, domain.dtype), last_float(high, domain.dtype)
+            first, last = ends_of(low, high, domain.dtype)
             for point in _points(first, last, best.get(at), rng):
                 whole = domain.whole(point[None])[0]
                 output = runner.outputs(whole[None])[0]
@@ -189,10 +186,7 @@ def search_randomly(
 
 
 def _points(
-    low: NDArray[Any],
-    high: NDArray[Any],
-    best: tuple[float, NDArray[Any]] | None,
-    rng: np.random.Generator,
+    low: NDArray[Any], high: NDArray[Any], best: tuple[float, NDArray[Any]] | None, rng: np.random.Generator
 ) -> list[NDArray[Any]]:
     """The middle, both corners, then random points, random corners and steps around the best point."""
     width = high.astype(np.float64) - low.astype(np.float64)

@@ -14,26 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    Product,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Array, Net, Step, Take, Total, curve_of, sources_of, step_values
 
 UNIT = 2.0**-53  # roundoff of float64
 MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
 EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm, underflow
+SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
+NEAR = 1e-6  # a point this near, as a part of the bounds, is replayed: float32 runtimes differ by as much
+REPLAYED = 16  # points of one batch that are replayed at most
 CURVE = 8  # units of roundoff to which a curve is computed
 _EXACT = ("relu", "sign")
 _RELATIVE = ("leaky", "square", "sqrt", "exp", "reciprocal")  # the others may be off by a part of 1
@@ -42,9 +31,9 @@ TYPES = {float(np.finfo(kind).eps) / 2: np.finfo(kind) for kind in (np.float16, 
 
 def terms(step: Step) -> int:
     """How many products one element of a linear step sums."""
-    if isinstance(step, Dense):
+    if isinstance(step, ir.Dense):
         return int(step.weight.shape[1])
-    if isinstance(step, Conv):
+    if isinstance(step, ir.Conv):
         return int(step.weight[0].size)
     return len(sources_of(step)) + (step.roundings if isinstance(step, Total) else 0)
 
@@ -57,7 +46,7 @@ def gamma(count: int, roundoff: float) -> float:
 
 def step_error(net: Net, step: Step) -> float:
     """The error of evaluating a linear step or a product, as a part of the magnitudes it sums."""
-    if not net.roundoff or isinstance(step, Take | Start):
+    if not net.roundoff or isinstance(step, Take | ir.Start):
         return 0.0
     return gamma(terms(step) + EXTRA, net.roundoff)
 
@@ -106,18 +95,20 @@ def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
     """What evaluating the net over a box of its free inputs can be off."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     held: dict[int, _Range] = {}
-    inside: set[int] = set()  # steps of a softmax, before its shares
+    inside: set[int] = set()  # steps of a softmax, from its differences to before its shares
     largest = 0.0
     with np.errstate(all="ignore"):
         for at, step in enumerate(net.steps):
             given = [held[source] for source in sources_of(step)]
-            if isinstance(step, Start):
+            softmax = inside.intersection(sources_of(step))
+            if isinstance(step, ir.Start):
                 held[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
-            elif inside.intersection(sources_of(step)):
+            elif softmax:
                 held[at] = _of_softmax(net, step, given)
             else:
                 held[at] = _evaluated(net, step, given)
-            if _in_softmax(step, inside):
+            shares = isinstance(step, Activation) and step.curve == "reciprocal"
+            if (isinstance(step, Total) and step.roundings) or (softmax and not shares):
                 inside.add(at)
             size = held[at].size
             largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
@@ -138,7 +129,7 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
         found = np.where(first.error == 0, 0.0, first.error * steepest)  # none stays none, however steep
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
-    elif isinstance(step, Product):
+    elif isinstance(step, ir.Product):
         ends = [a * b for a in (first.lower, first.upper) for b in (given[1].lower, given[1].upper)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
         found = first.error * given[1].size + given[1].error * first.size + first.error * given[1].error
@@ -159,14 +150,6 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
     error = found * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
     low, high = low - own - flushed, high + own + flushed
     return _Range(low, high, np.fmin(error, high - low))
-
-
-def _in_softmax(step: Step, inside: set[int]) -> bool:
-    """Whether a step is the differences that a softmax begins with, or follows them before the shares."""
-    if isinstance(step, Total) and step.roundings:
-        return True
-    last = isinstance(step, Activation) and step.curve == "reciprocal"
-    return not last and bool(inside.intersection(sources_of(step)))
 
 
 def _of_softmax(net: Net, step: Step, given: list[_Range]) -> _Range:
@@ -219,9 +202,9 @@ def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
 
 def magnitude(step: Step, unit: float) -> Step:
     """A linear step with the magnitudes of its weights, and `unit` times those of its constants."""
-    if isinstance(step, Dense | Conv):
+    if isinstance(step, ir.Dense | ir.Conv):
         return replace(step, weight=np.abs(step.weight), bias=unit * np.abs(step.bias))
-    if isinstance(step, Scale):
+    if isinstance(step, ir.Scale):
         return replace(step, factor=np.abs(step.factor), offset=unit * np.abs(step.offset))
     if isinstance(step, Total):
         return replace(step, weights=tuple(abs(weight) for weight in step.weights))

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Budget, Property, Verdict, settle
 from holdfast.graph.inspect import read_proto
-from holdfast.graph.ir import Activation, Net
+from holdfast.graph.ir import Activation
 from holdfast.graph.nodes import check_deterministic
 from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, relus_only, silent
 from holdfast.verify.replay import Runner, runner_of, search_randomly
@@ -47,13 +48,19 @@ def _describe(problem: Exception) -> str:
 
 
 def _decided(question: Property, clock: Clock) -> Verdict:
+    from holdfast.verify.enumerate import enumerated
+    from holdfast.verify.finite import NotFinite
+
     if not question.unsafe:
         return Verdict("holds", "none", 0.0, note="nothing is asked: the set of inputs is empty")
     proto = read_proto(question.model.path)
     check_deterministic(proto, str(question.model.path))
     domain = domain_of(question)
     runner = cache(lambda: runner_of(question, domain))
-    answer = _finite(question, proto, domain, runner, clock)
+    try:
+        answer: Answer | None = enumerated(question, proto, domain, runner, clock)
+    except NotFinite:  # the free inputs are not all rounded
+        answer = None
     if answer is None or answer.status not in (*_DECIDED, "timeout"):
         before = answer.note if answer is not None else ""
         answer = _searched(question, domain, runner(), clock)
@@ -63,19 +70,6 @@ def _decided(question: Property, clock: Clock) -> Verdict:
         answer.status, answer.engine, 0.0, witness, None, answer.margin, answer.note, answer.real_only
     )
     return settle(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
-
-
-def _finite(
-    question: Property, proto: Any, domain: Domain, runner: Callable[[], Runner], clock: Clock
-) -> Answer | None:
-    """The answer by enumeration; None if the free inputs are not all rounded."""
-    from holdfast.verify.enumerate import enumerated
-    from holdfast.verify.finite import NotFinite
-
-    try:
-        return enumerated(question, proto, domain, runner, clock)
-    except NotFinite:
-        return None
 
 
 def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) -> Answer:
@@ -163,18 +157,21 @@ def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterat
     from holdfast.verify.sweep import piecewise
 
     few = problem.net.inputs <= FEW
+    relus = sum(prod(step.shape) for step in problem.net.steps if isinstance(step, Activation))
     if piecewise(problem.net):
-        yield lambda: _swept(problem, clock)
-    if few and _small(problem.net) and clock.left > 0:
-        yield lambda: _few_inputs(problem, _part(clock, 0.7))
+        yield lambda: _ask("sweep:search", problem, clock)
+    if few and relus_only(problem.net) and relus <= SMALL and clock.left > 0:
+        yield lambda: _ask("lowdim.search:search", problem, _part(clock, 0.7))
     if few and clock.left > 0:
-        yield lambda: _split(problem, _part(clock, 0.05))  # many need no more: quicker than a search
+        # Many need no more: quicker than a search.
+        yield lambda: _ask("split.search:search", problem, _part(clock, 0.05))
     if clock.left > 0:
-        yield lambda: _falsified(problem, clock, rng)
+        seconds = min(max(0.5, 0.01 * clock.left), 3.0)
+        yield lambda: _ask("falsify:falsify", problem, clock, seconds, rng)
     if few and clock.left > 0:
-        yield lambda: _split(problem, _part(clock, 0.5))
+        yield lambda: _ask("split.search:search", problem, _part(clock, 0.5))
     if clock.left > 0:
-        yield lambda: _branched(problem, clock)
+        yield lambda: _ask("bab.decide:decide", problem, clock)
 
 
 def _part(clock: Clock, share: float) -> Clock:
@@ -184,37 +181,8 @@ def _part(clock: Clock, share: float) -> Clock:
     return dataclasses.replace(clock, budget=dataclasses.replace(clock.budget, seconds=seconds))
 
 
-def _small(net: Net) -> bool:
-    """Whether a net is linear steps and relus, few enough for exact forms of all of them."""
-    relus = sum(prod(step.shape) for step in net.steps if isinstance(step, Activation))
-    return relus_only(net) and relus <= SMALL
-
-
-def _swept(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.sweep import search
-
-    return search(problem, clock)
-
-
-def _few_inputs(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.lowdim.search import search
-
-    return search(problem, clock)
-
-
-def _split(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.split.search import search
-
-    return search(problem, clock)
-
-
-def _falsified(problem: Problem, clock: Clock, rng: np.random.Generator) -> Answer:
-    from holdfast.verify.falsify import falsify
-
-    return falsify(problem, clock, min(max(0.5, 0.01 * clock.left), 3.0), rng)
-
-
-def _branched(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.bab.decide import decide
-
-    return decide(problem, clock)
+def _ask(engine: str, problem: Problem, clock: Clock, *more: Any) -> Answer:
+    """The answer of an engine, "module:function", which is imported only now: most need torch or numba."""
+    module, function = engine.split(":")
+    answer: Answer = getattr(import_module(f"holdfast.verify.{module}"), function)(problem, clock, *more)
+    return answer

@@ -18,25 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Activation, Array, Net, Start, Step, Take, curve_of, sources_of, step_values
-from holdfast.verify.problem import (
-    Answer,
-    Case,
-    Clock,
-    Problem,
-    first_float,
-    last_float,
-    products,
-    relus_only,
-    stacked_rows,
-)
-from holdfast.verify.rounding import CURVE, MERGED, UNIT, magnitude, step_error, terms
+from holdfast.verify.problem import Answer, Case, Clock, Problem, ends_of, products, relus_only, stacked_rows
+from holdfast.verify.rounding import CURVE, MERGED, REPLAYED, SURE, UNIT, magnitude, step_error, terms
 
 ENGINE = "sweep"
 SHARP = 1e-6  # behind other breakpoints of a segment one is cut at only if this part of its rise is in doubt
-SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
 MOST_PAIRS = 1 << 22  # of segments and cases at the start: with more, cases do not share segments
 MOST_WORK = 1 << 29  # multiply-adds of one batch: well below a second
-REPLAYED = 16  # points of one batch that are replayed at most
 TRIED = 17  # points of a doubtful segment
 Index = NDArray[np.int64]
 
@@ -166,12 +154,13 @@ def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) ->
     ends = [(float(c.lower[0]), float(c.upper[0])) if len(c.lower) else (0.0, 0.0) for c in cases]
     kept = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
     lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
+    first, last = ends_of(lower, upper, dtype)
     rows, over, bound = stacked_rows([case for case, _ in kept])
     return Asked(
         lower=np.nextafter(lower, -np.inf),
         upper=np.nextafter(upper, np.inf),
-        first=first_float(lower, dtype),
-        last=last_float(upper, dtype),
+        first=first,
+        last=last,
         rows=rows,
         over=np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
         bound=bound,
@@ -344,8 +333,9 @@ class _Sweep:
             case, width = work.case[at], work.right[at] - work.left[at]
             share = doubtful(found.left[at], found.right[at])
             low, high = (work.left[at] + width * np.array([part]) for part in share)
-            first = np.maximum(first_float(low, self.problem.dtype), self.asked.first[case])[0]
-            last = np.minimum(last_float(high, self.problem.dtype), self.asked.last[case])[0]
+            ends = ends_of(low, high, self.problem.dtype)
+            first = np.maximum(ends[0], self.asked.first[case])[0]
+            last = np.minimum(ends[1], self.asked.last[case])[0]
             if first <= last:
                 some = np.linspace(first, last, TRIED).astype(self.problem.dtype)
                 points.append(np.clip(some, first, last))
@@ -362,10 +352,7 @@ class _Sweep:
         possible = self.asked.first[case] <= self.asked.last[case]
         inside = np.clip(points, self.asked.first[case], self.asked.last[case])[possible]
         whole = np.unique(inside)[:, None][:, : self.problem.net.inputs]
-        if not len(whole):
-            return None
-        hit = np.flatnonzero(self.problem.violates(whole))
-        return whole[hit[0]].copy() if len(hit) else None
+        return self.problem.witness(whole) if len(whole) else None
 
 
 def _cut(work: Work, segment: Index, left: Array, right: Array, drawn: Chords) -> Work:

@@ -13,10 +13,9 @@ from holdfast.attack.gradient.victim import (
     open_victim,
     preparation_of,
     resize_weights,
-    target_of,
     vanish,
 )
-from holdfast.attack.judge import Judge, found_boxes
+from holdfast.attack.judge import Judge, found_boxes, target_in
 from holdfast.attack.types import Method, Rule
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Card, Head, Input, Model
@@ -45,7 +44,7 @@ def test_the_gradient_is_the_slope_of_the_loss(scene):
     image, boxes = scene
     victim = open_victim(load_model("signs-yolo"))
     exact = dataclasses.replace(victim, net=type(victim.net)(victim.net.net, torch.float64), _prepared={})
-    target = target_of(exact, image, boxes)
+    target = target_in(exact.judge, image, boxes, rule=exact.rule)
     aim = open_oracle([exact], target, Method()).parties[0].aim
     pixels = torch.tensor(image[None], dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(vanish(exact.candidates(pixels), aim).sum(), pixels)
@@ -73,11 +72,11 @@ def test_the_model_stays_as_it_was(victim, target):
 
 def test_targets_are_the_true_boxes_it_finds(victim, scene):
     image, boxes = scene
-    target = target_of(victim, image, boxes)
+    target = target_in(victim.judge, image, boxes, rule=victim.rule)
     assert target is not None
     assert found_boxes(target.before, target.boxes, victim.rule).all()
     nothing = Boxes(np.array([[0.0, 0.0, 5.0, 5.0]]), np.array([0]))
-    assert target_of(victim, image, nothing) is None
+    assert target_in(victim.judge, image, nothing, rule=victim.rule) is None
 
 
 def test_a_deployment_is_another_victim(victim, scene):

@@ -221,7 +221,7 @@ def test_boxes(name, given_scenes, tmp_path_factory, picture):
     root = written(name, given_scenes, tmp_path_factory, picture)
     found = open_dataset(root)
     assert (found.format, found.task, found.problems) == (name, "detect", ())
-    assert recognise(root)[0].name == name
+    assert recognise(root)[0][0].name == name
     samples = {Path(entry.name).name: entry.load() for entry in found.entries}
     assert set(samples) == {scene.name for scene in given_scenes}
     for scene in given_scenes:

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from holdfast.core.errors import DataError, InputError
-from holdfast.data.signs import CLASSES, GROUP_OF, GROUPS, encode, make, scene
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS
+from holdfast.data.signs.scene import encode, make, scene
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,8 @@ def test_no_images_is_refused(tmp_path):
 
 def test_the_masks_are_read_back_with_their_names(tmp_path):
     from holdfast.data.open import open_dataset
-    from holdfast.data.signs import SEGMENTS, make
+    from holdfast.data.signs.canvas import SEGMENTS
+    from holdfast.data.signs.scene import make
 
     make(tmp_path / "scenes", 1, 3)
     read = open_dataset(tmp_path / "scenes", task="segment")

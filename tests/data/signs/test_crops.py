@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Label
-from holdfast.data.embedded import FarEntry, is_embedded
+from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.images import sniff
 from holdfast.data.open import open_dataset
-from holdfast.data.signs import CLASSES, crop_classify, crop_far, crop_single, encode, write_far
+from holdfast.data.signs.canvas import CLASSES
+from holdfast.data.signs.scene import crop_classify, crop_far, crop_single, encode
+
+
+def far(seed, index):
+    return EmbeddedEntry("far", seed, index, "classify")
 
 
 @given(index=st.integers(0, 2**32))
@@ -31,35 +36,16 @@ def test_same_twice_and_other_seeds_differ():
     assert first[0].shape != other[0].shape or first[0].tobytes() != other[0].tobytes()
 
 
-def test_the_folder_is_the_embedded_data_set(tmp_path):
-    assert write_far(tmp_path, 3, range(6)) == 6
-    assert write_far(tmp_path, 3, range(8)) == 2  # only what was missing
-    written, drawn = open_dataset(tmp_path, task="classify"), open_dataset("far:3:8")
-    by_name = {sample.name: sample for sample in (entry.load() for entry in drawn.entries)}
-    assert len(written) == len(drawn) == 8
-    for entry in written.entries:
-        sample = entry.load()
-        twin = by_name[sample.name.split("/")[-1]]
-        assert sample.data == twin.data
-        assert written.classes[sample.truth.index] == drawn.classes[twin.truth.index]
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="file"):
-        write_far(tmp_path / "file", 0, range(1))
-
-
 def test_by_name():
     found = open_dataset("far:2:5", images=3)
     assert (found.name, found.format, found.task, len(found)) == ("far:2:5", "far", "classify", 3)
-    assert found.entries[1] == FarEntry(2, 1)
+    assert found.entries[1] == far(2, 1)
     image, label, quality = crop_far(2, 1)
     sample = found.entries[1].load()
     assert sample.data == encode(image, quality)
     assert sample.truth == Label(label)
     assert sniff(sample.data).format == "JPEG"
-    assert len({entry.key() for entry in (FarEntry(0, 1), FarEntry(1, 0), FarEntry(1, 1))}) == 3
+    assert len({entry.key() for entry in (far(0, 1), far(1, 0), far(1, 1))}) == 3
 
 
 @pytest.mark.parametrize("name", ["far:", "far:x", "far:1:0", "far:1:2:3"])

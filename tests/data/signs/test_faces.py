@@ -1,15 +1,14 @@
 """The faces of the signs and what may hide them."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from holdfast.data.signs import CLASSES, GROUP_OF
-from holdfast.data.signs.canvas import FIRST_SIGN
+from holdfast.data.signs.canvas import CLASSES, FIRST_SIGN, GROUP_OF, blank
 from holdfast.data.signs.faces import SIZE, face, nearest_size
 from holdfast.data.signs.plant import corners, hide, warp
-from holdfast.data.signs.scene import blank
 
 
 def flat(label: int, size: int) -> np.ndarray:
@@ -17,6 +16,10 @@ def flat(label: int, size: int) -> np.ndarray:
     rgba = face(label, size).astype(float)
     alpha = rgba[..., 3:] / 255
     return rgba[..., :3] * alpha + 128 * (1 - alpha)
+
+
+def shot_of(canvas, seed):
+    return SimpleNamespace(canvas=canvas, rng=np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("label", range(len(CLASSES)))
@@ -78,7 +81,7 @@ def test_what_hides_a_sign_leaves_three_fifths():
             patch.alpha >= 0.5
         ] = FIRST_SIGN
         before = (canvas.mask == FIRST_SIGN).sum()
-        hide(canvas, patch.extent, 420.0, [], np.random.default_rng(seed))
+        hide(shot_of(canvas, seed), patch.extent, 420.0, [])
         shares.append((canvas.mask == FIRST_SIGN).sum() / before)
     assert min(shares) >= 0.58
     assert min(shares) < 0.85
@@ -89,5 +92,5 @@ def test_nothing_hides_a_sign_at_the_cost_of_another():
     canvas.mask[:] = FIRST_SIGN
     everywhere = [(0.0, 0.0, 640.0, 480.0)]
     for seed in range(20):
-        hide(canvas, (300.0, 180.0, 360.0, 240.0), 420.0, everywhere, np.random.default_rng(seed))
+        hide(shot_of(canvas, seed), (300.0, 180.0, 360.0, 240.0), 420.0, everywhere)
     assert (canvas.mask == FIRST_SIGN).all()

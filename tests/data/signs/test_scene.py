@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from holdfast.core.errors import InputError
-from holdfast.data.signs import CLASSES, GROUP_OF, GROUPS, SEGMENTS, Scene, encode, scene
 from holdfast.data.signs import scene as scene_module
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, SEGMENTS
+from holdfast.data.signs.scene import Scene, encode, scene
 
 COUNT = 70
 DIGEST = """
 import hashlib
-from holdfast.data.signs import scene
+from holdfast.data.signs.scene import scene
 s = scene(3, 11)
 parts = (s.image, s.mask, s.boxes, s.classes)
 print(hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest())
@@ -126,7 +127,7 @@ def test_signs_are_visible_where_the_boxes_are_and_nowhere_else(scenes):
 
 
 def test_boxes_are_the_extent_of_signs_that_nothing_hides(monkeypatch):
-    monkeypatch.setattr(sys.modules[scene_module.__module__], "_HIDDEN", 0.0)
+    monkeypatch.setattr(scene_module, "_HIDDEN", 0.0)
     checked = 0
     for index in range(25):
         found = scene(4, index)

@@ -143,6 +143,17 @@ def test_padding_valid_rounds_up_too():
     assert run(ceil(found.model, context()).model, seen)[0].shape == (1, 3, 9, 9)
 
 
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
+def test_padding_valid_that_rounds_up_is_turned_down(operator):
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}  # VALID does not read the pads
+    pool = node(operator, ["x"], ["y"], auto_pad="VALID", ceil_mode=1, **window)
+    made, seen = model([pool], ["y"], opset=18), image()
+    assert run(made, seen)[0].shape == (1, 3, 10, 10)
+    down = ceil(made, context())
+    assert (run(down.model, seen)[0].shape, down.how) == ((1, 3, 9, 9), f"1 {operator} turned")
+    assert run(ceil(down.model, context()).model, seen)[0].shape == (1, 3, 10, 10)
+
+
 def test_before_opset_10_the_end_is_padded():
     seen = image(20)
     new, old = (ceil(model([halved("y", "x")], ["y"], opset=o), context()).model for o in (17, 9))

@@ -9,8 +9,7 @@ from helpers import language as texting
 from holdfast.core.registry import part
 from holdfast.graph.rewrite.calibration import observe
 from holdfast.graph.rewrite.fp16 import bf16, fp16
-from holdfast.graph.rewrite.int8 import int8_minmax, int8_mixed
-from holdfast.graph.rewrite.int8_dynamic import int8_dynamic
+from holdfast.graph.rewrite.int8 import int8_dynamic, int8_minmax, int8_mixed
 from holdfast.graph.rewrite.types import CannotRewrite, Context
 from holdfast.graph.session import runtime
 

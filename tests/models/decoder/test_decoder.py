@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from holdfast.core.fingerprint import of_file  # noqa: E402
-from holdfast.data import signs  # noqa: E402
+from holdfast.data.signs import scene as signs  # noqa: E402
 from holdfast.graph.session import runtime  # noqa: E402
 from holdfast.stages.decode.learned import PLANES, RIM  # noqa: E402
 from holdfast.train.loop import Job, Stage, fit  # noqa: E402

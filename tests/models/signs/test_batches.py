@@ -6,8 +6,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from holdfast.core.frame import place  # noqa: E402
-from holdfast.data import signs  # noqa: E402
-from holdfast.stages.decode.pillow import pillow  # noqa: E402
+from holdfast.data.signs import scene as signs  # noqa: E402
+from holdfast.stages.decode.libjpeg import pillow  # noqa: E402
 from holdfast.stages.resize.libraries import pillow_bilinear  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from models.signs import INPUTS, pool  # noqa: E402

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from holdfast.core.pipeline import open_machine, pipeline_of
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.graph.load import load_model, shipped
 from holdfast.graph.lower import lower_onnx
 from models.signs import INPUTS, score

@@ -24,7 +24,6 @@ from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line,
 from holdfast.noise.vision.run import (
     NoisePlan,
     estimate,
-    jpeg_share,
     measure,
     prepare,
     prepare_context,
@@ -117,7 +116,6 @@ def test_without_jpegs_the_decoders_are_said_to_have_nothing_to_do(tmp_path, pla
         pixels = np.random.default_rng(0).integers(0, 255, (37, 41, 3)).astype(np.uint8)
         Image.fromarray(pixels).save(where.with_suffix(".png"))
     pngs = dataclasses.replace(plan, dataset=open_dataset(folder))
-    assert jpeg_share(pngs.dataset.entries) == 0.0
     made = measure(prepare(NoisePlan(pngs, NoiseSelection(only=("decode",)))), Watched())
     run = [r for r in made.rows if r.outcome != "not installed"]
     assert {r.outcome for r in run} == {"identical"}

@@ -12,7 +12,7 @@ from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
 from holdfast.stages.resize.libraries import pillow_bilinear

@@ -111,6 +111,17 @@ def test_positions_that_leave_the_picture_are_told_apart(tmp_path):
     np.testing.assert_allclose(described.outputs, whole.maps[0].map.outputs, atol=1e-5)
 
 
+def test_one_row_of_positions_is_mapped(tmp_path):
+    folder = tmp_path / "row"
+    words = ["patchbench", "make", str(folder), "--images", "1", "--data", "signs:4:6", "--patch", "44"]
+    assert run(words) == 0
+    whole = evaluate_bench(open_bench(folder)).pictures[0]
+    spec = next((folder / "vnnlib").iterdir())
+    spec.write_text(spec.read_text().replace("(<= X_12289 20.0", "(<= X_12289 0.5"))  # one cell: row 0
+    (one,) = evaluate_bench(open_bench(folder)).pictures
+    np.testing.assert_allclose(one.maps[0].map.outputs, whole.maps[0].map.outputs[:1], atol=1e-5)
+
+
 def test_free_content_is_for_the_verifier(tmp_path, capsys):
     folder = tmp_path / "free"
     words = ["patchbench", "make", str(folder), "--images", "1", "--data", "signs:4:6", "--content", "free"]

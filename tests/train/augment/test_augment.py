@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup, names, part
-from holdfast.data.signs import crop_classify
+from holdfast.data.signs.scene import crop_classify
 from holdfast.train.augment import augmix as operations
 from holdfast.train.augment.augmix import consistency, recombined
 from holdfast.train.augment.deep import DAMAGES, damaged, weights

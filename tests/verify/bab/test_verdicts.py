@@ -246,6 +246,14 @@ def test_verdicts_of_nets_with_curves(kind):
     assert check_verdict(problem(given.net, below), False).status == "holds"
 
 
+@pytest.mark.parametrize("engine", [decide, search])
+def test_the_threads_of_torch_are_as_before(engine):
+    given = sample("relu", 0)
+    case = Case(given.lower, given.upper, np.ones((1, 2)), np.array([-1e3]))
+    assert engine(problem(given.net, case), Clock(Budget(5.0, jobs=3))).status == "holds"
+    assert torch.get_num_threads() == 1
+
+
 @pytest.mark.parametrize("kind", ["relu", "sigmoid", "tanh", "mixed"])
 def test_moved_domains_cover_the_box(kind):
     torch.set_num_threads(1)

@@ -27,7 +27,7 @@ def bench(tmp_path, monkeypatch):
     """A function that makes ./bench of these specifications and has them verified by the script."""
     script = tmp_path / "fake.py"
     script.write_text(FAKE)
-    monkeypatch.setattr(runner, "verify_command", lambda: [sys.executable, str(script)])
+    monkeypatch.setattr(runner.instance, "verify_command", lambda: [sys.executable, str(script)])
 
     def make(*specs):
         folder = tmp_path / "bench"
@@ -137,7 +137,7 @@ def test_a_run_that_is_really_killed_goes_on(tmp_path, bench, how):
     bench(*["holds 0.3"] * 6)
     program = (
         "import sys; from holdfast.verify.vnncomp import run; "
-        f"run.verify_command = lambda: [sys.executable, {str(tmp_path / 'fake.py')!r}]; "
+        f"run.instance.verify_command = lambda: [sys.executable, {str(tmp_path / 'fake.py')!r}]; "
         "from holdfast.cli import main; main()"
     )
     command = [sys.executable, "-c", program, "vnncomp", "run", "bench", "-o", "r.csv"]

@@ -12,9 +12,9 @@ from torch.nn import functional
 from holdfast.core.fingerprint import of_file
 from holdfast.core.types import Image
 from holdfast.core.types import Tensor as Picture
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import PLANES, facts_of, planes
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from models.decoder.pairs import drawing, window_row
 from models.export import write_onnx

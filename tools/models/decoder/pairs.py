@@ -10,9 +10,9 @@ from PIL import Image as Pillow
 
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Image, Tensor
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import facts_of, planes
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import pillow
 from holdfast.train.loop import Batch, Draw, Stage
 from models.signs.pool import Pool, Row
 

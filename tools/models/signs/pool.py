@@ -16,7 +16,7 @@ from torch import Tensor
 from holdfast.core.errors import DataError
 from holdfast.core.frame import frame_of
 from holdfast.core.types import Image, Size
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.train.loop import Batch, Stage
 from models.signs import INPUTS
 
@@ -44,7 +44,7 @@ class Pool:
 
 def seen(image: Image, size: Size) -> Image:
     """The picture as the deployed system sees it: JPEG, decoded by Pillow, resized by Pillow's bilinear."""
-    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.decode.libjpeg import pillow
     from holdfast.stages.resize.libraries import pillow_bilinear
 
     return pillow_bilinear(pillow(signs.encode(image)), size)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from holdfast.core.model import Head
-from holdfast.data import signs
+from holdfast.data.signs import canvas as signs
 from holdfast.train.loop import Batch, Job, Stage
 from models.signs import INPUTS, nets, pool
 from models.signs.free import FreeNet, cells_of, free_loss

@@ -9,7 +9,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, open_machine, pipeline_of
 from holdfast.core.types import Detections, LabelMap, Prediction, Scores
-from holdfast.data import signs
+from holdfast.data.signs import scene as signs
 from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.detection import evaluate
 from holdfast.metrics.rules import rule_named

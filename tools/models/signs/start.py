@@ -19,10 +19,11 @@ from torch.nn import functional
 
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.types import Size
-from holdfast.data import signs
+from holdfast.data.signs.canvas import CLASSES
 from holdfast.graph.card import write_card
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from models.export import export
+from models.signs.far import crop_small
 from models.signs.nets import ClassNet, conv
 from models.signs.pool import Row, draw_crops, open_pool
 
@@ -56,7 +57,7 @@ NETS: Final[Mapping[str, Callable[[int], nn.Module]]] = {"signs-class": ClassNet
 
 def small_row(seed: int, index: int) -> Row:
     """One sign drawn at the network's own scale, before its 64-pixel crop."""
-    image, label = signs.crop_small(seed, index)
+    image, label = crop_small(seed, index)
     return {"images": image, "labels": np.asarray(label, np.int64)}
 
 
@@ -76,7 +77,7 @@ def start(
     """
     usual = (seed, steps, pictures) == (0, STEPS, PICTURES)
     path = folder / (f"{name}.onnx" if usual else f"{name}-{seed}-{steps}-{pictures}.onnx")
-    card = Card("classify", INPUT, Head("classifier", {"activation": "softmax"}), signs.CLASSES)
+    card = Card("classify", INPUT, Head("classifier", {"activation": "softmax"}), CLASSES)
     if not path.exists():
         crops = open_pool(folder, small_row, POOL_SEED, pictures, jobs)
         torch.manual_seed(seed)
@@ -85,7 +86,7 @@ def start(
         def draw(stage: Stage, rng: np.random.Generator) -> Batch:
             return draw_crops(crops, stage, rng)
 
-        job = Job(name, NETS[name](len(signs.CLASSES)), draw, _loss, (stage,), seed, data=crops.name)
+        job = Job(name, NETS[name](len(CLASSES)), draw, _loss, (stage,), seed, data=crops.name)
         net = fit(job, folder / f"{name}-{job.key()}.pt", say)
         write_card(card, path.with_suffix(".toml"))
         size = card.input.size

@@ -70,21 +70,18 @@ def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
     rows = joined(raw)
     scales = yolov3_head.scales(places(raw), options_of(yolov3_head.Options, card), card)
-    found = [_yolov3_scale(rows, scale) for scale in scales]
-    boxes, logits = (torch.cat(column, dim=1) for column in zip(*found, strict=True))
-    return Candidates(boxes, *_product_of_logits(logits[..., :1], logits[..., 1:]))
-
-
-def _yolov3_scale(rows: Tensor, scale: yolov3_head.Scale) -> tuple[Tensor, Tensor]:
-    """Boxes (b, n, 4) and logits (b, n, 1+k) of one scale, in the order anchor, row, column."""
-    cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
-    height, width = cells.shape[2:4]
-    corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
-    middle = torch.sigmoid(cells[..., :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
-    sides = torch.exp(cells[..., 2:4].clamp(max=shared.LARGEST_LOG))
-    sides = sides * constant(scale.anchors, rows)[:, None, None, :]
-    boxes = from_centres((middle + corner) * scale.stride, sides)
-    return boxes.flatten(1, 3), cells[..., 4:].flatten(1, 3)
+    boxes, logits = [], []
+    for scale in scales:  # in the order anchor, row, column
+        cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
+        height, width = cells.shape[2:4]
+        corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
+        middle = torch.sigmoid(cells[..., :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
+        sides = torch.exp(cells[..., 2:4].clamp(max=shared.LARGEST_LOG))
+        sides = sides * constant(scale.anchors, rows)[:, None, None, :]
+        boxes.append(from_centres((middle + corner) * scale.stride, sides).flatten(1, 3))
+        logits.append(cells[..., 4:].flatten(1, 3))
+    values = torch.cat(logits, dim=1)
+    return Candidates(torch.cat(boxes, dim=1), *_product_of_logits(values[..., :1], values[..., 1:]))
 
 
 @stage("candidates")
@@ -160,22 +157,18 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     rows = joined(raw)
     outputs = shared.named(places(raw), chosen.outputs, card)
     boxes, values = [], []
-    for scores, bins, strides in anchor_free.paired(outputs, chosen, card):
+    for scores, index, strides in anchor_free.paired(outputs, chosen, card):
         values.append(taken(rows, scores))
-        boxes.append(_nanodet_boxes(taken(rows, bins), strides, chosen.centre, card))
+        bins = taken(rows, index)  # (b, n, 4·bins)
+        maps = shared.levels(card.input.size, strides, bins.shape[1])
+        if maps is None:
+            raise wrong(card, f"{bins.shape[1]} cells are not those of strides {list(strides)}, in one way")
+        at, stride = shared.grid(maps, strides)
+        centres = constant((at + chosen.centre) * stride[:, None], bins)
+        spread = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
+        far = spread @ constant(np.arange(spread.shape[3]), bins) * constant(stride[:, None], bins)
+        boxes.append(torch.cat([centres - far[..., :2], centres + far[..., 2:]], dim=-1))
     return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), chosen.activation))
-
-
-def _nanodet_boxes(bins: Tensor, strides: tuple[int, ...], centre: float, card: Card) -> Tensor:
-    """Boxes (b, n, 4) from the bins (b, n, 4·bins) of the cells on the grids of these strides."""
-    maps = shared.levels(card.input.size, strides, bins.shape[1])
-    if maps is None:
-        raise wrong(card, f"{bins.shape[1]} cells are not those of strides {list(strides)}, in one way")
-    at, stride = shared.grid(maps, strides)
-    centres = constant((at + centre) * stride[:, None], bins)
-    spread = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
-    far = spread @ constant(np.arange(spread.shape[3]), bins) * constant(stride[:, None], bins)
-    return torch.cat([centres - far[..., :2], centres + far[..., 2:]], dim=-1)
 
 
 @stage("candidates")
@@ -287,7 +280,14 @@ def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     if activation == "sigmoid":
         return torch.sigmoid(values), values
     if activation == "softmax":
-        return torch.softmax(values, dim=-1), odds_of_softmax(values)
+        scores, energy = torch.softmax(values, dim=-1), values
+        if (
+            values.shape[-1] > 1
+        ):  # that of the largest against the others directly: 1 - p would be 0 in float32
+            top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
+            rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+            energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
+        return scores, energy
     return values, odds_of_probabilities(values)
 
 
@@ -306,18 +306,6 @@ def odds_of_probabilities(p: Tensor) -> Tensor:
 def log_of(p: Tensor) -> Tensor:
     """The logarithm of a probability, of one that is 0 too."""
     return torch.log(_clamped(p, LEAST, 1.0))
-
-
-def odds_of_softmax(logits: Tensor) -> Tensor:
-    """The log-odds (..., k) of each softmax probability over the last axis.
-
-    That of the largest is taken against the others directly: 1 - p would be 0 in float32.
-    """
-    if logits.shape[-1] == 1:
-        return logits
-    top = functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).bool()
-    rest = torch.logsumexp(logits.masked_fill(top, -math.inf), dim=-1, keepdim=True)
-    return torch.where(top, logits - rest, odds_of_logs(torch.log_softmax(logits, dim=-1)))
 
 
 def odds_of_two_logits(first: Tensor, second: Tensor) -> Tensor:

@@ -223,7 +223,17 @@ class Search:
                 failed += 1
             else:
                 best = again
-        return self.quieter(best)
+        # The least amplitude to which all changes can be cut, by bisection.
+        change = best.image.astype(np.int16) - self.clean.astype(np.int16)
+        enough, little = int(np.abs(change).max(initial=0)), 0
+        while enough - little > 1 and not self.late:
+            middle = (enough + little) // 2
+            cut = self.judged((self.clean + np.clip(change, -middle, middle)).astype(np.uint8), best.loss)
+            if cut.success:
+                enough, best = middle, cut
+            else:
+                little = middle
+        return best
 
     def pruned(self, found: Walk) -> Walk:
         """The success without pixels that it does not need: the least useful by the gradient are tried first.
@@ -241,19 +251,6 @@ class Search:
                 portion = max(1, portion // 3)
             else:
                 at, needed = at + 1, needed + 1
-        return found
-
-    def quieter(self, found: Walk) -> Walk:
-        """The success with the least amplitude to which all its changes can be cut, by bisection."""
-        change = found.image.astype(np.int16) - self.clean.astype(np.int16)
-        enough, little = int(np.abs(change).max(initial=0)), 0
-        while enough - little > 1 and not self.late:
-            middle = (enough + little) // 2
-            cut = self.judged((self.clean + np.clip(change, -middle, middle)).astype(np.uint8), found.loss)
-            if cut.success:
-                enough, found = middle, cut
-            else:
-                little = middle
         return found
 
     def shorter(self, best: Walk, count: int) -> Walk | None:

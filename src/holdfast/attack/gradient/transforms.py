@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 import torch
+from PIL import Image as Pillow
 from torch import Tensor
 from torch.nn import functional
 
@@ -69,8 +70,13 @@ def jpeg(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
     """The picture as libjpeg returns it, quality 50 to 95; the gradient passes as if nothing had happened."""
     quality = int(rng.integers(*QUALITY, endpoint=True))
     whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
-    back = np.stack([_round_trip(image, quality) for image in whole])
-    seen = torch.from_numpy(back).to(pixels)
+    back = []
+    for image in whole:
+        stream = io.BytesIO()
+        Pillow.fromarray(image).save(stream, "JPEG", quality=quality, subsampling=2)
+        with Pillow.open(stream) as opened:
+            back.append(np.asarray(opened.convert("RGB")))
+    seen = torch.from_numpy(np.stack(back)).to(pixels)
     return pixels + (seen - pixels).detach(), np.eye(2, 3)
 
 
@@ -116,12 +122,3 @@ def _about_centre(pixels: Tensor, linear: Floats) -> tuple[Tensor, Floats]:
         pixels.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="border", align_corners=False
     )
     return seen.permute(0, 2, 3, 1), matrix
-
-
-def _round_trip(image: np.ndarray, quality: int) -> np.ndarray:
-    from PIL import Image
-
-    stream = io.BytesIO()
-    Image.fromarray(image).save(stream, "JPEG", quality=quality, subsampling=2)
-    with Image.open(stream) as opened:
-        return np.asarray(opened.convert("RGB"))

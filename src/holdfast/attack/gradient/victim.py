@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from holdfast.attack.gradient.candidates import Candidates, candidates_of
 from holdfast.attack.gradient.transforms import moved
-from holdfast.attack.judge import open_judge, shortfall, target_in
+from holdfast.attack.judge import open_judge, shortfall
 from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
@@ -49,7 +49,10 @@ class Preparation:
     def __call__(self, pixels: Tensor) -> Tensor:
         """The flat network inputs (b, n) of pixels (b, h, w, 3) in 0..255, in the card's layout."""
         if self.colour is not None:
-            pixels = _through(pixels, self.colour)
+            # The gradient passes as if the colour stage had not been there.
+            whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
+            seen = np.stack([self.colour(np.ascontiguousarray(image)) for image in whole])
+            pixels = pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
         picture = pixels.permute(0, 3, 1, 2)
         if self.rows is not None:
             picture = torch.einsum("rh,bchw->bcrw", self.rows, picture)
@@ -112,13 +115,6 @@ def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
     return None if old == new and np.array_equal(weights, np.eye(old)) else weights
 
 
-def _through(pixels: Tensor, colour: Recolour) -> Tensor:
-    """The pixels as the colour stage gives them; the gradient passes as if it had not been there."""
-    whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
-    seen = np.stack([colour(np.ascontiguousarray(image)) for image in whole])
-    return pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
-
-
 @dataclass(frozen=True, eq=False)
 class Victim:
     """A model opened to be attacked; `machine` runs its pipeline at the rule's thresholds."""
@@ -179,11 +175,6 @@ def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, .
     shape = (1, 3, height, width) if wanted.layout == "nchw" else (1, height, width, 3)
     found = open_onnx(source, model, 1)(np.zeros(shape, wanted.dtype))
     return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in found.items()}
-
-
-def target_of(victim: Victim, image: Image, boxes: Boxes) -> Target | None:
-    """The true boxes that the victim finds in the clean image; None if it recognises none of them."""
-    return target_in(victim.judge, image, boxes, victim.rule)
 
 
 # Every loss is a sum over candidates that still stand against the goal; one that gave in adds nothing, so the
@@ -331,24 +322,22 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
     """The oracle of an image; targets of other victims are found by the names of their classes."""
     if not victims:
         raise InputError("expected a victim, got none")
-    return Oracle(tuple(_party(v, victims[0], target, method) for v in victims), method)
-
-
-def _party(victim: Victim, first: Victim, target: Target, method: Method) -> Party:
-    boxes, before = target.boxes, target.before
-    if victim is not first:
-        boxes = _renamed(boxes, first.model.card.classes, victim.model.card.classes)
-        before = victim.judge(target.image)
-    rule, strict = victim.rule, method.lasting
-    aim = Aim(
-        torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
-        tuple(int(c) for c in boxes.classes),
-        torch.tensor(before.boxes, dtype=victim.net.dtype),
-        torch.tensor(before.classes),
-        floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
-        near=rule.iou * (0.6 if strict else 0.8),
-    )
-    return Party(victim, Target(target.image, boxes, before), aim)
+    parties, strict = [], method.lasting
+    for victim in victims:
+        boxes, before, rule = target.boxes, target.before, victim.rule
+        if victim is not victims[0]:
+            boxes = _renamed(boxes, victims[0].model.card.classes, victim.model.card.classes)
+            before = victim.judge(target.image)
+        aim = Aim(
+            torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
+            tuple(int(c) for c in boxes.classes),
+            torch.tensor(before.boxes, dtype=victim.net.dtype),
+            torch.tensor(before.classes),
+            floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
+            near=rule.iou * (0.6 if strict else 0.8),
+        )
+        parties.append(Party(victim, Target(target.image, boxes, before), aim))
+    return Oracle(tuple(parties), method)
 
 
 def _renamed(boxes: Boxes, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Boxes:

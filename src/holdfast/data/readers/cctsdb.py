@@ -6,7 +6,6 @@ benchmark has images/ and gt_labels/*.txt of one line `class x1 y1 x2 y2` as sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.dataset import Dataset
@@ -44,8 +43,27 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
     names = {name for _, _, _, name in lines}
     order = (lambda name: (int(name), name)) if all(name.isdecimal() for name in names) else None
     classes = CLASSES if names <= set(CLASSES) else tuple(sorted(names, key=order))
-    entries = _entries(lines, classes, file, problems)
-    return Dataset(files.data_name(path), "cctsdb", "detect", classes, entries, tuple(problems))
+    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
+    images = list(dict.fromkeys(name for _, name, _, _ in lines))
+    here, above = file.parent, file.parent.parent
+    places = [here, here / "images", above, above / "images"]
+    folder = files.best_folder(images, [*places, *files.subfolders(here), *files.subfolders(above)], disk)
+    rows: dict[str, list[Row]] = {name: [] for name in images}
+    first_lines: dict[str, int] = {}
+    for number, name, corners, category in lines:
+        first_lines.setdefault(name, number)
+        row = Row(*corners, index[category])
+        if check_box(row, None, f"{file}:{number}", problems):
+            rows[name].append(row)
+    entries = []
+    for name, found in rows.items():
+        if disk.has(str(folder / name)):
+            entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(found))))
+        else:
+            said = f"no file {folder / name}; the image is left out"
+            problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
+    files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
+    return Dataset(files.data_name(path), "cctsdb", "detect", classes, tuple(entries), tuple(problems))
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -78,32 +96,6 @@ def _lines(file: Path, problems: Problems) -> list[_Line]:
         else:
             lines.append((number, parts[0], (x1, y1, x2, y2), parts[5]))
     return lines
-
-
-def _entries(
-    lines: Sequence[_Line], classes: tuple[str, ...], file: Path, problems: Problems
-) -> tuple[FileEntry, ...]:
-    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
-    names = list(dict.fromkeys(name for _, name, _, _ in lines))
-    here, above = file.parent, file.parent.parent
-    places = [here, here / "images", above, above / "images"]
-    folder = files.best_folder(names, [*places, *files.subfolders(here), *files.subfolders(above)], disk)
-    rows: dict[str, list[Row]] = {name: [] for name in names}
-    first_lines: dict[str, int] = {}
-    for number, name, corners, category in lines:
-        first_lines.setdefault(name, number)
-        row = Row(*corners, index[category])
-        if check_box(row, None, f"{file}:{number}", problems):
-            rows[name].append(row)
-    entries = []
-    for name, found in rows.items():
-        if disk.has(str(folder / name)):
-            entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(found))))
-        else:
-            said = f"no file {folder / name}; the image is left out"
-            problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
-    files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
-    return tuple(entries)
 
 
 def recognise_yolo(path: Path) -> str:
@@ -139,11 +131,8 @@ def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
 
 def _benchmarks(path: Path) -> dict[str, Path]:
     places = {"": path} | {place.name: place for place in files.subfolders(path)} if path.is_dir() else {}
-    return {
-        name: place
-        for name, place in places.items()
-        if (place / "images").is_dir() and (place / "gt_labels").is_dir()
-    }
+    parts = ("images", "gt_labels")
+    return {name: place for name, place in places.items() if all((place / part).is_dir() for part in parts)}
 
 
 def _only_row(file: Path, problems: Problems) -> Row | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
-from holdfast.data.problems import Problems, check_box, lies_inside
+from holdfast.data.problems import Problems, check_box
 
 _USUAL = ("_annotations.coco.json", "annotations.json", "instances.json", "labels.json")
 
@@ -75,7 +74,12 @@ def _parse(file: Path) -> dict[str, list[Any]]:
     try:
         content = orjson.loads(data)
     except orjson.JSONDecodeError:
-        content = _parse_leniently(data, file)
+        try:
+            content = json.loads(data)  # it takes the NaN that Python's own writer writes
+        except json.JSONDecodeError as problem:
+            raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
+        except UnicodeDecodeError:
+            raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
     if not isinstance(content, dict):
         raise DataError(f"{file}: expected a COCO json object, got a JSON {type(content).__name__}")
     wanted = ("images", "annotations", "categories")
@@ -91,16 +95,6 @@ def _parse(file: Path) -> dict[str, list[Any]]:
                 kind = type(item).__name__
                 raise DataError(f"{file}: {key}[{number}]: expected a JSON object, got {kind}")
     return content
-
-
-def _parse_leniently(data: bytes, file: Path) -> Any:
-    """The content by Python's own parser: it takes the NaN that Python's own writer writes."""
-    try:
-        return json.loads(data)
-    except json.JSONDecodeError as problem:
-        raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
 
 
 def _categories(
@@ -132,35 +126,24 @@ def _annotations(
     """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
     rows: dict[Any, list[Row]] = defaultdict(list)
-    _name_repeated_ids(content["annotations"], file, problems)
+    ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
+    for key, times in ids.items():
+        if times > 1:
+            said = f"annotation id {key} occurs {times} times; all are kept"
+            problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
     for number, item in enumerate(content["annotations"]):
-        try:  # most boxes are as they should be: no words are made for them
-            image, (x, y, width, height) = item["image_id"], item["bbox"]
-            row = Row(x, y, x + width, y + height, index[item["category_id"]], *_flags(item))
-            if lies_inside(row, sizes[image]):
-                rows[image].append(row)
-                continue
-        except (KeyError, TypeError, ValueError):
-            pass
         image = _hashable(item.get("image_id"))
         where = f"{file}: annotation {item.get('id', f'[{number}]')}"
-        odd = _odd_row(item, image in sizes, index, where, problems)
-        if odd is not None and check_box(odd, sizes[image], where, problems):
-            rows[image].append(odd)
+        row = _row(item, image in sizes, index, where, problems)
+        if row is not None and check_box(row, sizes[image], where, problems):
+            rows[image].append(row)
     return rows
 
 
-def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: Problems) -> None:
-    ids = Counter(_hashable(item["id"]) for item in items if "id" in item)
-    for key in (key for key, times in ids.items() if times > 1) if len(ids) < len(items) else ():
-        said = f"annotation id {key} occurs {ids[key]} times; all are kept"
-        problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
-
-
-def _odd_row(
+def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
 ) -> Row | None:
-    """The box of an annotation that is not as it should be, or None with the reason named."""
+    """The box of an annotation, or None with the reason named."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
         said = f"image id {item.get('image_id')!r} is not in the list of images; the box is left out"
@@ -178,14 +161,9 @@ def _odd_row(
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
         problems.add(kind, where, said)
         return None
-    return Row(x, y, x + width, y + height, category, *_flags(item))
-
-
-def _flags(item: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Crowd, difficult (COCO has none) and the area stated, -1 if none is."""
     area = item.get("area")
     stated = area if isinstance(area, int | float) and 0 <= area < 1e300 else -1.0
-    return bool(item.get("iscrowd")), False, stated
+    return Row(x, y, x + width, y + height, category, crowd=bool(item.get("iscrowd")), area=stated)
 
 
 def _entries(
@@ -197,10 +175,11 @@ def _entries(
 ) -> tuple[FileEntry, ...]:
     disk = files.Disk()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
-    folder = image_folder or files.best_folder(names, _image_folders(file), disk)
-    ids: set[Any] = set()
-    taken: set[str] = set()
-    entries = []
+    split = file.stem.removeprefix("instances_")  # images lie where one of the usual layouts has them
+    inside = ("", split, f"images/{split}", "images", "data")
+    places = [place / name for place in (file.parent, file.parent.parent) for name in inside]
+    folder = image_folder or files.best_folder(names, places, disk)
+    ids, taken, entries = set[Any](), set[str](), []
     for number, item in enumerate(images):
         key, name = _hashable(item.get("id")), item.get("file_name")
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
@@ -216,20 +195,11 @@ def _entries(
         elif not disk.has(path):
             problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is left out")
         else:
-            boxes = PixelBoxes(pack(rows.get(key, ())))
-            entries.append(FileEntry(name, path, boxes, _size(item)))
+            entries.append(FileEntry(name, path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
         ids.add(key)
         taken.add(str(name))
     files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
     return tuple(entries)
-
-
-def _image_folders(file: Path) -> Sequence[Path]:
-    """Where the images of a json file may lie, by the usual layouts."""
-    here, above = file.parent, file.parent.parent
-    split = file.stem.removeprefix("instances_")
-    names = ("", split, f"images/{split}", "images", "data")
-    return [place / name for place in (here, above) for name in names]
 
 
 def _size(item: dict[str, Any]) -> Size | None:

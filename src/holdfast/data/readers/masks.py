@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
@@ -20,19 +20,16 @@ _IMAGE_FOLDERS = ("images", "JPEGImages", "image", "img")
 _MASK_FOLDERS = ("masks", "mask", "SegmentationClass", "annotations", "labels")
 
 
-@dataclass(frozen=True)
-class _Pair:
+class _Pair(NamedTuple):
     images: Path
     masks: Path
 
 
 def recognise(path: Path) -> str:
     """Why a path is a dataset of images and masks, empty if it is not."""
-    config = next(filter(_is_config, files.yaml_files(path)), None)
-    if config is not None:
-        return f"{'a .yaml file' if config == path else f'has {config.name}'} with images and masks"
-    pairs = _plain(path)
-    first = next(iter(pairs.values()), None)
+    if (config := files.find_yaml(path, _stated)) is not None:
+        return f"{files.yaml_words(config, path)} with images and masks"
+    first = next(iter(_plain(path).values()), None)
     return f"has {first.masks.relative_to(path)}/ with masks of {first.images.name}/" if first else ""
 
 
@@ -43,7 +40,7 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     Mask values are class ids and index `classes`; ids without a name are called `unused-ID`.
     """
     problems = Problems()
-    config = next(filter(_is_config, files.yaml_files(path)), None) if path.is_dir() else path
+    config = files.find_yaml(path, _stated) if path.is_dir() else path
     names: dict[int, str] = {}
     stated: Any = None
     if config is not None:
@@ -67,13 +64,6 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     return Dataset(files.data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
 
 
-def _is_config(file: Path) -> bool:
-    try:
-        return bool(_stated(files.read_yaml(file)))
-    except DataError:
-        return False
-
-
 def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What a yaml states by split: mappings with `images` and `masks`; the name is empty without splits."""
     both = {"": content, **{key: value for key, value in content.items() if isinstance(value, dict)}}
@@ -85,9 +75,9 @@ def _configured(content: dict[str, Any], config: Path) -> dict[str, _Pair]:
     base = files.yaml_base(content, config)
     pairs = {}
     for split, value in stated.items():
-        folders = [_resolve(str(value[key]), base) for key in ("images", "masks")]
-        if folders[0] is not None and folders[1] is not None:
-            pairs[split] = _Pair(folders[0], folders[1])
+        images, masks = (_resolve(str(value[key]), base) for key in ("images", "masks"))
+        if images and masks:
+            pairs[split] = _Pair(images, masks)
     if stated and not pairs:
         raise DataError(
             f"{config}: none of the folders it names exists: "
@@ -109,21 +99,15 @@ def _plain(folder: Path) -> dict[str, _Pair]:
     splits = [place for place in files.subfolders(folder) if place.name in files.SPLITS]
     roots = {"": folder} | {place.name: place for place in splits}
     found: dict[str, _Pair] = {}
-    for name, root in roots.items():
-        for images in (root / part for part in _IMAGE_FOLDERS if (root / part).is_dir()):
-            for masked in (root / part for part in _MASK_FOLDERS if (root / part).is_dir()):
-                inside = {"": images} | {place.name: place for place in files.subfolders(images)}
-                for split, place in inside.items():
-                    pair = _Pair(place, masked / split)
-                    if _matches(pair):
-                        found.setdefault(split or name, pair)
+    for (name, root), part, other in product(roots.items(), _IMAGE_FOLDERS, _MASK_FOLDERS):
+        images, masked = root / part, root / other
+        if images.is_dir() and masked.is_dir():
+            for split, place in {"": images, **{p.name: p for p in files.subfolders(images)}}.items():
+                stems = {_stem(name) for name in files.image_names(place, deep=False)}
+                masks = [file for file in files.file_names(masked / split) if file.lower().endswith(".png")]
+                if any(_stem(file) in stems for file in masks):
+                    found.setdefault(split or name, _Pair(place, masked / split))
     return found
-
-
-def _matches(pair: _Pair) -> bool:
-    stems = {_stem(name) for name in files.image_names(pair.images, deep=False)}
-    masks = [name for name in files.file_names(pair.masks) if name.lower().endswith(".png")]
-    return any(_stem(name) in stems for name in masks)
 
 
 def _stem(name: str) -> str:
@@ -158,8 +142,7 @@ def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
             problems.add(kinds.DUPLICATE_FILE, pair.images / name, said)
         else:
             used.add(mask)
-            truth = StoredMask(str(pair.masks / mask))
-            entries.append(FileEntry(name, str(pair.images / name), truth))
+            entries.append(FileEntry(name, str(pair.images / name), StoredMask(str(pair.masks / mask))))
     for mask in (mask for mask in by_stem.values() if mask not in used):
         said = "no image of this name; the mask is left out"
         problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, said)

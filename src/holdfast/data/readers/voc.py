@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from holdfast.core.dataset import Dataset
@@ -20,29 +19,25 @@ _XML_FOLDERS = ("Annotations", "annotations", "")
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "")
 
 
-@dataclass(frozen=True)
-class _Object:
+class _Object(NamedTuple):
     number: int
     name: str
-    corners: tuple[float, float, float, float]
+    corners: list[float]
     difficult: bool
 
 
-@dataclass(frozen=True)
-class _Page:
+class _Page(NamedTuple):
     """What one xml file says."""
 
     file: Path
     image: str  # the image's file name, as stated
     size: Size | None
-    objects: tuple[_Object, ...]
+    objects: list[_Object]
 
 
 def recognise(path: Path) -> str:
     """Why a path is a VOC dataset, empty if it is not."""
-    if not path.is_dir():
-        return ""
-    places = _xml_folders(path)
+    places = _xml_folders(path) if path.is_dir() else {}
     return f"has .xml files in {', '.join(sorted(p.name for p in places.values()))}" if places else ""
 
 
@@ -56,10 +51,8 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     problems = Problems()
     places = _xml_folders(path) if path.is_dir() else {}
     if not places:
-        raise DataError(
-            f"{path}: no VOC xml files found; looked in Annotations/, annotations/, the folder itself "
-            "and folders of splits"
-        )
+        looked = "Annotations/, annotations/, the folder itself and folders of splits"
+        raise DataError(f"{path}: no VOC xml files found; looked in {looked}")
     chosen = split if len(places) > 1 or split in places else None
     folder = files.choose_split(places, chosen, path, problems)
     pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
@@ -91,11 +84,7 @@ def _xml_folders(path: Path) -> dict[str, Path]:
 
 
 def _has_xml(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as found:
-            return any(item.name.endswith(".xml") for item in found)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    return any(name.endswith(".xml") for name in files.file_names(folder))
 
 
 def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
@@ -121,13 +110,10 @@ def _page(file: Path, problems: Problems) -> _Page:
         raise DataError(f"not valid xml: {problem}") from None
     if root.tag != "annotation":
         raise DataError(f"expected an <annotation>, got <{root.tag}>")
-    objects = []
-    for number, item in enumerate(root.findall("object"), 1):
-        found = _object(item, number, f"{file}: object {number}", problems)
-        if found is not None:
-            objects.append(found)
+    items = enumerate(root.findall("object"), 1)
+    objects = [_object(item, number, f"{file}: object {number}", problems) for number, item in items]
     image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
-    return _Page(file, image, _size(root), tuple(objects))
+    return _Page(file, image, _size(root), [found for found in objects if found])
 
 
 def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
@@ -137,14 +123,12 @@ def _object(item: ElementTree.Element, number: int, where: str, problems: Proble
         return None
     texts = [item.findtext(f"bndbox/{key}") for key in ("xmin", "ymin", "xmax", "ymax")]
     try:
-        x1, y1, x2, y2 = (float(text or "") for text in texts)
+        corners = [float(text or "") for text in texts]
     except ValueError:
         said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is left out"
         problems.add(kinds.NOT_A_NUMBER, where, said)
         return None
-    return _Object(
-        number, name, (x1, y1, x2, y2), (item.findtext("difficult") or "0").strip() not in ("0", "")
-    )
+    return _Object(number, name, corners, (item.findtext("difficult") or "0").strip() not in ("0", ""))
 
 
 def _size(root: ElementTree.Element) -> Size | None:
@@ -173,8 +157,7 @@ def _entries(
     places = [root / name for name in _IMAGE_FOLDERS]
     images = files.best_folder([page.image for page in pages], places, disk)
     by_stem = {Path(name).stem: name for name in files.image_names(images, deep=False)}
-    taken: set[str] = set()
-    entries = []
+    taken, entries = set[str](), []
     for page in pages:
         # The file's own name decides when the one stated does not exist: tools rename files, not contents.
         name = page.image if disk.has(str(images / page.image)) and files.is_image(page.image) else ""
@@ -199,10 +182,8 @@ def _entries(
 
 def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: Problems) -> list[Row]:
     rows = []
-    shift = 1.0 if one_based else 0.0
-    for item in page.objects:
-        x1, y1, x2, y2 = item.corners
-        row = Row(x1 - shift, y1 - shift, x2, y2, index[item.name], difficult=item.difficult)
-        if check_box(row, page.size, f"{page.file}: object {item.number} ({item.name})", problems):
+    for number, name, (x1, y1, x2, y2), difficult in page.objects:
+        row = Row(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
+        if check_box(row, page.size, f"{page.file}: object {number} ({name})", problems):
             rows.append(row)
     return rows

@@ -22,9 +22,8 @@ _KEYS = ("val", "test", "train")
 
 def recognise(path: Path) -> str:
     """Why a path is a YOLO dataset, empty if it is not."""
-    config = next(filter(_is_config, files.yaml_files(path)), None)
-    if config is not None:
-        return f"{'a .yaml file' if config == path else f'has {config.name}'} with names and images"
+    if (config := files.find_yaml(path, _is_config)) is not None:
+        return f"{files.yaml_words(config, path)} with names and images"
     return "has labels/*.txt beside images/" if path.is_dir() and _plain_splits(path) else ""
 
 
@@ -32,7 +31,7 @@ def recognise(path: Path) -> str:
 def yolo(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a YOLO yaml file, or of a folder that holds one, or of images/ and labels/ alone."""
     problems = Problems()
-    config = next(filter(_is_config, files.yaml_files(path)), None) if path.is_dir() else path
+    config = files.find_yaml(path, _is_config) if path.is_dir() else path
     if config is not None:
         content = files.read_yaml(config)
         names = files.numbered(content.get("names"), content.get("nc"), config)
@@ -45,10 +44,9 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
     else:
         plain = _plain_splits(path)
         if not plain:
-            raise DataError(
-                f"{path}: no YOLO data set found; looked for a .yaml file with names and one of "
-                f"{', '.join(_KEYS)}, and for images/ beside labels/ with .txt files"
-            )
+            looked = f"a .yaml file with names and one of {', '.join(_KEYS)}"
+            looked += ", and for images/ beside labels/ with .txt files"
+            raise DataError(f"{path}: no YOLO data set found; looked for {looked}")
         _tell_broken(path, problems)
         names = files.classes_beside(path, path / "labels")
         base = path
@@ -77,11 +75,7 @@ def _tell_broken(folder: Path, problems: Problems) -> None:
             problems.add(kinds.UNREADABLE_LABEL, file, f"{what}; the classes have no names")
 
 
-def _is_config(file: Path) -> bool:
-    try:
-        content = files.read_yaml(file)
-    except DataError:
-        return False
+def _is_config(content: dict[str, Any]) -> bool:
     lists = [content[key] for key in _KEYS if content.get(key)]
     return ("names" in content or "nc" in content) and any(isinstance(v, str | list) for v in lists)
 
@@ -131,8 +125,7 @@ def _listed(file: Path, problems: Problems) -> list[Path]:
         if disk.has(str(image)):
             found.append(image)
         else:
-            said = f"no image file {image}; left out"
-            problems.add(kinds.MISSING_FILE, f"{file}:{number}", said)
+            problems.add(kinds.MISSING_FILE, f"{file}:{number}", f"no image file {image}; left out")
     return found
 
 
@@ -153,16 +146,14 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
     used: set[str] = set()
     for image in images:
         file = folders[image.parent] / (image.stem + ".txt")
-        rows[image] = []
         if str(file) in used:
             said = f"{file.name} belongs to another image of the same name too"
             problems.add(kinds.DUPLICATE_FILE, image, said)
         used.add(str(file))
-        if disk.has(str(file)):
-            rows[image] = _rows(file, names, problems)
-        else:
-            said = f"no {file}; taken as an image without objects"
-            problems.add(kinds.IMAGE_WITHOUT_LABEL, image, said)
+        found = disk.has(str(file))
+        rows[image] = _rows(file, names, problems) if found else []
+        if not found:
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, image, f"no {file}; taken as an image without objects")
     for folder, labels in folders.items():
         # those of other lists too
         stems = {name.rpartition(".")[0] for name in files.image_names(folder, deep=False)}

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 
-from holdfast.data.signs.canvas import (
-    FIRST_SIGN,
-    SKY,
-    Camera,
-    Canvas,
-    Pixels,
-    Weights,
-    clouds,
-    sensor,
-    tint,
-    window,
-)
+from holdfast.core.types import Bools, Floats, Image, Tensor
+from holdfast.data.signs.canvas import FIRST_SIGN, SKY, Camera, Canvas, Road, clouds, sensor, spot, tint
 
 Rgb = tuple[float, float, float]
+Glow = tuple[float, float, float, Rgb]  # x, y and radius in pixels and the colour of a lamp's halo
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,24 @@ class Mood:
         return self.light == "night"
 
 
+@dataclass(frozen=True)
+class Shot:
+    """A picture in progress: where it is drawn, what it shows, and the generator of all that is random."""
+
+    canvas: Canvas
+    camera: Camera
+    road: Road
+    mood: Mood
+    rng: np.random.Generator
+    glows: list[Glow] = field(default_factory=list)  # lamps that shine at night
+
+    def hazy(self, colour: Rgb | Floats, depth: float) -> Rgb:
+        """A colour seen through the air at a depth in metres."""
+        clear = float(np.exp(-self.mood.haze * depth))
+        mixed = np.asarray(colour, dtype=np.float64) * clear + np.asarray(self.mood.horizon) * (1 - clear)
+        return (float(mixed[0]), float(mixed[1]), float(mixed[2]))
+
+
 _SKIES: dict[str, tuple[Rgb, Rgb]] = {
     "sun": ((70, 122, 196), (196, 214, 232)),
     "overcast": ((166, 172, 180), (206, 208, 210)),
@@ -55,59 +64,54 @@ def choose_mood(rng: np.random.Generator) -> Mood:
     """A mood in which extremes are rare: mostly day, one scene in eight at night."""
     light = ("sun", "overcast", "dusk", "night")[int(rng.choice(4, p=(0.46, 0.28, 0.13, 0.13)))]
     warm = rng.uniform(-0.05, 0.05)
-    exposure = {"sun": rng.uniform(0.88, 1.22), "overcast": rng.uniform(0.8, 1.05)}.get(
-        light, rng.uniform(0.62, 0.85)
-    )
+    exposures = {"sun": rng.uniform(0.88, 1.22), "overcast": rng.uniform(0.8, 1.05)}
+    exposure = exposures.get(light, rng.uniform(0.62, 0.85))
     if light == "dusk":
         warm += 0.06
-    base = {"night": (0.92, 0.96, 1.06)}.get(light, (1.0, 1.0, 1.0))
-    gain = (base[0] * exposure * (1 + warm), base[1] * exposure, base[2] * exposure * (1 - warm))
+    base = (0.92, 0.96, 1.06) if light == "night" else (1.0, 1.0, 1.0)
     zenith, horizon = _SKIES[light]
     foggy = rng.random() < 0.12
-    haze = rng.uniform(0.008, 0.02) if foggy else rng.uniform(0.0005, 0.004)
-    rain = bool(rng.random() < (0.18 if light != "sun" else 0.0))
-    noise = rng.uniform(1.0, 3.5) + (rng.uniform(2.0, 5.5) if light in ("dusk", "night") else 0.0)
-    motion = rng.uniform(2.5, 5.0) if rng.random() < 0.12 else 0.0
-    defocus = rng.uniform(0.3, 0.7) if rng.random() < 0.85 else rng.uniform(0.9, 1.4)
-    return Mood(light, gain, zenith, horizon, float(haze), rain, float(noise), float(motion), float(defocus))
+    return Mood(
+        light=light,
+        gain=(base[0] * exposure * (1 + warm), base[1] * exposure, base[2] * exposure * (1 - warm)),
+        zenith=zenith,
+        horizon=horizon,
+        haze=rng.uniform(0.008, 0.02) if foggy else rng.uniform(0.0005, 0.004),
+        rain=bool(rng.random() < (0.18 if light != "sun" else 0.0)),
+        noise=rng.uniform(1.0, 3.5) + (rng.uniform(2.0, 5.5) if light in ("dusk", "night") else 0.0),
+        motion=rng.uniform(2.5, 5.0) if rng.random() < 0.12 else 0.0,
+        defocus=rng.uniform(0.3, 0.7) if rng.random() < 0.85 else rng.uniform(0.9, 1.4),
+    )
 
 
-Glow = tuple[float, float, float, tuple[float, float, float]]
-"""x, y and radius in pixels and the colour of a lamp's halo."""
-
-
-def _headlights(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> Weights:
+def _headlights(shot: Shot, sign: Bools) -> Tensor:
     """The light (h, w) of the own headlights at night; signs send it back."""
-    height, width = canvas.size
+    camera, rng, (height, width) = shot.camera, shot.rng, shot.canvas.size
     y, x = np.mgrid[0 : height // 4, 0 : width // 4].astype(np.float32) * np.float32(4)
-    centre = camera.y + 0.3 * (height - camera.y)
-    reach = ((x - np.float32(camera.x)) / np.float32(230)) ** 2 + (
-        (y - np.float32(centre)) / np.float32(95)
-    ) ** 2
+    centre = np.float32(camera.y + 0.3 * (height - camera.y))
+    reach = ((x - np.float32(camera.x)) / np.float32(230)) ** 2 + ((y - centre) / np.float32(95)) ** 2
     ambient = np.float32(rng.uniform(0.24, 0.4))
     small = ambient + np.float32(rng.uniform(0.35, 0.6)) * np.exp(-reach)
-    light: Weights = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
-    retro = np.float32(rng.uniform(1.0, 1.4))
-    sign = (canvas.mask >= FIRST_SIGN) & (canvas.mask < SKY)
-    light[sign] = np.maximum(light[sign], retro)
-    light[canvas.mask == SKY] = 1.0
+    light: Tensor = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
+    light[sign] = np.maximum(light[sign], np.float32(rng.uniform(1.0, 1.4)))
+    light[shot.canvas.mask == SKY] = 1.0
     return light
 
 
-def _ground_shadows(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> Weights:
+def _ground_shadows(shot: Shot, sign: Bools) -> Tensor:
     """The light (h, w) under a sun that trees and houses keep off parts of the road."""
-    height, width = canvas.size
-    field = window(clouds(), rng, 300, 220)
-    top = int(np.clip(camera.y + 8, 0, height - 8))
-    lit = np.clip(field * 6 + np.float32(rng.uniform(1.0, 5.0)), 0, 1)
-    depth = np.float32(rng.uniform(0.5, 0.75))
-    light: Weights = np.ones((height, width), dtype=np.float32)
+    height, width = shot.canvas.size
+    cover = clouds()[spot(shot.rng, clouds(), 300, 220)]
+    top = int(np.clip(shot.camera.y + 8, 0, height - 8))
+    lit = np.clip(cover * 6 + np.float32(shot.rng.uniform(1.0, 5.0)), 0, 1)
+    depth = np.float32(shot.rng.uniform(0.5, 0.75))
+    light: Tensor = np.ones((height, width), dtype=np.float32)
     light[top:] = cv2.resize(depth + (1 - depth) * lit, (width, height - top), interpolation=cv2.INTER_LINEAR)
-    light[(canvas.mask >= FIRST_SIGN) & (canvas.mask < SKY)] = 1.0
+    light[sign] = 1.0
     return light
 
 
-def _halos(image: Pixels, glows: list[Glow]) -> None:
+def _halos(image: Image, glows: list[Glow]) -> None:
     """Add the halos of lamps, at a quarter of the size."""
     height, width = image.shape[:2]
     small = np.zeros((height // 4, width // 4, 3), dtype=np.uint8)
@@ -118,63 +122,50 @@ def _halos(image: Pixels, glows: list[Glow]) -> None:
     cv2.add(image, cv2.resize(soft, (width, height), interpolation=cv2.INTER_LINEAR), dst=image)
 
 
-def _rain(image: Pixels, rng: np.random.Generator) -> Pixels:
+def _rain(image: Image, rng: np.random.Generator) -> Image:
     """Streaks of rain over the picture and a little less contrast."""
     height, width = image.shape[:2]
     streaks = np.zeros((height, width), dtype=np.uint8)
     slant = rng.uniform(-0.25, 0.25)
     count = int(rng.integers(90, 240) * height * width / (480 * 640)) + 2
-    xs, ys = rng.uniform(0, width, count), rng.uniform(-20, height, count)
-    lengths = rng.uniform(8, 34, count)
-    for x, y, length in zip(xs, ys, lengths, strict=True):
+    drops = rng.uniform(0, width, count), rng.uniform(-20, height, count), rng.uniform(8, 34, count)
+    for x, y, length in zip(*drops, strict=True):
         cv2.line(streaks, (int(x), int(y)), (int(x + slant * length), int(y + length)), 44, 1, cv2.LINE_AA)
-    grey: Pixels = cv2.convertScaleAbs(image, alpha=0.9, beta=14)
-    out: Pixels = cv2.add(grey, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGB))
-    return out
+    grey = cv2.convertScaleAbs(image, alpha=0.9, beta=14)
+    return np.asarray(cv2.add(grey, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGB)))
 
 
-def _lens(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
+def _lens(image: Image, mood: Mood, rng: np.random.Generator) -> Image:
     """The picture with defocus and the motion of the vehicle."""
-    out: Pixels = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
+    out: Image = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
     if mood.motion:
         size = int(np.ceil(mood.motion)) | 1
         kernel = np.zeros((size, size), dtype=np.float32)
-        angle = rng.normal(0, 0.5)
-        reach = np.array([np.cos(angle), np.sin(angle)]) * (size // 2)
-        middle = size // 2
-        start = (round(middle - reach[0]), round(middle - reach[1]))
-        stop = (round(middle + reach[0]), round(middle + reach[1]))
+        angle, middle = rng.normal(0, 0.5), size // 2
+        x, y = np.array([np.cos(angle), np.sin(angle)]) * middle
+        start, stop = ((round(middle + sign * x), round(middle + sign * y)) for sign in (-1, 1))
         cv2.line(kernel, start, stop, 1.0, 1)
         out = cv2.filter2D(out, -1, kernel / kernel.sum())
     return out
 
 
-def _sensor(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
-    """The picture with the noise of the sensor, partly the same in all channels."""
-    height, width = image.shape[:2]
-    plus, minus = sensor(max(1, round(mood.noise)))
-    y = int(rng.integers(0, plus.shape[0] - height + 1))
-    x = int(rng.integers(0, plus.shape[1] - width + 1))
-    spot = (slice(y, y + height), slice(x, x + width))
-    out: Pixels = cv2.subtract(cv2.add(image, plus[spot]), minus[spot])
-    return out
-
-
-def photograph(
-    canvas: Canvas, camera: Camera, mood: Mood, glows: list[Glow], rng: np.random.Generator
-) -> Pixels:
+def photograph(shot: Shot) -> Image:
     """The finished picture (h, w, 3)."""
-    image = canvas.image
+    image, mask, mood, rng = shot.canvas.image, shot.canvas.mask, shot.mood, shot.rng
+    sign = (mask >= FIRST_SIGN) & (mask < SKY)
     light = None
     if mood.night:
-        light = _headlights(canvas, camera, rng)
+        light = _headlights(shot, sign)
     elif mood.light == "sun" and rng.random() < 0.5:
-        light = _ground_shadows(canvas, camera, rng)
+        light = _ground_shadows(shot, sign)
     if light is not None:
         level = cv2.cvtColor(np.rint(light * np.float32(128)).astype(np.uint8), cv2.COLOR_GRAY2RGB)
         image = cv2.multiply(image, level, scale=1 / 128)
-    if mood.night and glows:
-        _halos(image, glows)
+    if mood.night and shot.glows:
+        _halos(image, shot.glows)
     if mood.rain:
         image = _rain(image, rng)
-    return _sensor(tint(_lens(image, mood, rng), mood.gain), mood, rng)
+    image = tint(_lens(image, mood, rng), mood.gain)
+    plus, minus = sensor(max(1, round(mood.noise)))
+    at = spot(rng, plus, *image.shape[:2])
+    return np.asarray(cv2.subtract(cv2.add(image, plus[at]), minus[at]))

@@ -8,23 +8,13 @@ from typing import Final
 
 import cv2
 import numpy as np
+from numpy.typing import ArrayLike
 
-from holdfast.data.signs.canvas import (
-    CLASSES,
-    GROUP_OF,
-    Pixels,
-    PointLike,
-    Points,
-    arc,
-    arrow,
-    box,
-    disc,
-    polygon,
-    stroke,
-)
+from holdfast.core.types import Floats, Image
+from holdfast.data.signs.canvas import CLASSES, GROUP_OF, arc, arrow, box, disc, frozen, polygon, stroke
 
 Ink = Sequence[int]
-Glyph = Callable[[Pixels, Ink], None]
+Glyph = Callable[[Image, Ink], None]
 
 SIZE: Final = 256
 _DRAWN: Final = 2 * SIZE
@@ -37,34 +27,30 @@ _BLACK: Final = (22, 22, 24, 255)
 _CAR_RED: Final = (200, 22, 30, 255)
 
 
-def _blank(colour: Ink) -> Pixels:
+def _blank(colour: Ink) -> Image:
     """A transparent square that already has the rim's colour, so that resizing leaves no dark fringe."""
     image = np.empty((_DRAWN, _DRAWN, 4), dtype=np.uint8)
     image[:] = (*colour[:3], 0)
     return image
 
 
-def _rounded(corners: Points, radius: float) -> Points:
-    """The outline of a polygon whose corners are rounded by `radius`."""
+def _triangle(scale: float, radius: float) -> Floats:
+    """A triangle with corners rounded by `radius` about the centre of the face's inner circle.
+
+    The face fills the square's width.
+    """
+    centre = np.array([0.0, 0.22])
+    corners = centre + (np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)]) - centre) * scale
     out = []
-    count = len(corners)
-    for i in range(count):
-        here, before, after = corners[i], corners[i - 1], corners[(i + 1) % count]
+    t = np.linspace(0, 1, 9)[:, None]
+    for here, before, after in zip(corners, np.roll(corners, 1, 0), np.roll(corners, -1, 0), strict=True):
         a = here + (before - here) / np.linalg.norm(before - here) * radius
         b = here + (after - here) / np.linalg.norm(after - here) * radius
-        t = np.linspace(0, 1, 9)[:, None]
         out.append((1 - t) ** 2 * a + 2 * t * (1 - t) * here + t**2 * b)
     return np.concatenate(out)
 
 
-def _triangle(scale: float, radius: float) -> Points:
-    """A rounded triangle about the centre of the face's inner circle; the face fills the square's width."""
-    corners = np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)])
-    centre = np.array([0.0, 0.22])
-    return _rounded(centre + (corners - centre) * scale, radius)
-
-
-def _mandatory(name: str) -> Pixels:
+def _mandatory(name: str) -> Image:
     image = _blank(_WHITE)
     disc(image, 0, 0, 0.985, _WHITE)
     disc(image, 0, 0, 0.935, _BLUE)
@@ -72,7 +58,7 @@ def _mandatory(name: str) -> Pixels:
     return image
 
 
-def _prohibitory(name: str) -> Pixels:
+def _prohibitory(name: str) -> Image:
     if name == "stop":
         image = _blank(_WHITE)
         for radius, colour in ((1.06, _WHITE), (0.97, _RED)):
@@ -95,7 +81,7 @@ def _prohibitory(name: str) -> Pixels:
     return image
 
 
-def _warning(name: str) -> Pixels:
+def _warning(name: str) -> Image:
     image = _blank(_YELLOW)
     polygon(image, _triangle(1.0, 0.24), _YELLOW)
     polygon(image, _triangle(0.95, 0.22), _BLACK)
@@ -105,46 +91,35 @@ def _warning(name: str) -> Pixels:
 
 
 @lru_cache(maxsize=256)
-def face(index: int, size: int = SIZE) -> Pixels:
+def face(index: int, size: int = SIZE) -> Image:
     """The face of class `index` as read-only RGBA (size, size, 4); what is outside the sign has alpha 0."""
-    if size == SIZE:
-        draw = (_mandatory, _prohibitory, _warning)[GROUP_OF[index]]
-        source = draw(CLASSES[index])
-    else:
-        source = face(index, SIZE)
-    image: Pixels = cv2.resize(source, (size, size), interpolation=cv2.INTER_AREA)
-    image.flags.writeable = False
-    return image
+    draw = (_mandatory, _prohibitory, _warning)[GROUP_OF[index]]
+    source = draw(CLASSES[index]) if size == SIZE else face(index, SIZE)
+    return frozen(cv2.resize(source, (size, size), interpolation=cv2.INTER_AREA))
 
 
 def nearest_size(pixels: float) -> int:
     """The smallest kept size (32, 64, 128 or 256) that is not below `pixels`."""
-    for size in (32, 64, 128):
-        if pixels <= size:
-            return size
-    return SIZE
+    return next((size for size in (32, 64, 128) if pixels <= size), SIZE)
 
 
-def _arrow(width: float, head: float, *parts: PointLike) -> Glyph:
+def _arrow(width: float, head: float, *parts: ArrayLike) -> Glyph:
     """An arrow along a path of several parts."""
     shaft, triangle = arrow(np.concatenate(parts), width, head)
 
-    def draw(image: Pixels, ink: Ink) -> None:
+    def draw(image: Image, ink: Ink) -> None:
         stroke(image, shaft, width, ink)
         polygon(image, triangle, ink)
 
     return draw
 
 
-def _polygons(*outlines: PointLike) -> Glyph:
-    def draw(image: Pixels, ink: Ink) -> None:
-        for outline in outlines:
-            polygon(image, outline, ink)
-
-    return draw
+def _boxes(image: Image, ink: Ink, boxes: Sequence[tuple[float, float, float, float]]) -> None:
+    for corners in boxes:
+        polygon(image, box(*corners), ink)
 
 
-def _roundabout(image: Pixels, ink: Ink) -> None:
+def _roundabout(image: Image, ink: Ink) -> None:
     for start in (90, 210, 330):
         path = arc(0, 0, 0.5, 0.5, start, start - 88, 24)
         stroke(image, path[:-6], 0.2, ink)
@@ -152,8 +127,8 @@ def _roundabout(image: Pixels, ink: Ink) -> None:
         polygon(image, arrow(tip, 0.2, 0.36)[1], ink)
 
 
-def _walker(image: Pixels, ink: Ink, x: float, y: float, scale: float, facing: float) -> None:
-    def at(*points: tuple[float, float]) -> Points:
+def _walker(image: Image, ink: Ink, x: float, y: float, scale: float, facing: float) -> None:
+    def at(*points: tuple[float, float]) -> Floats:
         return np.array([(x + facing * scale * px, y + scale * py) for px, py in points])
 
     disc(image, x + facing * scale * 0.05, y - scale * 0.74, scale * 0.17, ink)
@@ -165,12 +140,12 @@ def _walker(image: Pixels, ink: Ink, x: float, y: float, scale: float, facing: f
     stroke(image, at((-0.08, -0.42), (-0.32, -0.18), (-0.4, 0.1)), limb, ink)
 
 
-def _children(image: Pixels, ink: Ink) -> None:
+def _children(image: Image, ink: Ink) -> None:
     _walker(image, ink, -0.2, 0.3, 0.4, 1.0)
     _walker(image, ink, 0.22, 0.22, 0.5, 1.0)
 
 
-def _cycle_path(image: Pixels, ink: Ink) -> None:
+def _cycle_path(image: Image, ink: Ink) -> None:
     for x in (-0.42, 0.42):
         stroke(image, arc(x, 0.2, 0.27, 0.27, 0, 360), 0.1, ink, closed=True)
     pedal, saddle, steer = (-0.04, 0.2), (-0.18, -0.2), (0.28, -0.24)
@@ -181,7 +156,7 @@ def _cycle_path(image: Pixels, ink: Ink) -> None:
     stroke(image, [saddle, (-0.2, -0.3)], 0.09, ink)
 
 
-def _truck(image: Pixels, ink: Ink) -> None:
+def _truck(image: Image, ink: Ink) -> None:
     polygon(image, box(-0.6, -0.34, 0.12, 0.2), ink)
     polygon(image, [(0.18, -0.16), (0.4, -0.16), (0.58, 0.04), (0.58, 0.2), (0.18, 0.2)], ink)
     polygon(image, box(-0.6, 0.14, 0.5, 0.24), ink)
@@ -190,7 +165,7 @@ def _truck(image: Pixels, ink: Ink) -> None:
         disc(image, x, 0.26, 0.13, ink)
 
 
-def _car(image: Pixels, ink: Ink, x: float) -> None:
+def _car(image: Image, ink: Ink, x: float) -> None:
     right = np.array([(0.1, -0.3), (0.15, -0.08), (0.24, -0.02), (0.24, 0.2)])
     body = np.concatenate([right[::-1] * (-1, 1), right])
     polygon(image, body + np.array((x, 0.0)), ink)
@@ -200,38 +175,33 @@ def _car(image: Pixels, ink: Ink, x: float) -> None:
     polygon(image, window, (255, 255, 255, 255))
 
 
-def _two_cars(image: Pixels, ink: Ink) -> None:
+def _two_cars(image: Image, ink: Ink) -> None:
     _car(image, _CAR_RED, -0.31)
     _car(image, ink, 0.31)
 
 
-def _digit(image: Pixels, ink: Ink, digit: str, x: float) -> None:
+def _digit(image: Image, ink: Ink, digit: str, x: float) -> None:
     w, h, pen = 0.185, 0.37, 0.15
     if digit == "0":
         path = np.concatenate([arc(x, -h + w, w, w, 180, 360, 24), arc(x, h - w, w, w, 0, 180, 24)])
         stroke(image, path, pen, ink, closed=True)
     elif digit == "3":
-        upper = arc(x, -h / 2, w, h / 2, 200, 450, 32)
-        stroke(image, upper, pen, ink)
+        stroke(image, arc(x, -h / 2, w, h / 2, 200, 450, 32), pen, ink)
         stroke(image, arc(x, h / 2, w * 1.06, h / 2, -90, 160, 32), pen, ink)
     elif digit == "5":
         stroke(image, [(x + w, -h), (x - w * 0.8, -h), (x - w * 0.95, -0.03)], pen, ink)
-        bowl = arc(x - w * 0.1, 0.13, w * 1.15, h * 0.66, -140, 145, 32)
-        stroke(image, bowl, pen, ink)
+        stroke(image, arc(x - w * 0.1, 0.13, w * 1.15, h * 0.66, -140, 145, 32), pen, ink)
     else:
         stroke(image, arc(x, -h / 2 - 0.005, w * 0.88, h / 2, 0, 360), pen * 0.95, ink, closed=True)
         stroke(image, arc(x, h / 2, w * 1.08, h / 2, 0, 360), pen * 0.95, ink, closed=True)
 
 
-def _number(text: str) -> Glyph:
-    def draw(image: Pixels, ink: Ink) -> None:
-        _digit(image, ink, text[0], -0.3)
-        _digit(image, ink, text[1], 0.3)
-
-    return draw
+def _number(image: Image, ink: Ink, text: str) -> None:
+    _digit(image, ink, text[0], -0.3)
+    _digit(image, ink, text[1], 0.3)
 
 
-def _stop_word(image: Pixels, ink: Ink) -> None:
+def _stop_word(image: Image, ink: Ink) -> None:
     pen, h = 0.12, 0.24
     s = [arc(-0.57, -h / 2, 0.13, h / 2, -20, -270, 20), arc(-0.57, h / 2, 0.13, h / 2, -90, 160, 20)]
     stroke(image, np.concatenate(s), pen, ink)
@@ -243,42 +213,34 @@ def _stop_word(image: Pixels, ink: Ink) -> None:
     stroke(image, bowl, pen, ink)
 
 
-def _signals(image: Pixels, ink: Ink) -> None:
+def _signals(image: Image, ink: Ink) -> None:
     polygon(image, box(-0.18, -0.26, 0.18, 0.66), ink)
     for y, lamp in ((-0.1, (225, 30, 30, 255)), (0.2, (250, 225, 90, 255)), (0.5, (30, 190, 80, 255))):
         disc(image, 0, y, 0.12, lamp)
 
 
-def _exclamation(image: Pixels, ink: Ink) -> None:
+def _exclamation(image: Image, ink: Ink) -> None:
     polygon(image, [(-0.12, -0.28), (0.12, -0.28), (0.065, 0.32), (-0.065, 0.32)], ink)
     disc(image, 0, 0.54, 0.11, ink)
 
 
+_LEFT, _RIGHT = arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12)
+_BEND_LEFT, _BEND_RIGHT = arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16)
 GLYPHS: Final[dict[str, Glyph]] = {
     "go-straight": _arrow(0.28, 0.52, [(0, 0.6), (0, -0.68)]),
-    "turn-left": _arrow(
-        0.26, 0.48, [(0.32, 0.58), (0.32, 0.2)], arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), [(-0.68, -0.16)]
-    ),
-    "turn-right": _arrow(
-        0.26, 0.48, [(-0.32, 0.58), (-0.32, 0.2)], arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12), [(0.68, -0.16)]
-    ),
+    "turn-left": _arrow(0.26, 0.48, [(0.32, 0.58), (0.32, 0.2)], _LEFT, [(-0.68, -0.16)]),
+    "turn-right": _arrow(0.26, 0.48, [(-0.32, 0.58), (-0.32, 0.2)], _RIGHT, [(0.68, -0.16)]),
     "roundabout": _roundabout,
     "footpath": partial(_walker, x=0.0, y=0.0, scale=0.78, facing=-1.0),
     "cycle-path": _cycle_path,
     "stop": _stop_word,
-    "no-entry": _polygons(box(-0.68, -0.17, 0.68, 0.17)),
+    "no-entry": partial(_boxes, boxes=[(-0.68, -0.17, 0.68, 0.17)]),
     "no-trucks": _truck,
     "no-overtaking": _two_cars,
-    "speed-limit-30": _number("30"),
-    "speed-limit-50": _number("50"),
-    "speed-limit-80": _number("80"),
-    "curve-left": _arrow(
-        0.16, 0.34, [(0.18, 0.66), (0.18, 0.4)], arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), [(-0.24, -0.14)]
-    ),
-    "curve-right": _arrow(
-        0.16, 0.34, [(-0.18, 0.66), (-0.18, 0.4)], arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16), [(0.24, -0.14)]
-    ),
-    "crossroads": _polygons(box(-0.1, -0.2, 0.1, 0.68), box(-0.4, 0.16, 0.4, 0.36)),
+    **{f"speed-limit-{speed}": partial(_number, text=speed) for speed in ("30", "50", "80")},
+    "curve-left": _arrow(0.16, 0.34, [(0.18, 0.66), (0.18, 0.4)], _BEND_LEFT, [(-0.24, -0.14)]),
+    "curve-right": _arrow(0.16, 0.34, [(-0.18, 0.66), (-0.18, 0.4)], _BEND_RIGHT, [(0.24, -0.14)]),
+    "crossroads": partial(_boxes, boxes=[(-0.1, -0.2, 0.1, 0.68), (-0.4, 0.16, 0.4, 0.36)]),
     "children": _children,
     "traffic-signals": _signals,
     "danger": _exclamation,

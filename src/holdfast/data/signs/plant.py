@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from holdfast.core.types import Floats, Image, Tensor
 from holdfast.data.signs import sprites
-from holdfast.data.signs.backdrop import Road
-from holdfast.data.signs.canvas import (
-    CLASSES,
-    FIRST_SIGN,
-    GROUP_OF,
-    HEIGHT,
-    WIDTH,
-    Camera,
-    Canvas,
-    Pixels,
-    Points,
-    Weights,
-    blend,
-    box,
-    clouds,
-    fill,
-    paste,
-    post,
-    window,
-)
-from holdfast.data.signs.conditions import Mood
+from holdfast.data.signs.canvas import FIRST_SIGN, GROUP_OF, HEIGHT, Box, box, clouds, weights_of, window
+from holdfast.data.signs.conditions import Shot
 from holdfast.data.signs.faces import face, nearest_size
 
-Box = tuple[float, float, float, float]
 SMALLEST: Final = 24.0
 LARGEST: Final = 170.0
 _COUNTS: Final = (0.25, 0.30, 0.23, 0.14, 0.08)
 _TRIES: Final = 40
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
-    """One sign to be drawn: its class, centre and side in pixels, and its depth in metres.
-
-    `foot` is the row where its mast meets the ground and `mast` the column: that of the sign, or the
-    roadside's if the sign hangs on an arm above the road.
-    """
+    """One sign to be drawn: its class, centre and side in pixels, and its depth in metres."""
 
     label: int
     x: float
@@ -55,8 +31,8 @@ class Place:
     depth: float
     yaw: float
     roll: float
-    foot: float
-    mast: float
+    foot: float  # the row where its mast meets the ground
+    mast: float  # the column: that of the sign, or of the roadside if it hangs on an arm above the road
 
     @property
     def extent(self) -> Box:
@@ -76,81 +52,73 @@ def overlap(a: Box, b: Box) -> bool:
     return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
-def tilt(rng: np.random.Generator) -> tuple[float, float]:
-    """Yaw and roll in degrees: most signs face the driver, few are turned far."""
-    return float(np.clip(rng.normal(0, 13), -38, 38)), float(np.clip(rng.normal(0, 2.2), -7, 7))
+def place_of(shot: Shot, label: int, x: float, y: float, size: float, depth: float, mast: float) -> Place:
+    """A sign of random yaw and roll: most face the driver, few are turned far."""
+    yaw, roll = np.clip(shot.rng.normal(0, 13), -38, 38), np.clip(shot.rng.normal(0, 2.2), -7, 7)
+    foot = shot.camera.y + shot.camera.focal * shot.camera.height / depth
+    return Place(label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast)
 
 
-def _truncate(x: float, y: float, size: float, rng: np.random.Generator) -> tuple[float, float]:
-    """The centre moved so that 12 to 40 % of the side is outside one border."""
-    hidden = rng.uniform(0.12, 0.40) * size
-    side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
-    if side == 0:
-        return size / 2 - hidden, y
-    if side == 1:
-        return WIDTH - size / 2 + hidden, y
-    return x, size / 2 - hidden
-
-
-def _candidate(camera: Camera, road: Road, size: float, label: int, rng: np.random.Generator) -> Place | None:
-    """A place on the verge or on an arm above the road; nothing if it would stand on the road."""
-    half = size / 2 + 2
-    x = rng.uniform(half, WIDTH - half)
+def _candidate(shot: Shot, size: float, label: int) -> Place | None:
+    """A place on the verge or on an arm above the road; None if it would stand on the road."""
+    camera, road, rng, half = shot.camera, shot.road, shot.rng, size / 2 + 2
+    width = shot.canvas.size[1]
+    x = rng.uniform(half, width - half)
     y = float(np.clip(camera.y - size * rng.uniform(0.2, 2.8), half, HEIGHT * 0.8 - half))
     if rng.random() < 0.1 and size > 36:
-        x, y = _truncate(x, y, size, rng)
+        # the centre moves so that 12 to 40 % of the side is outside one border
+        hidden = rng.uniform(0.12, 0.40) * size
+        side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
+        x, y = ((size / 2 - hidden, y), (width - size / 2 + hidden, y), (x, size / 2 - hidden))[side]
     depth = camera.focal * rng.uniform(0.6, 1.1) / size
     lateral = (x - camera.x) / camera.focal * depth - camera.bend * depth**2
-    foot = camera.y + camera.focal * camera.height / depth
-    on_road = road.left - 0.2 < lateral < road.right + 0.2
-    mast = float(x)
-    if on_road:
+    mast = x
+    if road.left - 0.2 < lateral < road.right + 0.2:
         if y + size / 2 > camera.y - 12 or rng.random() < 0.5:
             return None
         edge = road.right + 0.7 if rng.random() < 0.7 else road.left - 0.7
         mast = float(camera.ground(edge, depth)[0])
-    yaw, roll = tilt(rng)
-    return Place(label, float(x), float(y), size, float(depth), yaw, roll, float(foot), mast)
+    return place_of(shot, label, x, y, size, depth, mast)
 
 
 def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
     """A second sign under the first on the same post."""
-    size = place.size * float(rng.uniform(0.86, 1.0))
+    size = place.size * rng.uniform(0.86, 1.0)
     y = place.y + 0.5 * (place.size + size) + 0.07 * size + 6.5
-    yaw = float(np.clip(place.yaw + rng.normal(0, 2), -38, 38))
-    return Place(label, place.x, y, size, place.depth, yaw, place.roll, place.foot, place.mast)
+    yaw = np.clip(place.yaw + rng.normal(0, 2), -38, 38)
+    return replace(place, label=label, y=y, size=size, yaw=yaw)
 
 
 def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> bool:
     """Whether a new sign and its pole stay off the signs and poles that are there."""
-    for other in others:
-        if overlap(new.extent, other.extent):
-            return False
-        if other is not shared and (overlap(new.pole, other.extent) or overlap(new.extent, other.pole)):
-            return False
-    return True
+    poles = [other for other in others if other is not shared]
+    return not (
+        any(overlap(new.extent, other.extent) for other in others)
+        or any(overlap(new.pole, other.extent) or overlap(new.extent, other.pole) for other in poles)
+    )
 
 
-def choose_places(camera: Camera, road: Road, rng: np.random.Generator) -> list[Place]:
+def choose_places(shot: Shot) -> list[Place]:
     """One to five places, farthest (smallest) first."""
-    wanted = 1 + int(rng.choice(5, p=_COUNTS))
+    rng, width = shot.rng, shot.canvas.size[1]
+    count = 1 + int(rng.choice(5, p=_COUNTS))
     places: list[Place] = []
     for tries in range(_TRIES * 5):
-        if len(places) == wanted or (tries >= _TRIES and places):
+        if len(places) == count or (tries >= _TRIES and places):
             break
-        label = int(rng.integers(len(CLASSES)))
+        label = int(rng.integers(len(GROUP_OF)))
         if places and rng.random() < 0.25:
             upper = places[-1]
             lower = _below(upper, label, rng)
-            whole = upper.extent[0] > 0 and upper.extent[2] < WIDTH and lower.y + lower.size / 2 < HEIGHT - 4
+            whole = upper.extent[0] > 0 and upper.extent[2] < width and lower.y + lower.size / 2 < HEIGHT - 4
             own_post = upper.mast == upper.x
             if lower.size >= SMALLEST and whole and own_post and _clear(lower, places, shared=upper):
                 places.append(lower)
             continue
         size = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))))
-        found = _candidate(camera, road, size, label, rng)
-        if found is not None and _clear(found, places):
-            places.append(found)
+        candidate = _candidate(shot, size, label)
+        if candidate is not None and _clear(candidate, places):
+            places.append(candidate)
     return sorted(places, key=lambda place: place.size)
 
 
@@ -158,8 +126,8 @@ def choose_places(camera: Camera, road: Road, rng: np.random.Generator) -> list[
 class Patch:
     """A warped face: colours (h, w, 3), weights (h, w) and the pixel of the picture at its corner."""
 
-    colour: Pixels
-    alpha: Weights
+    colour: Image
+    alpha: Tensor
     x: int
     y: int
 
@@ -167,42 +135,37 @@ class Patch:
     def extent(self) -> Box:
         """The rectangle xyxy of the opaque pixels, in the picture and not clipped to it."""
         solid = self.alpha >= 0.5
-        columns, rows = np.flatnonzero(solid.any(axis=0)), np.flatnonzero(solid.any(axis=1))
-        left, right = float(self.x + columns[0]), float(self.x + columns[-1] + 1)
-        return left, float(self.y + rows[0]), right, float(self.y + rows[-1] + 1)
+        x, y = self.x + np.flatnonzero(solid.any(axis=0)), self.y + np.flatnonzero(solid.any(axis=1))
+        return float(x[0]), float(y[0]), float(x[-1] + 1), float(y[-1] + 1)
 
 
-def corners(size: float, yaw: float, roll: float) -> Points:
+def corners(size: float, yaw: float, roll: float) -> Floats:
     """The corners (4, 2) of a square about the origin, turned by yaw and roll (degrees), 7 sides away."""
-    square = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+    square = box(-0.5, -0.5, 0.5, 0.5)
     a, b = np.deg2rad(yaw), np.deg2rad(roll)
     depth = 1 + square[:, 0] * np.sin(a) / 7
     flat = np.stack([square[:, 0] * np.cos(a), square[:, 1]], 1) / depth[:, None]
     turn = np.array([(np.cos(b), np.sin(b)), (-np.sin(b), np.cos(b))])
-    turned: Points = flat @ turn * size
-    return turned
+    return np.asarray(flat @ turn * size)
 
 
-def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) -> Patch:
+def warp(label: int, place_x: float, place_y: float, size: float, quad: Floats) -> Patch:
     """The face of a class warped onto a quadrilateral about a centre."""
     source = face(label, nearest_size(size * 1.05))
     side = source.shape[0]
     half = int(np.ceil(np.abs(quad).max())) + 2
     x, y = int(np.floor(place_x)) - half, int(np.floor(place_y)) - half
     target = quad + np.array([place_x - x, place_y - y]) - 0.5
-    start = np.array([(0, 0), (side, 0), (side, side), (0, side)], dtype=np.float32) - np.float32(0.5)
+    start = box(0, 0, side, side).astype(np.float32) - np.float32(0.5)
     matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
     rim = (*(int(v) for v in source[0, 0, :3]), 0)
-    warped: Pixels = cv2.warpPerspective(
-        source, matrix, (2 * half, 2 * half), borderMode=cv2.BORDER_CONSTANT, borderValue=rim
-    )
-    alpha: Weights = warped[..., 3].astype(np.float32) * np.float32(1 / 255)
-    return Patch(np.ascontiguousarray(warped[..., :3]), alpha, x, y)
+    warped = cv2.warpPerspective(source, matrix, (2 * half, 2 * half), borderValue=rim)
+    return Patch(np.ascontiguousarray(warped[..., :3]), weights_of(warped[..., 3]), x, y)
 
 
-def weather(colour: Pixels, mood: Mood, depth: float, rng: np.random.Generator) -> Pixels:
+def weather(shot: Shot, colour: Image, depth: float) -> Image:
     """The colours (h, w, 3) of a face as years, dirt, light and air leave them."""
-    height, width = colour.shape[:2]
+    mood, rng, (height, width) = shot.mood, shot.rng, colour.shape[:2]
     out = colour.astype(np.float32)
     faded = np.float32(rng.uniform(0.0, 0.12) if rng.random() < 0.75 else rng.uniform(0.12, 0.32))
     out += (np.float32(188) - out) * faded
@@ -216,11 +179,10 @@ def weather(colour: Pixels, mood: Mood, depth: float, rng: np.random.Generator) 
     out *= shade[..., None]
     clear = np.float32(np.exp(-mood.haze * depth))
     out = out * clear + np.array(mood.horizon, dtype=np.float32) * (1 - clear)
-    seen: Pixels = np.clip(out, 0, 255).astype(np.uint8)
-    return seen
+    return np.clip(out, 0, 255).astype(np.uint8)
 
 
-def _shadow(height: int, width: int, rng: np.random.Generator) -> Weights:
+def _shadow(height: int, width: int, rng: np.random.Generator) -> Tensor:
     """A cast shadow (h, w): a straight edge or the dapple of leaves."""
     dark = np.float32(rng.uniform(0.45, 0.68))
     if rng.random() < 0.5:
@@ -231,37 +193,34 @@ def _shadow(height: int, width: int, rng: np.random.Generator) -> Weights:
     else:
         dapple = cv2.resize(window(clouds(), rng, 256, 256), (width, height), interpolation=cv2.INTER_AREA)
         lit = np.clip(dapple * 3, 0, 1)
-    shaded: Weights = (dark + (1 - dark) * lit).astype(np.float32)
-    return shaded
+    return np.asarray(dark + (1 - dark) * lit, dtype=np.float32)
 
 
-def carry(canvas: Canvas, place: Place, rng: np.random.Generator) -> None:
+def carry(shot: Shot, place: Place) -> None:
     """Draw the post below a sign, or the mast and the arm that hold it above the road."""
-    thick = max(1.5, 0.085 * place.size)
-    grey = float(rng.uniform(110, 180))
+    canvas, thick = shot.canvas, max(1.5, 0.085 * place.size)
+    grey = shot.rng.uniform(110, 180)
     top = place.y - 0.3 * place.size
     if place.mast == place.x:
-        post(canvas, place.x, top, place.foot, thick, grey)
+        canvas.post(place.x, top, place.foot, thick, grey)
         return
     outward = np.sign(place.mast - place.x)
     x0, x1 = sorted((place.x - outward * place.size * 0.42, place.mast))
     for lift in (0.0, 0.34 * place.size):
-        fill(canvas, box(x0, top + lift, x1, top + lift + thick * 0.7), (grey, grey, grey))
-        fill(canvas, box(x0, top + lift + thick * 0.4, x1, top + lift + thick * 0.7), (grey * 0.65,) * 3)
-    post(canvas, place.mast, top - 0.2 * place.size, place.foot, thick * 2.2, grey)
+        canvas.fill(box(x0, top + lift, x1, top + lift + thick * 0.7), (grey,) * 3)
+        canvas.fill(box(x0, top + lift + thick * 0.4, x1, top + lift + thick * 0.7), (grey * 0.65,) * 3)
+    canvas.post(place.mast, top - 0.2 * place.size, place.foot, thick * 2.2, grey)
 
 
-def plant(canvas: Canvas, place: Place, mood: Mood, rng: np.random.Generator) -> Patch:
-    """Draw the face of a sign; the patch that was laid."""
+def plant(shot: Shot, place: Place) -> Box:
+    """Draw the face of a sign; its extent xyxy in the picture, not clipped to it."""
     quad = corners(place.size, place.yaw, place.roll)
-    if rng.random() < 0.1:
-        grey = float(rng.uniform(120, 200))
-        fill(canvas, quad * 1.1 + (place.x, place.y), (grey, grey, grey))
+    if shot.rng.random() < 0.1:
+        shot.canvas.fill(quad * 1.1 + (place.x, place.y), (shot.rng.uniform(120, 200),) * 3)
     patch = warp(place.label, place.x, place.y, place.size, quad)
-    seen = weather(patch.colour, mood, place.depth, rng)
-    patch = Patch(seen, patch.alpha, patch.x, patch.y)
-    blend(canvas, patch.x, patch.y, patch.colour, patch.alpha, FIRST_SIGN + GROUP_OF[place.label])
-    return patch
+    colour = weather(shot, patch.colour, place.depth)
+    shot.canvas.blend(patch.x, patch.y, colour, patch.alpha, FIRST_SIGN + GROUP_OF[place.label])
+    return patch.extent
 
 
 def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generator) -> Box:
@@ -286,31 +245,30 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
     return left, y1 - cut, left + wide, y1 - cut + tall
 
 
-def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.random.Generator) -> None:
+def hide(shot: Shot, extent: Box, foot: float, others: list[Box]) -> None:
     """Cover at most 40 % of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
+    canvas, rng = shot.canvas, shot.rng
     kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
     spot = _hide_rectangle(extent, foot, kind, rng)
     if any(overlap(spot, other) for other in others):
         return
-    wide = spot[2] - spot[0]
+    wide, middle = spot[2] - spot[0], (spot[0] + spot[2]) / 2
     if kind == 0:
-        gain = rng.uniform(0.7, 1.2)
-        middle, half = (spot[0] + spot[2]) / 2, 0.035 * wide
+        gain, half = rng.uniform(0.7, 1.2), 0.035 * wide
         trunk = (middle - half, spot[3] - 0.4 * wide, middle + half, foot + 0.1 * wide)
         if trunk[3] > trunk[1] and not any(overlap(trunk, other) for other in others):
-            fill(canvas, box(*trunk), (72, 58, 46))
+            canvas.fill(box(*trunk), (72, 58, 46))
         leaves = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide)
-        paste(canvas, leaves, *spot, gain=(gain, gain, gain))
+        canvas.paste(leaves, spot, (gain,) * 3)
     elif kind == 1:
-        middle = (spot[0] + spot[2]) / 2
-        post(canvas, middle, spot[1], spot[3], wide, float(rng.uniform(70, 150)))
+        canvas.post(middle, spot[1], spot[3], wide, rng.uniform(70, 150))
     else:
         gain = rng.uniform(0.4, 1.0)
         lorry = sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide)
-        paste(canvas, lorry, *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
+        canvas.paste(lorry, spot, (gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
 
 
-def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:
+def clipped(extent: Box, width: int, height: int) -> Floats:
     """The part (4,) of a rectangle xyxy inside the picture."""
     x0, y0, x1, y1 = extent
     return np.array([max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)])

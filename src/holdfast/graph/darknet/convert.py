@@ -1,16 +1,69 @@
-"""Darknet files in, an ONNX file and its card out."""
+"""Darknet files in, an ONNX file with the raw YOLO maps and its card out."""
 
 from __future__ import annotations
 
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
-from holdfast.core.errors import CardError, OutputError
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from holdfast.core.errors import CardError, ModelError, OutputError
 from holdfast.core.model import Card, Head, Input, Policy
 from holdfast.core.types import Size
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.darknet.cfg import read_cfg, strides, trace
-from holdfast.graph.darknet.layers import Network
-from holdfast.graph.darknet.weights import read_weights
+from holdfast.graph.darknet.layers import EPSILON, Arrays, Step, Yolo
+from holdfast.graph.darknet.nodes import Nodes
+
+SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
+OPSET, IR = 13, 7  # old enough for every runtime of the last years; nothing here needs more
+INPUT = "images"
+
+
+def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size: Size | None = None) -> Card:
+    """The card of a darknet detector whose ONNX form it writes to `out`.
+
+    `names` is a darknet .names file, one class a line; without it 80 classes are taken for COCO's and any
+    other number is numbered from 0. `size` overrides the width and height of the .cfg.
+    """
+    network = read_cfg(cfg)
+    heads, size = network.heads, size or network.size
+    steps = trace(network, size)
+    cells = strides(steps, size)
+    count = heads[0].classes
+    assumed = BUILT_IN["coco80"] if count == 80 else numbered(count)
+    classes = read_names(names, count) if names else assumed
+    model = build(steps, read_weights(weights, steps), size, cfg.stem)
+    draft = out.with_name(out.name + ".part")
+    try:
+        draft.write_bytes(model.SerializeToString(deterministic=True))
+        draft.replace(out)
+    except OSError as problem:
+        draft.unlink(missing_ok=True)
+        raise OutputError(f"{out}: could not write the ONNX file: {problem}") from problem
+    options = {
+        "outputs": tuple(f"yolo{place}" for place in range(len(heads))),
+        "anchors": tuple(head.anchors for head in heads),
+        "strides": cells,
+        "scale_xy": tuple(head.scale_xy for head in heads),
+    }
+    # Darknet stretches the picture to the input, unless [net] says letter_box=1; then the border is 0.5.
+    policy: Policy = "letterbox" if network.letter_box else "stretch"
+    return Card(
+        task="detect",
+        input=Input(size=size, scale=1 / 255, policy=policy, pad=127),
+        head=Head("yolov3", options),
+        classes=classes,
+        score=SCORE,
+        nms_iou=NMS_IOU,
+        resize="opencv-bilinear",
+    )
 
 
 def read_names(path: Path, wanted: int) -> tuple[str, ...]:
@@ -27,54 +80,103 @@ def read_names(path: Path, wanted: int) -> tuple[str, ...]:
     return classes
 
 
-SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
-
-
-def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size: Size | None = None) -> Card:
-    """The card of a darknet detector whose ONNX form it writes to `out`.
-
-    `names` is a darknet .names file, one class a line; without it 80 classes are taken for COCO's and any
-    other number is numbered from 0. `size` overrides the width and height of the .cfg.
-    """
-    from holdfast.graph.darknet.export import build
-
-    network = read_cfg(cfg)
-    size = size or network.size
-    steps = trace(network, size)
-    cells = strides(steps, size)
-    count = network.heads[0].classes
-    assumed = BUILT_IN["coco80"] if count == 80 else numbered(count)
-    classes = read_names(names, count) if names else assumed
-    model = build(steps, read_weights(weights, steps), size, cfg.stem)
-    _write(out, model.SerializeToString(deterministic=True))
-    return _card(network, size, cells, classes)
-
-
-def _card(network: Network, size: Size, cells: tuple[int, ...], classes: tuple[str, ...]) -> Card:
-    options = {
-        "outputs": tuple(f"yolo{place}" for place in range(len(network.heads))),
-        "anchors": tuple(head.anchors for head in network.heads),
-        "strides": cells,
-        "scale_xy": tuple(head.scale_xy for head in network.heads),
-    }
-    # Darknet stretches the picture to the input, unless [net] says letter_box=1; then the border is 0.5.
-    policy: Policy = "letterbox" if network.letter_box else "stretch"
-    return Card(
-        task="detect",
-        input=Input(size=size, scale=1 / 255, policy=policy, pad=127),
-        head=Head("yolov3", options),
-        classes=classes,
-        score=SCORE,
-        nms_iou=NMS_IOU,
-        resize="opencv-bilinear",
+def header_length(data: bytes, path: Path) -> int:
+    """The bytes of the header of a .weights file: 16, or 20 from version 0.2 on."""
+    if data.lstrip().startswith((b"[net]", b"[network]", b"#")):
+        raise ModelError(f"{path}: expected darknet weights, got the text of a .cfg; the .cfg comes first")
+    if len(data) >= 12:
+        major, minor, _ = struct.unpack_from("<3i", data)
+        length = 20 if major * 10 + minor >= 2 and major < 1000 and minor < 1000 else 16
+        if len(data) >= length:
+            return length
+    raise ModelError(
+        f"{path}: expected darknet weights after a header of 16 or 20 bytes, got {len(data)} bytes in all"
     )
 
 
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(path.name + ".part")
+def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
+    """The arrays of every layer that has some, by layer number."""
     try:
-        draft.write_bytes(data)
-        draft.replace(path)
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such file; give the path of a darknet .weights file") from None
     except OSError as problem:
-        draft.unlink(missing_ok=True)
-        raise OutputError(f"{path}: could not write the ONNX file: {problem}") from problem
+        raise ModelError(f"{path}: expected a readable darknet .weights file, got: {problem}") from problem
+    length = header_length(data, path)
+    count, spare = divmod(len(data) - length, 4)
+    floats = np.frombuffer(data, "<f4", count, length)
+    _check_count(path, steps, count, spare)
+    taken: dict[int, Arrays] = {}
+    position = 0
+    for step in steps:
+        arrays: dict[str, NDArray[np.float32]] = {}
+        for name, shape in step.layer.blocks(step.inputs[0]).items():
+            end = position + math.prod(shape)
+            arrays[name] = floats[position:end].reshape(shape)
+            _check_values(path, step, name, arrays[name], position)
+            position = end
+        if arrays:
+            taken[step.layer.section.index] = arrays
+    return taken
+
+
+def _check_count(path: Path, steps: Sequence[Step], got: int, spare: int) -> None:
+    blocks = [step.layer.blocks(step.inputs[0]).values() for step in steps]
+    ends = list(accumulate(sum(map(math.prod, shapes)) for shapes in blocks))
+    expected = ends[-1]
+    if got == expected and not spare:
+        return
+    odd = f" and {spare} bytes" if spare else ""
+    cfg = steps[0].layer.section.path
+    message = f"{path}: expected {expected:,} floats for {cfg}, got {got:,}{odd}: "
+    if got >= expected:
+        raise ModelError(message + f"{got - expected:,}{odd} too many; is it the .weights of another .cfg?")
+    within = next(step for step, end in zip(steps, ends, strict=True) if end > got)
+    raise ModelError(
+        message + f"{expected - got:,} too few, it ends within {within.layer.section.at()}; "
+        "is it cut short, or of another .cfg?"
+    )
+
+
+def _check_values(path: Path, step: Step, name: str, values: NDArray[np.float32], position: int) -> None:
+    wrong, wanted = ~np.isfinite(values), "finite numbers"
+    if name == "variance":
+        wrong, wanted = wrong | (values <= -EPSILON), "finite numbers of at least 0"
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ModelError(
+            f"{path}: expected {wanted} as {name} of {step.layer.section.at()}, got {values.flat[first]} "
+            f"({int(wrong.sum())} such, the first is float {position + first:,} of the file)"
+        )
+
+
+def build(steps: Sequence[Step], arrays: Mapping[int, Arrays], size: Size, name: str) -> onnx.ModelProto:
+    """The ONNX model: `images` (N, 3, H, W) in 0..1 in, `yolo0`, `yolo1`, ... (N, A·(5+k), h, w) out.
+
+    The maps come before any sigmoid. The output of darknet's layer 12 is the tensor `layer12`, so that a
+    graph can be read beside its .cfg; a layer that does nothing leaves none.
+    """
+    nodes = Nodes()
+    tensors = {-1: INPUT}
+    heads = [step for step in steps if isinstance(step.layer, Yolo)]
+    raw = {step.layer.sources[0]: f"yolo{place}" for place, step in enumerate(heads)}
+    for at, step in enumerate(steps):
+        inputs = [tensors[source] for source in step.layer.sources]
+        tensors[at] = step.layer.emit(nodes, step, inputs, raw.get(at, f"layer{at}"), arrays.get(at, {}))
+    outputs = []
+    for place, step in enumerate(heads):
+        given, wanted = tensors[step.layer.sources[0]], f"yolo{place}"
+        if given != wanted:  # the layer before does nothing, or feeds two heads
+            nodes.add("Identity", [given], wanted)
+        outputs.append(helper.make_tensor_value_info(wanted, TensorProto.FLOAT, ["batch", *step.shape]))
+    image = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 3, size.height, size.width])
+    graph = helper.make_graph(nodes.nodes, name, [image], outputs, list(nodes.constants.values()))
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR,
+        producer_name="holdfast",
+        doc_string="exported from darknet",
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model

@@ -1,283 +1,371 @@
-"""The text of a darknet .cfg as sections, and the layers it may hold with darknet's defaults filled in."""
+"""The layers of darknet: for each kind what its section says, the shape of its map, and its ONNX nodes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-from holdfast.core.errors import ModelError
-from holdfast.core.types import Size
+import numpy as np
+from numpy.typing import NDArray
 
-SYNONYMS = {"network": "net", "conv": "convolutional", "max": "maxpool", "avg": "avgpool", "silence": "empty"}
+from holdfast.graph.darknet.nodes import ACTIVATE, Nodes, linear_name
+from holdfast.graph.darknet.sections import Section
 
-
-@dataclass(frozen=True)
-class Option:
-    """One `key=value` line."""
-
-    key: str
-    value: str
-    line: int
+EPSILON = 1e-5  # what darknet adds to the variance when it folds a batch normalisation
+Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 
-@dataclass(frozen=True)
-class Section:
-    """One `[kind]` with its options; `index` is darknet's layer number, −1 for [net]."""
+class Shape(NamedTuple):
+    """Channels, height and width of a map."""
 
-    path: Path
-    kind: str
-    index: int
-    line: int
-    options: tuple[Option, ...]
+    channels: int
+    height: int
+    width: int
 
-    def at(self, line: int | None = None) -> str:
-        """Where this section (or one of its lines) stands, as the start of a message."""
-        layer = "" if self.index < 0 else f"layer {self.index} "
-        return f"{self.path}:{line or self.line}: {layer}[{self.kind}]"
-
-    def word(self, key: str, default: str | None = None) -> str:
-        """The value of a key; its default when it is absent, an error when there is none.
-
-        Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
-        reader of the file cannot know which one counts.
-        """
-        found = [option for option in self.options if option.key == key]
-        if not found:
-            if default is None:
-                raise ModelError(f"{self.at()}: expected {key}=..., got no such line")
-            return default
-        for other in found[1:]:
-            if other.value != found[0].value:
-                raise ModelError(
-                    f"{self.at(other.line)}: {key}={other.value}, but line {found[0].line} says "
-                    f"{key}={found[0].value}; keep one of them"
-                )
-        return found[0].value
-
-    def has(self, key: str) -> bool:
-        """Whether a key is given."""
-        return any(option.key == key for option in self.options)
-
-    def integer(self, key: str, default: int | None = None, least: int | None = None) -> int:
-        """The value of a key as an integer, at least `least`."""
-        text = self.word(key, None if default is None else str(default))
-        values = self._numbers(key, text, int)
-        if len(values) != 1 or (least is not None and values[0] < least):
-            wanted = "one integer" + ("" if least is None else f" of at least {least}")
-            raise ModelError(f"{self._where(key)}: expected {key}= {wanted}, got {text!r}")
-        return int(values[0])
-
-    def number(self, key: str, default: float) -> float:
-        """The value of a key as a number."""
-        text = self.word(key, str(default))
-        values = self._numbers(key, text, float)
-        if len(values) != 1:
-            raise ModelError(f"{self._where(key)}: expected {key}= one number, got {text!r}")
-        return float(values[0])
-
-    def integers(self, key: str) -> tuple[int, ...]:
-        """The value of a key as integers with commas between."""
-        return tuple(int(v) for v in self._numbers(key, self.word(key), int))
-
-    def numbers(self, key: str) -> tuple[float, ...]:
-        """The value of a key as numbers with commas between."""
-        return tuple(float(v) for v in self._numbers(key, self.word(key), float))
-
-    def _numbers(self, key: str, text: str, kind: type[int] | type[float]) -> list[int | float]:
-        pieces = [piece.strip() for piece in text.rstrip(", ").split(",")]
-        try:
-            return [kind(piece) for piece in pieces]
-        except ValueError:
-            noun = "integers" if kind is int else "numbers"
-            raise ModelError(
-                f"{self._where(key)}: expected {key}= {noun} with commas between, got {text!r}"
-            ) from None
-
-    def _where(self, key: str) -> str:
-        line = next((option.line for option in self.options if option.key == key), None)
-        return self.at(line)
+    def __str__(self) -> str:
+        return f"{self.channels} × {self.height} × {self.width}"
 
 
-def read_sections(path: Path) -> tuple[Section, ...]:
-    """All sections of a .cfg in order, [net] first; every malformed line is named in one error."""
-    problems: list[str] = []
-    heads: list[tuple[str, int]] = []
-    bodies: list[list[Option]] = []
-    for number, raw in enumerate(_read_text(path).splitlines(), 1):
-        line = raw.split("#", 1)[0].split(";", 1)[0].strip()
-        if not line:
-            continue
-        if line.startswith("["):
-            if not line.endswith("]") or len(line) < 3:
-                problems.append(
-                    f"line {number}: expected a section like [convolutional], got {raw.strip()!r}"
-                )
-            heads.append((line.strip("[] ").lower(), number))
-            bodies.append([])
-            continue
-        key, equals, value = (piece.strip() for piece in line.partition("="))
-        if not (key and equals and value):
-            problems.append(f"line {number}: expected key=value, got {raw.strip()!r}")
-        elif not bodies:
-            problems.append(f"line {number}: expected [net] before the first option, got {raw.strip()!r}")
-        else:
-            bodies[-1].append(Option(key, value, number))
-    if problems:
-        raise ModelError(f"{path}: not a darknet .cfg: " + "; ".join(problems))
-    return _numbered(path, heads, bodies)
-
-
-def _numbered(path: Path, heads: list[tuple[str, int]], bodies: list[list[Option]]) -> tuple[Section, ...]:
-    sections = tuple(
-        Section(path, SYNONYMS.get(kind, kind), index - 1, line, tuple(body))
-        for index, ((kind, line), body) in enumerate(zip(heads, bodies, strict=True))
-    )
-    if not sections:
-        raise ModelError(f"{path}: expected a darknet .cfg that starts with [net], got no section at all")
-    if sections[0].kind != "net":
-        first = sections[0]
-        raise ModelError(f"{path}:{first.line}: expected [net] as the first section, got [{first.kind}]")
-    if len(sections) == 1:
-        raise ModelError(f"{path}: expected layers after [net], got none")
-    return sections
-
-
-def _read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; give the path of a darknet .cfg") from None
-    except OSError as problem:
-        raise ModelError(f"{path}: expected a readable darknet .cfg, got: {problem}") from problem
-    if b"\0" in data:
-        raise ModelError(
-            f"{path}: expected the text of a darknet .cfg, got binary data; "
-            "give the .cfg first and the .weights second"
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")  # comments in an old code page; keys and values are ASCII
-
-
-@dataclass(frozen=True)
 class Layer:
-    """A layer of a darknet .cfg."""
+    """A layer; as it stands one that does nothing when a trained network runs: [dropout], [empty]."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        self.sources: tuple[int, ...] = (section.index - 1,)  # the layers it reads; −1 is the image
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        """The shape of its map from those of the maps it reads."""
+        return inputs[0]
+
+    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+        """The shapes of the arrays that it takes from the weights file, in the file's order."""
+        return {}
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        """The name of the map that its nodes give: `out`, or an input's own name where it does nothing."""
+        return inputs[0]
 
 
-@dataclass(frozen=True)
-class Convolutional(Layer):
+class Step(NamedTuple):
+    """A layer in place, with the shapes of the maps it reads and of its own."""
+
+    layer: Layer
+    inputs: tuple[Shape, ...]
+    shape: Shape
+
+
+def _strides(section: Section) -> tuple[int, int]:
+    """Vertical and horizontal stride."""
+    stride = section.integer("stride", 1, least=1)
+    return section.integer("stride_y", stride, least=1), section.integer("stride_x", stride, least=1)
+
+
+def _windows(given: Shape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
+    """How many windows fit below and beside each other; `padding` is the sum of both sides."""
+    height, width = ((n + padding - size) // s + 1 for n, s in zip(given[1:], strides, strict=True))
+    return height, width
+
+
+class _Convolutional(Layer):
     """A convolution; batch normalisation, where there is one, lies between it and the activation."""
 
-    filters: int
-    size: int
-    stride_x: int
-    stride_y: int
-    padding: int  # pixels on every side, before dilation
-    dilation: int
-    groups: int
-    batch_normalize: bool
-    activation: str
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.size = section.integer("size", 1, least=1)
+        self.strides = _strides(section)
+        half = section.integer("pad", 0) != 0  # pad=1 means "half the kernel", not "one pixel"
+        # pixels on every side, before dilation
+        self.padding = self.size // 2 if half else section.integer("padding", 0, least=0)
+        self.dilation = 1 if self.size == 1 else section.integer("dilation", 1, least=1)
+        self.filters = section.integer("filters", 1, least=1)
+        self.groups = section.integer("groups", 1, least=1)
+        self.batch_normalize = section.integer("batch_normalize", 0) != 0 or section.integer("cbn", 0) != 0
+        self.activation = section.word("activation", "logistic")
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        given = inputs[0]
+        if given.channels % self.groups or self.filters % self.groups:
+            raise self.section.fail(
+                f"expected channels and filters that are multiples of groups={self.groups}, "
+                f"got {given.channels} channels and filters={self.filters}"
+            )
+        # Darknet computes the size of the map as if there were no dilation; that is right only for pad=1
+        # and an odd kernel. In other cases it reads past its input, which no other runtime can repeat.
+        found = _windows(given, self.size, 2 * self.padding, self.strides)
+        reach, padding = self.dilation * (self.size - 1) + 1, 2 * self.padding * self.dilation
+        if found != _windows(given, reach, padding, self.strides):
+            raise self.section.fail(
+                f"expected pad=1 and an odd size with dilation={self.dilation}, "
+                f"got size={self.size} and padding={self.padding}"
+            )
+        return _not_empty(self.section, given, Shape(self.filters, *found))
+
+    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+        names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
+        kernel = (self.filters, given.channels // self.groups, self.size, self.size)
+        return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        # batch normalisation is folded in, in double precision
+        weights, bias = arrays["weights"].astype(np.float64), arrays["bias"].astype(np.float64)
+        if self.batch_normalize:
+            factor, bias = _normalisation(arrays)
+            weights = weights * factor[:, None, None, None]
+        names = [nodes.constant(f"{out}_weights", weights), nodes.constant(f"{out}_bias", bias)]
+        linear = nodes.add(
+            "Conv",
+            [inputs[0], *names],
+            linear_name(self.activation, out),
+            kernel_shape=[self.size, self.size],
+            strides=self.strides,
+            pads=[self.padding * self.dilation] * 4,
+            dilations=[self.dilation, self.dilation],
+            group=self.groups,
+        )
+        return nodes.activate(self.activation, linear, out)
 
 
-@dataclass(frozen=True)
-class BatchNorm(Layer):
+def _not_empty(section: Section, given: Shape, shape: Shape) -> Shape:
+    if min(shape) < 1:
+        wanted = f"expected an input map that its window fits into, got {given}"
+        raise section.fail(f"{wanted}; take a larger width and height")
+    return shape
+
+
+def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The factor and shift (y = factor · x + shift) a batch normalisation comes down to."""
+    factor = arrays["scale"] / np.sqrt(arrays["variance"].astype(np.float64) + EPSILON)
+    return factor, arrays["bias"] - factor * arrays["mean"]
+
+
+class _BatchNorm(Layer):
     """A batch normalisation of its own."""
 
+    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(("bias", "scale", "mean", "variance"), (given.channels,))
 
-@dataclass(frozen=True)
-class MaxPool(Layer):
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        factor, shift = (values[None, :, None, None] for values in _normalisation(arrays))
+        scaled = nodes.add("Mul", [inputs[0], nodes.constant(f"{out}_factor", factor)], f"{out}_scaled")
+        return nodes.add("Add", [scaled, nodes.constant(f"{out}_shift", shift)], out)
+
+
+class _MaxPool(Layer):
     """A max pool; `padding` is the sum of both sides, the smaller half on the left and top."""
 
-    size: int
-    stride_x: int
-    stride_y: int
-    padding: int
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.strides = _strides(section)
+        self.size = section.integer("size", section.integer("stride", 1), least=1)
+        self.padding = section.integer("padding", self.size - 1, least=0)
+        if self.padding >= self.size:
+            raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        found = _windows(inputs[0], self.size, self.padding, self.strides)
+        return _not_empty(self.section, inputs[0], Shape(inputs[0].channels, *found))
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
+        # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
+        before = self.padding // 2
+        after = [
+            max(0, (cells - 1) * stride + self.size - given - before)
+            for cells, stride, given in zip(step.shape[1:], self.strides, step.inputs[0][1:], strict=True)
+        ]
+        kernel, pads = [self.size, self.size], [before, before, *after]
+        return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
 
 
-@dataclass(frozen=True)
-class AvgPool(Layer):
+class _AvgPool(Layer):
     """The mean of every channel over the whole map."""
 
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        return inputs[0]._replace(height=1, width=1)
 
-@dataclass(frozen=True)
-class Upsample(Layer):
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        return nodes.add("GlobalAveragePool", inputs, out)
+
+
+class _Upsample(Layer):
     """Every pixel repeated `stride` × `stride` times, multiplied by `scale`."""
 
-    stride: int
-    scale: float
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.stride = section.integer("stride", 2, least=1)
+        self.scale = section.number("scale", 1.0)
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        channels, height, width = inputs[0]
+        return Shape(channels, height * self.stride, width * self.stride)
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        scales = nodes.constant(f"upsample_{self.stride}", [1, 1, self.stride, self.stride])
+        larger = nodes.add(
+            "Resize",
+            [inputs[0], "", scales],
+            out if self.scale == 1.0 else f"{out}_larger",
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+        return larger if self.scale == 1.0 else nodes.times(larger, self.scale, out)
 
 
-@dataclass(frozen=True)
-class Route(Layer):
+def _earlier(section: Section, key: str) -> tuple[int, ...]:
+    """The numbers of the earlier layers that a key names."""
+    sources = []
+    for given in section.numbers(key, int):
+        index = section.index + given if given < 0 else given
+        if not 0 <= index < section.index:
+            raise section.fail(
+                f"expected {key}= earlier layers (0 to {section.index - 1}, or −1 to −{section.index} "
+                f"counted back), got {given}, that is layer {index}"
+            )
+        sources.append(index)
+    return tuple(sources)
+
+
+class _Route(Layer):
     """The maps of some earlier layers one after the other; of each only part `group_id` of `groups`."""
 
-    sources: tuple[int, ...]
-    groups: int
-    group_id: int
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.groups = section.integer("groups", 1, least=1)
+        self.group_id = section.integer("group_id", 0, least=0)
+        if self.group_id >= self.groups:
+            raise section.fail(f"expected group_id below groups={self.groups}, got {self.group_id}")
+        self.sources = _earlier(section, "layers")
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        for source, shape in zip(self.sources, inputs, strict=True):
+            if shape[1:] != inputs[0][1:]:
+                raise self.section.fail(
+                    f"expected maps of equal height and width, got {inputs[0]} from layer {self.sources[0]} "
+                    f"and {shape} from layer {source}; take a width and height that are multiples of 32"
+                )
+            if shape.channels % self.groups:
+                wanted = f"expected channels that are a multiple of groups={self.groups}"
+                raise self.section.fail(f"{wanted}, got {shape.channels} from layer {source}")
+        return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        parts = list(inputs)
+        if self.groups > 1:
+            for place, shape in enumerate(step.inputs):
+                share = shape.channels // self.groups
+                to = out if len(inputs) == 1 else f"{out}_part{place}"
+                parts[place] = nodes.channels(inputs[place], share * self.group_id, share, to)
+        return parts[0] if len(parts) == 1 else nodes.add("Concat", parts, out, axis=1)
 
 
-@dataclass(frozen=True)
-class Shortcut(Layer):
+class _Shortcut(Layer):
     """The map before plus those of some earlier layers."""
 
-    sources: tuple[int, ...]
-    activation: str
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.sources = (section.index - 1, *_earlier(section, "from"))
+        self.activation = section.word("activation", "linear")
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        # channels may differ: darknet adds as many as both have
+        for shape in inputs[1:]:
+            if shape[1:] != inputs[0][1:]:
+                wanted = "expected maps of equal height and width"
+                raise self.section.fail(f"{wanted}, got {inputs[0]} and {shape}")
+        return inputs[0]
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        total, channels = inputs[0], step.shape.channels
+        for place, name in enumerate(inputs[1:], 1):
+            more = channels - step.inputs[place].channels
+            if more < 0:
+                name = nodes.channels(name, 0, channels, f"{out}_fit{place}")
+            elif more > 0:
+                pads = nodes.constant(f"channels_{more}", [0, 0, 0, 0, 0, more, 0, 0], np.int64)
+                name = nodes.add("Pad", [name, pads], f"{out}_fit{place}")
+            last = place == len(inputs) - 1
+            to = linear_name(self.activation, out) if last else f"{out}_sum{place}"
+            total = nodes.add("Add", [total, name], to)
+        return nodes.activate(self.activation, total, out)
 
 
-@dataclass(frozen=True)
-class Scale(Layer):
-    """An earlier map times the map before: one factor a channel, or one a value with `pointwise`."""
+class _Scale(Layer):
+    """An earlier map times the map before: one factor a channel, or one a value ([sam])."""
 
-    source: int
-    pointwise: bool
-    activation: str
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        sources = _earlier(section, "from")
+        if len(sources) != 1:
+            raise section.fail(f"expected from= one layer, got {len(sources)}")
+        self.sources = (section.index - 1, *sources)
+        self.activation = section.word("activation", "linear")
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        factors, scaled = inputs
+        wanted = scaled if self.section.kind == "sam" else scaled._replace(height=1, width=1)
+        if factors != wanted:
+            raise self.section.fail(f"expected {wanted} factors before it, got {factors}")
+        return scaled
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
+        return nodes.activate(self.activation, linear, out)
 
 
-@dataclass(frozen=True)
-class Activate(Layer):
+class _Activate(Layer):
     """An activation of its own."""
 
-    activation: str
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        self.activation = section.word("activation", "linear")
+
+    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+        return ACTIVATE[self.activation](nodes, inputs[0], out)
 
 
-@dataclass(frozen=True)
-class Same(Layer):
-    """What does nothing when a trained network runs: [dropout], [empty]."""
-
-
-@dataclass(frozen=True)
 class Yolo(Layer):
     """A YOLOv3 head: its anchors (width, height) in input pixels, after the mask."""
 
-    anchors: tuple[tuple[float, float], ...]
-    classes: int
-    scale_xy: float
+    def __init__(self, section: Section) -> None:
+        super().__init__(section)
+        flat, total = section.numbers("anchors", float), section.integer("num", 1, least=1)
+        if len(flat) < 2 * total:
+            raise section.fail(f"expected anchors= {2 * total} numbers for num={total}, got {len(flat)}")
+        masked = any(option.key == "mask" for option in section.options)
+        mask = section.numbers("mask", int) if masked else range(total)
+        wrong = [m for m in mask if not 0 <= m < total]
+        if wrong:
+            raise section.fail(f"expected mask= numbers from 0 to {total - 1}, got {wrong}")
+        self.anchors = tuple((flat[2 * m], flat[2 * m + 1]) for m in mask)
+        if not all(w > 0 and h > 0 for w, h in self.anchors):
+            raise section.fail(f"expected anchors= positive widths and heights, got {self.anchors}")
+        self.classes = section.integer("classes", 20, least=1)
+        self.scale_xy = section.number("scale_x_y", 1.0)
+
+    def shape(self, inputs: Sequence[Shape]) -> Shape:
+        """The shape of the map it reads, which must hold its anchors and classes."""
+        anchors, wanted = len(self.anchors), len(self.anchors) * (5 + self.classes)
+        if inputs[0].channels != wanted:
+            raise self.section.fail(
+                f"expected filters={wanted} before it, {anchors} anchors × (5 + {self.classes} classes), "
+                f"got {inputs[0].channels}"
+            )
+        return inputs[0]
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A layer and the section it was read from."""
-
-    section: Section
-    layer: Layer
-
-    @property
-    def index(self) -> int:
-        """Darknet's number of the layer, from 0."""
-        return self.section.index
-
-
-@dataclass(frozen=True)
-class Network:
-    """A whole .cfg: the input and the layers in order."""
-
-    path: Path
-    size: Size
-    letter_box: bool
-    layers: tuple[Placed, ...]
-
-    @property
-    def heads(self) -> tuple[Yolo, ...]:
-        """The [yolo] layers in order."""
-        return tuple(placed.layer for placed in self.layers if isinstance(placed.layer, Yolo))
+KINDS: Mapping[str, type[Layer]] = {
+    "activation": _Activate,
+    "avgpool": _AvgPool,
+    "batchnorm": _BatchNorm,
+    "convolutional": _Convolutional,
+    "dropout": Layer,
+    "empty": Layer,
+    "maxpool": _MaxPool,
+    "route": _Route,
+    "sam": _Scale,
+    "scale_channels": _Scale,
+    "shortcut": _Shortcut,
+    "upsample": _Upsample,
+    "yolo": Yolo,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,23 +11,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import (
-    above,
-    bounded_exp,
-    from_centres,
-    grid,
-    levels,
-    logit,
-    named,
-    nominal_stride,
-    one_image,
-    options_of,
-    shapes,
-    sigmoid,
-    single,
-    softmax,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import Exp, above, named, one_image, options_of, shapes, single, wrong
 
 
 @dataclass(frozen=True)
@@ -41,43 +26,28 @@ class YoloxOptions:
     multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
 
 
-@stage(
-    "head",
-    task="detect",
-    nms=True,
-    options=YoloxOptions,
-    exp=lambda chosen: "" if chosen.decoded else "plain",
-)
-def yolox(raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp) -> Detections:
+@stage("head", task="detect", nms=True, options=YoloxOptions, exp=lambda o: "" if o.decoded else "plain")
+def yolox(raw: Mapping[str, Tensor], card: Card, exp: Exp = candidates.bounded_exp) -> Detections:
     """Candidates from an output (1, n, 5+k): x y w h objectness classes, cells stride by stride."""
     chosen = options_of(YoloxOptions, card)
-    name, value = single(raw, chosen.outputs, card)
-    rows = one_image(name, value, card)
-    if rows.ndim != 2 or rows.shape[1] != 5 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, cells, 5 + {len(card.classes)} classes); "
-            "correct `classes` in the card",
-        )
-    shapes = levels(card.input.size, chosen.strides, len(rows))
-    if shapes is None and not chosen.decoded:
-        raise wrong(
-            card,
-            f"output {name!r}: {len(rows)} cells are not those of strides {list(chosen.strides)} of a "
-            f"{card.input.size.width}×{card.input.size.height} input, in one way; "
-            "correct `size` or `strides`",
-        )
-    least = card.score if chosen.activation == "none" else logit(card.score)
+    name, rows = candidates.table_rows(raw, chosen.outputs, card, 5, "cells")
+    maps = candidates.levels(card.input.size, chosen.strides, len(rows))
+    if maps is None and not chosen.decoded:
+        width, height = card.input.size
+        expected = f"those of strides {list(chosen.strides)} of a {width}×{height} input, in one way"
+        problem = f"{len(rows)} cells are not {expected}; correct `size` or `strides`"
+        raise wrong(card, f"output {name!r}: {problem}")
+    least = card.score if chosen.activation == "none" else candidates.logit(card.score)
     used = np.flatnonzero(rows[:, 4] >= least)
     cells = rows[used].astype(np.float64)
-    parts = cells[:, 4:] if chosen.activation == "none" else sigmoid(cells[:, 4:])
+    parts = cells[:, 4:] if chosen.activation == "none" else candidates.sigmoid(cells[:, 4:])
     index, classes, scores = above(parts[:, 1:] * parts[:, :1], card.score, chosen.multi_label)
     centres, sides = cells[index, :2], cells[index, 2:4]
-    if shapes is not None and not chosen.decoded:
-        places, stride = (a[used[index]] for a in grid(shapes, chosen.strides))
+    if maps is not None and not chosen.decoded:
+        places, stride = (a[used[index]] for a in candidates.grid(maps, chosen.strides))
         centres = (centres + places) * stride[:, None]
         sides = exp(sides) * stride[:, None]
-    return Detections(from_centres(centres, sides), scores, classes)
+    return Detections(candidates.from_centres(centres, sides), scores, classes)
 
 
 @dataclass(frozen=True)
@@ -95,9 +65,8 @@ class NanodetOptions:
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from (1, n, k) and (1, n, 4·bins) at each stride, or from one (1, n, k + 4·bins)."""
     chosen = options_of(NanodetOptions, card)
-    parts = [
-        _decode(*level, chosen, card) for level in paired(named(raw, chosen.outputs, card), chosen, card)
-    ]
+    pairs = paired(named(raw, chosen.outputs, card), chosen, card)
+    parts = [_decode(*pair, chosen, card) for pair in pairs]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 
@@ -106,23 +75,20 @@ def _decode(
     scores: Tensor, bins: Tensor, strides: tuple[int, ...], chosen: NanodetOptions, card: Card
 ) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of cells (n, k) and (n, 4·bins) that lie on the grids of these strides."""
-    least = card.score if chosen.activation == "none" else logit(card.score)
+    least = card.score if chosen.activation == "none" else candidates.logit(card.score)
     used = np.flatnonzero(scores.max(axis=1) >= least)
     cells = scores[used].astype(np.float64)
-    probabilities = cells if chosen.activation == "none" else sigmoid(cells)
+    probabilities = cells if chosen.activation == "none" else candidates.sigmoid(cells)
     rows, classes, found = above(probabilities, card.score, chosen.multi_label)
-    maps = levels(card.input.size, strides, len(scores))
+    maps = candidates.levels(card.input.size, strides, len(scores))
     if maps is None:
         width, height = card.input.size
-        raise wrong(
-            card,
-            f"{len(scores)} cells are not those of stride {', '.join(map(str, strides))} of a "
-            f"{width}×{height} input, in one way; correct `size` or `strides` in the card",
-        )
-    places, stride = (a[used] for a in grid(maps, strides))
+        expected = f"those of stride {', '.join(map(str, strides))} of a {width}×{height} input, in one way"
+        raise wrong(card, f"{len(scores)} cells are not {expected}; correct `size` or `strides` in the card")
+    places, stride = (a[used] for a in candidates.grid(maps, strides))
     centres = (places + chosen.centre) * stride[:, None]
     # GFL: the distance to a side is the mean of its distribution over 0, 1, 2, ... strides.
-    spread = softmax(bins[used].reshape(len(used), 4, bins.shape[1] // 4))
+    spread = candidates.softmax(bins[used].reshape(len(used), 4, bins.shape[1] // 4))
     far = spread @ np.arange(spread.shape[2], dtype=np.float64) * stride[:, None]
     boxes = np.concatenate([centres - far[:, :2], centres + far[:, 2:]], axis=1)
     return boxes[rows], found, classes
@@ -148,12 +114,9 @@ def paired(
         )
         if fits:
             return [(s, b, (stride,)) for s, b, stride in zip(scores, bins, order, strict=True)]
-    raise wrong(
-        card,
-        f"expected scores (1, cells, {k} classes) and bins (1, cells, 4·bins) at "
-        f"{len(chosen.strides)} strides, got {shapes(outputs)}; "
-        "correct `classes`, `strides` or `outputs` in the card",
-    )
+    expected = f"scores (1, cells, {k} classes) and bins (1, cells, 4·bins) at {len(chosen.strides)} strides"
+    advice = "correct `classes`, `strides` or `outputs` in the card"
+    raise wrong(card, f"expected {expected}, got {shapes(outputs)}; {advice}")
 
 
 OBJECT, CLASS = 0.6, 0.4  # score = objectness^0.6 · class^0.4
@@ -174,18 +137,13 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
     if found.ndim != 3 or found.shape[0] != 5 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, 5 + {len(card.classes)} classes, height, width); "
-            "correct `classes` in the card",
-        )
-    stride = chosen.stride or nominal_stride(card.input.size.width, found.shape[2])
+        expected = f"(1, 5 + {len(card.classes)} classes, height, width); correct `classes` in the card"
+        raise wrong(card, f"output {name!r} {value.shape}: expected {expected}")
+    stride = chosen.stride or candidates.nominal_stride(card.input.size.width, found.shape[2])
     if not stride:
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: {found.shape[2]} columns are no stride of an input of width "
-            f"{card.input.size.width}; correct `size` or give `stride` in the card",
-        )
+        columns = f"{found.shape[2]} columns are no stride of an input of width {card.input.size.width}"
+        advice = "correct `size` or give `stride` in the card"
+        raise wrong(card, f"output {name!r} {value.shape}: {columns}; {advice}")
     # A class probability is at most 1, so the objectness alone already bounds the score.
     y, x = np.nonzero(found[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
     cells = found[:, y, x].T.astype(np.float64)
@@ -193,5 +151,5 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     index, classes, scores = above(joint, card.score, every=False)
     cells = cells[index]
     centres = (np.tanh(cells[:, 1:3]) + np.stack([x[index], y[index]], axis=1)) * stride
-    sides = sigmoid(cells[:, 3:5]) * np.array(card.input.size, np.float64)
-    return Detections(from_centres(centres, sides), scores, classes)
+    sides = candidates.sigmoid(cells[:, 3:5]) * np.array(card.input.size, np.float64)
+    return Detections(candidates.from_centres(centres, sides), scores, classes)

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Tensor
-from holdfast.graph.candidates import (
-    above,
-    apply_deltas,
-    base_anchors,
-    bounded_exp,
-    levels,
-    logit,
-    named,
-    shapes,
-    sigmoid,
-    softmax,
-    spread,
-    wrong,
-)
-from holdfast.graph.candidates import options_of as read_options
+from holdfast.graph import candidates
+from holdfast.graph.candidates import Exp, above, bounded_exp, levels, named, options_of, shapes, wrong
+
+Maps: TypeAlias = Sequence[tuple[int, int]]  # rows and columns of each level
 
 
 @dataclass(frozen=True)
@@ -50,31 +39,24 @@ class Options:
 
 
 @stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "clamped")
-def anchors(
-    raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
-) -> Detections:
+def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
-    chosen = checked(read_options(Options, card), card)
+    chosen = checked(options_of(Options, card), card)
     scores, deltas, boxes = table(raw, chosen, card)
     k = len(card.classes)
     first = 1 if chosen.background == "first" else 0
-    if chosen.activation == "sigmoid":
-        used = np.flatnonzero(scores[:, first : first + k].max(axis=1) >= logit(card.score))
-        values = sigmoid(scores[used, first : first + k])
-    else:
-        values = softmax(scores) if chosen.activation == "softmax" else scores.astype(np.float64)
-        values = values[:, first : first + k]
-        used = np.flatnonzero(values.max(axis=1) >= card.score)
-        values = values[used]
+    values = candidates.softmax(scores) if chosen.activation == "softmax" else scores
+    values, is_logit = values[:, first : first + k], chosen.activation == "sigmoid"
+    used = np.flatnonzero(values.max(axis=1) >= (candidates.logit(card.score) if is_logit else card.score))
+    values = candidates.sigmoid(values[used]) if is_logit else values[used].astype(np.float64)
     rows, classes, found = above(values, card.score, chosen.multi_label)
     cells = used[rows]
     own = deltas[cells].astype(np.float64)
     if own.shape[1] > 4:  # deltas of their own for every class, with or without the background
         own = own.reshape(len(own), own.shape[1] // 4, 4)
         own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
-    return Detections(
-        apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp), found, classes
-    )
+    moved = candidates.apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp)
+    return Detections(moved, found, classes)
 
 
 def checked(chosen: Options, card: Card) -> Options:
@@ -83,9 +65,8 @@ def checked(chosen: Options, card: Card) -> Options:
         if len(getattr(chosen, name)) != 4:
             raise wrong(card, f"{name}: expected 4 numbers for x y w h, got {list(getattr(chosen, name))}")
     if chosen.sizes and len(chosen.sizes) != len(chosen.strides):
-        raise wrong(
-            card, f"sizes: expected {len(chosen.strides)}, one for each stride, got {list(chosen.sizes)}"
-        )
+        wanted = f"expected {len(chosen.strides)}, one for each stride"
+        raise wrong(card, f"sizes: {wanted}, got {list(chosen.sizes)}")
     return chosen
 
 
@@ -101,11 +82,9 @@ def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tenso
     wide = (4, 4 * len(card.classes), 4 * width)  # deltas for all classes together, or for each
     fits = pairs and all(s.shape[1] == width and d.shape[1] in wide and len(s) == len(d) for s, d in pairs)
     if not fits:
-        raise wrong(
-            card,
-            f"expected {width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell, got "
-            f"{shapes(outputs)}; correct `classes`, `background`, `ratios`, `scales` or `outputs`",
-        )
+        expected = f"{width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell"
+        advice = "correct `classes`, `background`, `ratios`, `scales` or `outputs`"
+        raise wrong(card, f"expected {expected}, got {shapes(outputs)}; {advice}")
     scores, deltas = (np.concatenate(group) for group in zip(*pairs, strict=True))
     if boxes is None:
         boxes = _all_anchors(_sizes(outputs, len(scores), chosen, card), chosen)
@@ -152,13 +131,11 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: Options) -> list[tuple
     return list(zip(*rows, strict=True))
 
 
-def _sizes(
-    outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Card
-) -> Sequence[tuple[int, int]]:
+def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Card) -> Maps:
     """Rows and columns of each level, finest first: those of the maps, or those that have `count` anchors."""
     strides = tuple(sorted(chosen.strides))
     seen = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
-    maps: Sequence[tuple[int, int]] | None = sorted(seen, reverse=True)
+    maps: Maps | None = sorted(seen, reverse=True)
     per_cell = _per_cell(chosen)
     if not seen:
         maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None
@@ -166,21 +143,18 @@ def _sizes(
     near = zip(strides, maps or (), strict=False)
     fits = all(abs(height / s - h) <= 1 and abs(width / s - w) <= 1 for s, (h, w) in near)
     if maps is None or len(maps) != len(strides) or not fits:
-        raise wrong(
-            card,
-            f"{count} anchors are not {per_cell} a cell at strides {list(strides)} of a {width}×{height} "
-            "input, in one way; correct `size`, `strides`, `ratios` or `scales` in the card",
-        )
+        expected = f"{per_cell} a cell at strides {list(strides)} of a {width}×{height} input, in one way"
+        advice = "correct `size`, `strides`, `ratios` or `scales` in the card"
+        raise wrong(card, f"{count} anchors are not {expected}; {advice}")
     return maps
 
 
-def _all_anchors(maps: Sequence[tuple[int, int]], chosen: Options) -> Floats:
+def _all_anchors(maps: Maps, chosen: Options) -> Floats:
     """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
-    order = sorted(range(len(chosen.strides)), key=lambda i: chosen.strides[i])
+    sizes = chosen.sizes or [4.0 * stride for stride in chosen.strides]
+    finest_first = sorted(zip(chosen.strides, sizes, strict=True), key=lambda level: level[0])
     parts = []
-    for level, (rows, columns) in zip(order, maps, strict=True):
-        stride = chosen.strides[level]
-        size = chosen.sizes[level] if chosen.sizes else 4.0 * stride
-        base = base_anchors(size, chosen.ratios, chosen.scales, chosen.major, chosen.whole)
-        parts.append(spread(base, rows, columns, stride, chosen.centre))
+    for (stride, size), (rows, columns) in zip(finest_first, maps, strict=True):
+        base = candidates.base_anchors(size, chosen.ratios, chosen.scales, chosen.major, chosen.whole)
+        parts.append(candidates.spread(base, rows, columns, stride, chosen.centre))
     return np.concatenate(parts)

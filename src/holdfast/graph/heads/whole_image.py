@@ -11,16 +11,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Scores, Tensor
-from holdfast.graph.candidates import (
-    named,
-    nominal_stride,
-    one_image,
-    options_of,
-    shapes,
-    single,
-    softmax,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import named, one_image, options_of, shapes, single, softmax, wrong
 
 
 @dataclass(frozen=True)
@@ -39,12 +31,9 @@ def classifier(raw: Mapping[str, Tensor], card: Card) -> Scores:
     name, value = single(raw, chosen.outputs, card)
     scores = one_image(name, value, card).reshape(-1)[chosen.skip :]
     if len(scores) != len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected one score for each of the card's "
-            f"{len(card.classes)} classes, got {len(scores)}; "
-            "correct `classes` in the card (or `skip` for a background output)",
-        )
+        expected = f"one score for each of the card's {len(card.classes)} classes, got {len(scores)}"
+        advice = "correct `classes` in the card (or `skip` for a background output)"
+        raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
     return Scores(softmax(scores) if chosen.activation == "softmax" else scores)
 
 
@@ -64,7 +53,7 @@ def landmark(raw: Mapping[str, Tensor], card: Card) -> Detections:
     box, scores = picked(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
     probabilities = softmax(scores) if chosen.activation == "softmax" else scores
     best = int(np.argmax(probabilities))
-    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     return Detections((box * unit)[None], probabilities[best : best + 1], np.array([best]))
 
 
@@ -78,11 +67,9 @@ def picked(raw: Mapping[str, Tensor], card: Card, in_order: bool) -> tuple[Tenso
         box, scores = (b, a) if swap and not in_order else (a, b)
         if len(box) == 4 and len(scores) == k:
             return box, scores
-    raise wrong(
-        card,
-        f"expected a box of 4 numbers and scores of the card's {k} classes, got {shapes(raw)}; "
-        'correct `classes`, or name both outputs in the card: outputs = ["box", "scores"]',
-    )
+    expected = f"a box of 4 numbers and scores of the card's {k} classes"
+    advice = 'correct `classes`, or name both outputs in the card: outputs = ["box", "scores"]'
+    raise wrong(card, f"expected {expected}, got {shapes(raw)}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -100,23 +87,19 @@ def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
     chosen = options_of(SegmentationOptions, card)
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
-    if found.dtype.kind in "iu":
-        return _inside(_class_map(name, found, card), card)
-    return _inside(_scores(name, value, found, chosen, card), card)
-
-
-def _inside(found: Tensor, card: Card) -> Tensor:
-    """The map without cells below and right of the input: pools that round up add them, and none moves."""
+    whole = found.dtype.kind in "iu"
+    found = _class_map(name, found, card) if whole else _scores(name, value, found, chosen, card)
+    # without cells below and right of the input: pools that round up add them, and none moves
     width, height = card.input.size
     return found[..., : _within(height, found.shape[-2]), : _within(width, found.shape[-1])]
 
 
-def _within(pixels: int, cells: int) -> int:
+def _within(side: int, cells: int) -> int:
     """How many of the cells lie in the input."""
-    if pixels <= cells:
-        return pixels if cells < 2 * pixels else cells
-    stride = nominal_stride(pixels, cells)
-    return min(cells, -(-pixels // stride)) if stride else cells
+    if side <= cells:
+        return side if cells < 2 * side else cells
+    stride = candidates.nominal_stride(side, cells)
+    return min(cells, -(-side // stride)) if stride else cells
 
 
 def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions, card: Card) -> Tensor:
@@ -131,11 +114,9 @@ def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions
         return found
     if chosen.layout != "chw" and found.shape[2] == k:
         return np.ascontiguousarray(found.transpose(2, 0, 1))
-    raise wrong(
-        card,
-        f"output {name!r} {value.shape}: expected one channel for each of the card's {k} classes; "
-        "correct `classes` (or the option `layout`) in the card",
-    )
+    expected = f"one channel for each of the card's {k} classes"
+    advice = "correct `classes` (or the option `layout`) in the card"
+    raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
 
 
 def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
@@ -143,9 +124,7 @@ def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
     if flat.ndim != 2:
         raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {found.shape}")
     if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r}: expected class ids 0 to {len(card.classes) - 1} as the card names "
-            f"{len(card.classes)} classes, got {int(flat.min())} to {int(flat.max())}; correct `classes`",
-        )
+        expected = f"class ids 0 to {len(card.classes) - 1} as the card names {len(card.classes)} classes"
+        got = f"{int(flat.min())} to {int(flat.max())}"
+        raise wrong(card, f"output {name!r}: expected {expected}, got {got}; correct `classes`")
     return flat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,19 +10,8 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import (
-    above,
-    bounded_exp,
-    from_centres,
-    logit,
-    named,
-    nominal_stride,
-    one_image,
-    options_of,
-    shapes,
-    sigmoid,
-    wrong,
-)
+from holdfast.graph import candidates
+from holdfast.graph.candidates import Exp, above, bounded_exp, named, one_image, options_of, shapes, wrong
 
 
 @dataclass(frozen=True)
@@ -47,9 +36,7 @@ class Scale:
 
 
 @stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "plain")
-def yolov3(
-    raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
-) -> Detections:
+def yolov3(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
     chosen = options_of(Options, card)
     parts = [_decode(scale, card, chosen.multi_label, exp) for scale in scales(raw, chosen, card)]
@@ -57,18 +44,16 @@ def yolov3(
     return Detections(boxes, scores, classes)
 
 
-def _decode(
-    scale: Scale, card: Card, multi_label: bool, exp: Callable[[Tensor], Floats]
-) -> tuple[Floats, Floats, Ints]:
+def _decode(scale: Scale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
-    a, y, x = np.nonzero(scale.view[:, 4] >= logit(card.score))
+    a, y, x = np.nonzero(scale.view[:, 4] >= candidates.logit(card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)
-    scores = sigmoid(cells[:, 5:]) * sigmoid(cells[:, 4:5])
+    scores = candidates.sigmoid(cells[:, 5:]) * candidates.sigmoid(cells[:, 4:5])
     rows, classes, best = above(scores, card.score, multi_label)
     # darknet: b_x = (s·σ(t_x) − (s − 1)/2 + c_x)·stride, b_w = p_w·exp(t_w)
-    centres = sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
+    centres = candidates.sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
     centres = (centres + np.stack([x, y], axis=1)) * scale.stride
-    boxes = from_centres(centres, exp(cells[:, 2:4]) * scale.anchors[a])
+    boxes = candidates.from_centres(centres, exp(cells[:, 2:4]) * scale.anchors[a])
     return boxes[rows], best, classes
 
 
@@ -77,11 +62,9 @@ def scales(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[Scale
     outputs = named(raw, chosen.outputs, card)
     counts = [len(group) for group in chosen.anchors]
     if len(outputs) != len(counts):
-        raise wrong(
-            card,
-            f"anchors: the card lists them for {len(counts)} outputs, the model has {len(outputs)}: "
-            f"{shapes(outputs)}; give one list of [width, height] pairs per output",
-        )
+        problem = f"the card lists them for {len(counts)} outputs, the model has {len(outputs)}"
+        advice = "give one list of [width, height] pairs per output"
+        raise wrong(card, f"anchors: {problem}: {shapes(outputs)}; {advice}")
     if any(len(pair) != 2 for group in chosen.anchors for pair in group) or not all(counts):
         raise wrong(card, "anchors: expected [width, height] pairs, at least one per output")
     for name, values in (("strides", chosen.strides), ("scale_xy", chosen.scale_xy)):
@@ -104,15 +87,12 @@ def _stride(name: str, view: Tensor, told: int | None, card: Card) -> float:
     """The stride of a map: the card's if the map's size agrees with it, else the power of two that does."""
     width, height = card.input.size
     rows, columns = view.shape[2:]
-    stride = told or nominal_stride(width, columns)
+    stride = told or candidates.nominal_stride(width, columns)
     if stride and abs(width / stride - columns) <= 1 and abs(height / stride - rows) <= 1:
         return float(stride)
     wanted = f"stride {told}" if told else "a stride that is a power of two"
-    raise wrong(
-        card,
-        f"output {name!r}: expected a map of {wanted} of "
-        f"the {width}×{height} input, got {columns}×{rows} cells; correct `size` or `strides` in the card",
-    )
+    expected = f"expected a map of {wanted} of the {width}×{height} input, got {columns}×{rows} cells"
+    raise wrong(card, f"output {name!r}: {expected}; correct `size` or `strides` in the card")
 
 
 def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
@@ -126,8 +106,6 @@ def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
         return found.reshape(*found.shape[:2], anchors, width).transpose(2, 3, 0, 1)
     if found.ndim == 4 and (found.shape[0], found.shape[3]) == (anchors, width):
         return found.transpose(0, 3, 1, 2)
-    raise wrong(
-        card,
-        f"output {name!r} {value.shape}: expected {anchors} anchors × (5 + {len(card.classes)} classes) = "
-        f"{wanted} channels; correct `classes` or `anchors` in the card",
-    )
+    expected = f"{anchors} anchors × (5 + {len(card.classes)} classes) = {wanted} channels"
+    advice = "correct `classes` or `anchors` in the card"
+    raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")

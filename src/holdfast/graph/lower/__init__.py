@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, load_proto, opset_of
 from holdfast.graph.ir import Array, Net
-from holdfast.graph.lower import conv, curves, linear, matrix, maxima, moves
+from holdfast.graph.lower import conv, curves, linear, matrix, moves
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import (
     Build,
@@ -29,7 +30,7 @@ from holdfast.graph.lower.values import (
     natural,
     node_of,
 )
-from holdfast.graph.nodes import RANDOM, needed
+from holdfast.graph.nodes import RANDOM, attributes_of, needed
 
 OPERATORS: Mapping[str, Lowering] = {
     **moves.OPERATORS,
@@ -37,17 +38,14 @@ OPERATORS: Mapping[str, Lowering] = {
     **matrix.OPERATORS,
     **conv.OPERATORS,
     **curves.OPERATORS,
-    **maxima.OPERATORS,
 }
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """What nodes are turned into: a function an operator, and the words for one that has none."""
 
-    operators: Mapping[str, Lowering] = field(default_factory=lambda: OPERATORS)
-    # of constants: faster than ONNX Runtime, a session each
-    moves: Mapping[str, Lowering] = field(default_factory=lambda: moves.OPERATORS)
+    operators: Mapping[str, Lowering] = OPERATORS
+    moves: Mapping[str, Lowering] = moves.OPERATORS  # of constants: ONNX Runtime would need a session each
     aim: str = "lowered"
     unknown: str = "it is not linear, piecewise linear or one of the known curves"
 
@@ -65,8 +63,13 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
     nodes = needed(graph)
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
-        inputs = tuple(_find(values, node, name) if name else None for name in node.input)
-        parsed = replace(node_of(node, inputs, opset, set(outputs)), aim=table.aim)
+        if missing := [name for name in node.input if name and name not in values]:
+            raise ModelError(
+                f"node {node.name or node.output[0]!r}: its input {missing[0]!r} is not an input, a weight "
+                "or an output supported of an earlier node; expected a sorted graph"
+            )
+        inputs = tuple(values[name] if name else None for name in node.input)
+        parsed = node_of(node, inputs, opset, set(outputs), table.aim)
         found = lowered(parsed, node.domain, build, table)
         for name, value in zip(node.output, found, strict=False):
             values[name] = build.normal(value) if isinstance(value, View) else value
@@ -74,9 +77,9 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
             uses[name] -= 1
             if name and not uses[name]:
                 values.pop(name, None)
-    missing = [name for name in outputs if name not in values]
-    if missing:
-        raise ModelError(f"output {missing[0]!r} is not computed by any node; expected a complete graph")
+    for name in outputs:
+        if name not in values:
+            raise ModelError(f"output {name!r} is not computed by any node; expected a complete graph")
     return [values[name] for name in outputs]
 
 
@@ -88,27 +91,17 @@ def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list
         return [constant_of(node)]
     if node.operator in RANDOM:
         raise node.fail("it draws random numbers")
-    lower = table.operators.get(node.operator)
+    dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
+    constant = not dropped and all(not isinstance(v, View) for v in node.inputs)
+    lower = (table.moves if constant else table.operators).get(node.operator)
     try:
-        dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
-        constant = all(not isinstance(v, View) for v in node.inputs)
-        if constant and not dropped:
-            move = table.moves.get(node.operator)
-            return list(folded(node)) if move is None else move(node, build)
-        if lower is None:
-            raise node.fail(table.unknown)
-        return lower(node, build)
+        if lower is not None:
+            return lower(node, build)
+        if constant:
+            return list(folded(node))
+        raise node.fail(table.unknown)
     except _NUMPY_ERRORS as problem:
         raise node.fail(f"{type(problem).__name__}: {problem}") from problem
-
-
-def _find(values: Mapping[str, Value], node: Any, name: str) -> Value:
-    if name not in values:
-        raise ModelError(
-            f"node {node.name or node.output[0]!r}: its input {name!r} is not an input, a weight or an "
-            "output supported of an earlier node; expected a sorted graph"
-        )
-    return values[name]
 
 
 def lower_onnx(
@@ -128,21 +121,22 @@ def lower_onnx(
     net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
     ModelError that names it.
     """
-    bounds = _bounds(lower, upper)
-    if not isinstance(model, str | Path):
-        return _lowered(model, bounds, drop_softmax, as_evaluated)
+    bounds, is_path = None, isinstance(model, str | Path)
+    if lower is not None and upper is not None:
+        bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
+        if bounds[0].shape != bounds[1].shape:
+            raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
     try:
-        return _lowered(whole_proto(Path(model)), bounds, drop_softmax, as_evaluated)
+        proto = whole_proto(Path(model)) if is_path else model
+        return _lowered(proto, bounds, drop_softmax, as_evaluated)
     except ModelError as problem:
-        if str(problem).startswith(str(model)):
+        if not is_path or str(problem).startswith(str(model)):
             raise
         raise type(problem)(f"{model}: {problem}") from problem
 
 
 def whole_proto(path: Path) -> Any:
     """The parsed ONNX file with the weights that lie beside it."""
-    from onnx import external_data_helper
-
     proto = load_proto(path)
     external_data_helper.load_external_data_for_model(proto, str(path.parent))
     return proto
@@ -151,26 +145,15 @@ def whole_proto(path: Path) -> Any:
 def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
     entry = entered(proto, bounds, drop_softmax, as_evaluated)
     outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
-    flat = View(
-        np.concatenate([v.index.ravel() for v in outputs]),
-        np.concatenate([v.filled().ravel() for v in outputs]),
-    )
-    step = entry.build.held(View(flat.index) if (flat.index >= 0).all() else flat)
+    index = np.concatenate([v.index.ravel() for v in outputs])
+    fill = np.concatenate([v.filled().ravel() for v in outputs])
+    step = entry.build.held(View(index, None if (index >= 0).all() else fill))
     steps = tidied(tuple(entry.build.steps), step, as_evaluated)
-    roundoff = _roundoff(entry.proto, entry.build.dtype) if as_evaluated else 0.0
-    return Net(steps, entry.free, entry.template, roundoff)
-
-
-def _roundoff(proto: Any, given: np.dtype[Any]) -> float:
-    """The unit roundoff of the coarsest floating-point type that values pass through."""
-    from onnx import helper
-
-    kinds = [given]
-    for node in needed(proto.graph):
-        if node.op_type == "Cast":
-            to = next(a.i for a in node.attribute if a.name == "to")
-            kinds.append(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
-    return max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
+    # the unit roundoff is that of the coarsest floating-point type that values pass through
+    casts = [attributes_of(node)["to"] for node in needed(entry.proto.graph) if node.op_type == "Cast"]
+    kinds = [entry.build.dtype, *(np.dtype(helper.tensor_dtype_to_np_dtype(to)) for to in casts)]
+    roundoff = max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
+    return Net(steps, entry.free, entry.template, roundoff if as_evaluated else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,63 +174,51 @@ def entered(
     as_evaluated: bool = False,
 ) -> Entry:
     """The values with which the walk begins."""
-    from onnx import numpy_helper
-
     if proto.functions:
-        from onnx import inliner
-
         proto = inliner.inline_local_functions(proto)
     weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
     given = [i for i in proto.graph.input if i.name not in weights]
     shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
     size = sum(prod(s) for s in shapes)
-    dtype = _dtype(given)
-    fixed, template = _fixed(bounds, size, dtype)
+    kinds = [np.dtype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in given]
+    for value, kind in zip(given, kinds, strict=True):
+        if kind.kind != "f":
+            raise ModelError(f"input {value.name!r}: expected floating-point values, got {kind.name}")
+    dtype = kinds[0]
+    fixed, template = np.zeros(size, bool), np.zeros(size)
+    if bounds is not None:
+        with np.errstate(over="ignore"):
+            low, high = (b.astype(dtype) for b in bounds)
+        fixed = low == high
+        template = np.where(fixed, low.astype(np.float64), 0.0)
     free = np.flatnonzero(~fixed)
     whole = len(free) == size and len(shapes) == 1
     build = Build(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
     index = np.full(size, -1, np.int64)
     index[free] = np.arange(len(free))
     values: dict[str, Value] = dict(weights)
-    at = 0
-    for value, shape in zip(given, shapes, strict=True):
-        part = slice(at, at + prod(shape))
-        at += prod(shape)
-        view = View(index[part].reshape(shape), template[part].reshape(shape))
-        values[value.name] = build.normal(view)
+    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
+    parts = zip(given, shapes, np.split(index, ends), np.split(template, ends), strict=True)
+    for value, shape, own, fill in parts:
+        values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
     return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
-
-
-def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array] | None:
-    if lower is None or upper is None:
-        return None
-    bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
-    if bounds[0].shape != bounds[1].shape:
-        raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
-    return bounds
-
-
-def _fixed(bounds: tuple[Array, Array] | None, size: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, Array]:
-    """Which inputs are fixed, and the whole input with their values in place (0 where it is free)."""
-    if bounds is None:
-        return np.zeros(size, bool), np.zeros(size)
-    with np.errstate(over="ignore"):
-        low, high = (b.astype(dtype) for b in bounds)
-    fixed = low == high
-    return fixed, np.where(fixed, low.astype(np.float64), 0.0)
 
 
 def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
-    shapes = []
-    for value in given:
-        dims = value.type.tensor_type.shape.dim
-        shapes.append([d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims])
+    dims = [value.type.tensor_type.shape.dim for value in given]
+    shapes = [[d.dim_value if d.dim_value > 0 else None for d in each] for each in dims]
     for shape in shapes:
         if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
             shape[0] = 1
     if len(shapes) == 1 and size is not None:
-        shapes[0] = _fitted(shapes[0], size)
+        only, known = shapes[0], prod(d for d in shapes[0] if d is not None)
+        if only.count(None) == 1 and known and size % known == 0:
+            shapes[0] = [size // known if d is None else d for d in only]
+        elif (
+            only and None not in only and known != size and prod(d for d in only[1:] if d is not None) == size
+        ):
+            shapes[0] = [1, *only[1:]]  # a batch written into the file
     for value, shape in zip(given, shapes, strict=True):
         if None in shape:
             raise ModelError(
@@ -259,25 +230,3 @@ def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
     if not found or (size is not None and total != size):
         raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
     return found
-
-
-def _fitted(shape: list[int | None], size: int) -> list[int | None]:
-    """The shape with its one free dimension, or a batch written into the file, set so that `size` fits."""
-    known = prod(d for d in shape if d is not None)
-    if shape.count(None) == 1 and known and size % known == 0:
-        return [size // known if d is None else d for d in shape]
-    if shape and None not in shape and known != size and prod(d for d in shape[1:] if d is not None) == size:
-        return [1, *shape[1:]]
-    return shape
-
-
-def _dtype(given: list[Any]) -> np.dtype[Any]:
-    from onnx import helper
-
-    found: list[np.dtype[Any]] = [
-        np.dtype(helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)) for v in given
-    ]
-    for value, dtype in zip(given, found, strict=True):
-        if dtype.kind != "f":
-            raise ModelError(f"input {value.name!r}: expected floating-point values, got {dtype.name}")
-    return found[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from holdfast.graph.lower.linear import scaled
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """How a window slides over the spatial axes: one number per axis."""
 
     kernel: tuple[int, ...]
@@ -73,26 +72,26 @@ def convolved(build: Build, view: View, weight: Array, bias: Array, window: Wind
         return View(np.concatenate([p.index for p in parts]))
     if len(window.out) == 3:
         return _volume(build, view, weight, bias, window, groups)
-    flat = len(window.out) == 1
+    if len(window.out) == 1:  # a map of one row
+        plane = Window(*((one, *each) for one, each in zip((1, 1, 1, 0, 0, 1), window, strict=True)))
+        row = view.moved(lambda a: a[:, :, None])
+        return convolved(build, row, weight[:, :, None], bias, plane, groups).moved(lambda a: a[:, :, 0])
     source, before, after = _without_border(view, window)
-    shape = (source.shape[1], 1, source.shape[2]) if flat else source.shape[1:]
-    step = build.held(source, shape)
-
-    def pair(values: tuple[int, ...], one: int) -> tuple[int, int]:
-        return (one, values[0]) if flat else (values[0], values[1])
-
-    kernel = weight[:, :, None, :] if flat else weight
     made = Conv(
-        step,
-        np.ascontiguousarray(kernel, np.float64),
+        build.held(source, source.shape[1:]),
+        np.ascontiguousarray(weight, np.float64),
         np.asarray(bias, np.float64),
-        stride=pair(window.stride, 1),
-        pads=(*pair(before, 0), *pair(after, 0)),
-        dilation=pair(window.dilation, 1),
+        stride=_pair(window.stride),
+        pads=(*_pair(before), *_pair(after)),
+        dilation=_pair(window.dilation),
         groups=groups,
-        shape=(len(weight), *pair(window.out, 1)),
+        shape=(len(weight), *_pair(window.out)),
     )
     return build.whole(build.emit(made), (1, len(weight), *window.out))
+
+
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    return values[0], values[1]
 
 
 def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], tuple[int, ...]]:
@@ -118,14 +117,7 @@ def _volume(build: Build, view: View, weight: Array, bias: Array, window: Window
     pads = [(0, 0), (0, 0), (window.before[0], window.after[0]), (0, 0), (0, 0)]
     index = np.pad(view.index, pads, constant_values=-1)
     fill = np.pad(view.filled(), pads)
-    plane = Window(
-        window.kernel[1:],
-        window.stride[1:],
-        window.dilation[1:],
-        window.before[1:],
-        window.after[1:],
-        window.out[1:],
-    )
+    plane = Window(*(each[1:] for each in window))
     merged = weight.reshape(weight.shape[0], -1, *weight.shape[3:])
     slices = []
     for z in range(window.out[0]):
@@ -157,7 +149,10 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     axes = weight.ndim - 2
     groups = int(node.attributes.get("group", 1))
     stride = node.ints("strides") or (1,) * axes
-    weight = _dilated(weight.astype(np.float64), node.ints("dilations") or (1,) * axes)
+    dilation = node.ints("dilations") or (1,) * axes
+    extents = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    given, weight = weight, np.zeros((*weight.shape[:2], *extents))
+    weight[:, :, *(slice(None, None, d) for d in dilation)] = given
     before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
@@ -169,25 +164,13 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
     view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups
-    given = node.constant(2, "bias")
-    bias = np.zeros(channels) if given is None else given.astype(np.float64)
+    own = node.constant(2, "bias")
+    bias = np.zeros(channels) if own is None else own.astype(np.float64)
     made = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
     index = made.index.reshape(-1, channels, *stride, *places)
-    ends = [np.arange(o) + b for o, b in zip(out, before, strict=True)]
-    picks = [e % s for e, s in zip(ends, stride, strict=True)] + [
-        e // s for e, s in zip(ends, stride, strict=True)
-    ]
-    if axes == 1:
-        return [View(index[:, :, picks[0], picks[1]])]
-    return [View(index[:, :, picks[0][:, None], picks[1][None], picks[2][:, None], picks[3][None]])]
-
-
-def _dilated(weight: Array, dilation: tuple[int, ...]) -> Array:
-    spread = np.zeros(
-        weight.shape[:2] + tuple(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True))
-    )
-    spread[(slice(None), slice(None), *(slice(None, None, d) for d in dilation))] = weight
-    return spread
+    picks = [np.divmod(np.arange(o) + b, s) for o, b, s in zip(out, before, stride, strict=True)]
+    places_of, phases_of = (np.ix_(*each) for each in zip(*picks, strict=True))
+    return [View(index[:, :, *phases_of, *places_of])]
 
 
 def transposed_size(
@@ -221,12 +204,11 @@ def _phases(weight: Array, stride: tuple[int, ...], reach: tuple[int, ...], grou
     inner, each = weight.shape[0] // groups, weight.shape[1]
     grown = np.zeros((*weight.shape[:2], *(r * s for r, s in zip(reach, stride, strict=True))))
     grown[(slice(None), slice(None), *(slice(0, k) for k in weight.shape[2:]))] = weight
-    if len(stride) == 1:
-        split = grown.reshape(groups, inner, each, reach[0], stride[0])[..., ::-1, :]
-        return split.transpose(0, 2, 4, 1, 3).reshape(-1, inner, reach[0])
-    split = grown.reshape(groups, inner, each, reach[0], stride[0], reach[1], stride[1])
-    split = split[:, :, :, ::-1, :, ::-1]
-    return split.transpose(0, 2, 4, 6, 1, 3, 5).reshape(-1, inner, *reach)
+    sizes = [n for pair in zip(reach, stride, strict=True) for n in pair]
+    split = grown.reshape(groups, inner, each, *sizes)
+    at_reach, at_stride = tuple(range(3, split.ndim, 2)), tuple(range(4, split.ndim, 2))
+    split = np.flip(split, at_reach).transpose(0, 2, *at_stride, 1, *at_reach)
+    return split.reshape(-1, inner, *reach)
 
 
 def check_padding(node: Node) -> None:

@@ -1,18 +1,22 @@
-"""Curves, element by element, and what is made of them: clipping, gates, softmax, layer normalisation."""
+"""Curves, element by element, and what is made of them: clipping, gates, softmax, normalisation, maxima.
+
+Maxima and minima are trees of relus: max(a, b) = a + relu(b - a), exactly.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, reduce
 from math import pi
 
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Array, Curve
+from holdfast.graph.ir import Activation, Array, Curve, Total
+from holdfast.graph.lower.conv import check_padding, window_of
 from holdfast.graph.lower.linear import product, scaled, total
-from holdfast.graph.lower.matrix import matmul, reshaped
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+from holdfast.graph.lower.matrix import matmul, reduced, reshaped
+from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
 WIDEST_SOFTMAX = 256  # values of one in the middle of a network: it takes their number squared of exps
@@ -21,32 +25,21 @@ WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 def relu(build: Build, value: Value) -> Value:
     """max(value, 0)."""
-    if not isinstance(value, View):
-        return np.maximum(value, 0)
-    return build.curved(value, "relu", lambda c: np.maximum(c, 0.0))
+    return build.curve(value, "relu") if isinstance(value, View) else np.maximum(value, 0)
 
 
-def at_least(build: Build, view: View, low: Array | float) -> Value:
-    """max(view, low) for a constant."""
-    return _bounded(build, view, np.asarray(low, np.float64), 1.0)
-
-
-def at_most(build: Build, view: View, high: Array | float) -> Value:
-    """min(view, high) for a constant."""
-    return _bounded(build, view, np.asarray(high, np.float64), -1.0)
-
-
-def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
+def clamp(build: Build, view: View, limit: Array | float, sign: float) -> Value:
     """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
 
-    Elements beyond the range of float32 are no bound.
+    Elements of the limit beyond the range of float32 are no bound.
     """
-    shape = np.broadcast_shapes(view.shape, bound.shape)
-    view, bound = as_view(scaled(build, view, np.ones(shape), 0.0)), np.broadcast_to(bound, shape)
+    shape = np.broadcast_shapes(view.shape, np.shape(limit))
+    bound = np.broadcast_to(np.asarray(limit, np.float64), shape)
+    view = as_view(scaled(build, view, np.ones(shape), 0.0))
     live = sign * bound > -LARGEST
     if not live.all():
         part = view.moved(lambda a: a[live])
-        found = as_view(_bounded(build, part, bound[live], sign)) if live.any() else part
+        found = as_view(clamp(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
         index[live], fill[live] = found.index, found.filled()
         return View(index, fill)
@@ -60,7 +53,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:
     """min(max(view, low), high); the relus in a row keep the bounds inside [low, high]."""
-    return at_most(build, as_view(at_least(build, view, low)), high)
+    return clamp(build, as_view(clamp(build, view, low, 1.0)), high, -1.0)
 
 
 def leaky(build: Build, view: View, slope: float) -> Value:
@@ -70,7 +63,7 @@ def leaky(build: Build, view: View, slope: float) -> Value:
     if not 0 < slope < 1:  # the step's relaxations expect a slope between
         above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
         return total(build, scaled(build, view, slope, 0.0), above)
-    return build.curved(view, "leaky", lambda c: np.where(c < 0, slope * c, c), slope)
+    return build.curve(view, "leaky", slope)
 
 
 def _prelu(node: Node, build: Build) -> list[Value]:
@@ -86,21 +79,14 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
-def _hard_sigmoid(node: Node, build: Build) -> list[Value]:
-    alpha, beta = node.number("alpha", 0.2), node.number("beta", 0.5)
-    return [clipped(build, as_view(scaled(build, node.view(), alpha, beta)), 0.0, 1.0)]
-
-
-def _hard_swish(node: Node, build: Build) -> list[Value]:
-    gate = clipped(build, as_view(scaled(build, node.view(), 1 / 6, 0.5)), 0.0, 1.0)
-    return [product(build, node.view(), gate)]
+def _hard_sigmoid(build: Build, view: View, alpha: float, beta: float) -> Value:
+    return clipped(build, as_view(scaled(build, view, alpha, beta)), 0.0, 1.0)
 
 
 def _clip(node: Node, build: Build) -> list[Value]:
-    low, high = (node.attributes.get(n) for n in ("min", "max"))
-    given = (node.constant(1, "minimum"), node.constant(2, "maximum"))
-    low = given[0].item() if given[0] is not None else (-np.inf if low is None else low)
-    high = given[1].item() if given[1] is not None else (np.inf if high is None else high)
+    below, above = node.constant(1, "minimum"), node.constant(2, "maximum")
+    low = node.attributes.get("min", -np.inf) if below is None else below.item()
+    high = node.attributes.get("max", np.inf) if above is None else above.item()
     if low > high:
         raise node.fail(f"its minimum {low} is above its maximum {high}")
     return [clipped(build, node.view(), float(low), float(high))]
@@ -110,8 +96,14 @@ class SeveralSoftmaxes(ModelError):
     """The last softmax cannot be taken off: it is not one over all outputs."""
 
 
-def _curve(curve: Curve, node: Node, build: Build) -> list[Value]:
-    return [build.curve(node.view(), curve)]
+# ONNX has an operator of this name for each
+PLAIN: tuple[Curve, ...] = (
+    *("sigmoid", "tanh", "sign", "erf", "exp", "log", "sqrt", "reciprocal", "softplus", "sin"),
+)
+
+
+def _curve(curve: Curve) -> Lowering:
+    return lambda node, build: [build.curve(node.view(), curve)]
 
 
 def elu(build: Build, view: View, factor: float) -> Value:
@@ -124,8 +116,7 @@ def elu(build: Build, view: View, factor: float) -> Value:
 
 
 def _selu(node: Node, build: Build) -> list[Value]:
-    alpha = node.number("alpha", 1.6732632423543772)
-    gamma = node.number("gamma", 1.0507009873554805)
+    alpha, gamma = node.number("alpha", 1.6732632423543772), node.number("gamma", 1.0507009873554805)
     return [scaled(build, elu(build, node.view(), alpha), gamma, 0.0)]
 
 
@@ -165,10 +156,8 @@ def _softmax(node: Node, build: Build) -> list[Value]:
     if node.last and view.index.size == size and node.operator == "Softmax":
         raise node.fail("as the last layer it is supported only where outputs are only compared")
     if node.operator != "Softmax" or size > WIDEST_SOFTMAX:
-        raise node.fail(
-            f"in the middle of a network only a Softmax of at most {WIDEST_SOFTMAX} values is supported"
-        )
-
+        most = f"a Softmax of at most {WIDEST_SOFTMAX} values"
+        raise node.fail(f"in the middle of a network only {most} is supported")
     if node.opset < 13:
         flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
         return [reshaped(_shares(node, build, flat), view.shape)]
@@ -213,24 +202,125 @@ def _layer_norm(node: Node, build: Build) -> list[Value]:
     return [scaled(build, normal, scale, 0.0 if shift is None else np.asarray(shift, np.float64))]
 
 
+def largest(build: Build, index: Index) -> Index:
+    """The elements that hold the maximum over the last axis of element numbers; -1 never wins.
+
+    Pairs that several windows share are computed once. A row of nothing but -1 gives -1.
+    """
+    while index.shape[-1] > 1:
+        if index.shape[-1] % 2:
+            index = np.concatenate([index, np.full((*index.shape[:-1], 1), -1, np.int64)], axis=-1)
+        left, right = index[..., 0::2], index[..., 1::2]
+        index = np.maximum(left, right)  # where one is missing: the other
+        both = (left >= 0) & (right >= 0) & (left != right)
+        if both.any():
+            index[both] = _paired(build, left, right, both)
+    return index[..., 0]
+
+
+def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
+    """The elements that hold the maxima of the pairs marked in `both`."""
+    pairs = left[both] * (int(right.max()) + 1) + right[both]
+    unique, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    if both.all() and len(unique) == both.size:  # no pair twice: the order and shape stay
+        one, other = (View(v[..., 0] if v.shape[-1] == 1 else v) for v in (left, right))
+        which = np.arange(both.size)
+    else:
+        one, other = View(left[both][first]), View(right[both][first])
+    base = build.held(one)
+    shape = build.steps[base].shape
+    above = build.emit(Total((build.held(other, shape), base), (1.0, -1.0), shape))
+    more = build.emit(Activation(above, "relu", shape))
+    made = build.emit(Total((base, more), (1.0, 1.0), shape))
+    return build.offsets[made] + which.ravel()
+
+
+def _numbered(build: Build, view: View) -> Index:
+    """The view's elements, finite constants among them held by a step, -inf as -1."""
+    if view.fill is None:
+        return view.index
+    kept = (view.index >= 0) | ~(view.fill == -np.inf)
+    if not np.isfinite(view.fill[kept & (view.index < 0)]).all():
+        raise ValueError("a constant among its values is infinite")
+    if (view.index[kept] >= 0).all():
+        return view.index
+    step = build.held(View(view.index[kept], view.fill[kept]))
+    index = np.full(view.shape, -1, np.int64)
+    index[kept] = build.offsets[step] + np.arange(int(kept.sum()))
+    return index
+
+
+def _max_pool(node: Node, build: Build) -> list[Value]:
+    """Axis by axis, the last first: windows that overlap share the maxima of their rows."""
+    view = node.view()
+    kernel = node.ints("kernel_shape")
+    if kernel is None or len(kernel) != len(view.shape) - 2:
+        raise node.fail("expected a kernel_shape of one number per spatial axis")
+    if node.outputs > 1:
+        raise node.fail("its second output (which value won) is not supported")
+    check_padding(node)
+    window = window_of(node, view.shape[2:], kernel)
+    index = _numbered(build, view)
+    for axis in reversed(range(len(kernel))):
+        at = window.places(axis)
+        at = np.where((at >= 0) & (at < view.shape[axis + 2]), at, -1)
+        seen = np.moveaxis(np.take(index, np.maximum(at, 0), axis=axis + 2), axis + 3, -1)
+        outside = (at < 0).reshape(len(at), *(1 for _ in range(len(kernel) - 1 - axis)), -1)
+        index = largest(build, np.where(outside, -1, seen))
+    if (index < 0).any():
+        raise node.fail("one of its windows holds nothing but padding")
+    return [View(index)]
+
+
+def _global_max(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    index = _numbered(build, view).reshape(*view.shape[:2], -1)
+    return [View(largest(build, index).reshape(*view.shape[:2], *(1 for _ in view.shape[2:])))]
+
+
+def _reduce_min(node: Node, build: Build) -> list[Value]:
+    def least(view: View) -> View:
+        negative = as_view(scaled(build, view, -1.0, 0.0))
+        return as_view(scaled(build, View(largest(build, _numbered(build, negative))), -1.0, 0.0))
+
+    return [reduced(node, least)]
+
+
+def _of_all(sign: float) -> Lowering:
+    """The lowering of Max, with sign -1 of Min."""
+
+    def pair(build: Build, left: Value, right: Value) -> Value:
+        if not isinstance(left, View) and not isinstance(right, View):
+            return np.asarray(np.maximum(left, right) if sign > 0 else np.minimum(left, right))
+        if not isinstance(right, View):
+            return clamp(build, as_view(left), right, sign)
+        if not isinstance(left, View):
+            return clamp(build, right, left, sign)
+        if sign < 0:
+            above = as_view(total(build, left, right, (1.0, -1.0)))
+            return total(build, left, relu(build, above), (1.0, -1.0))
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        both = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
+        return View(largest(build, np.stack(both, axis=-1)))
+
+    return lambda node, build: [
+        reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))
+    ]
+
+
 OPERATORS: Mapping[str, Lowering] = {
     "Relu": lambda node, build: [relu(build, node.view())],
     "LeakyRelu": lambda node, build: [leaky(build, node.view(), node.number("alpha", 0.01))],
     "PRelu": _prelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
+    "HardSigmoid": lambda node, build: [
+        _hard_sigmoid(build, node.view(), node.number("alpha", 0.2), node.number("beta", 0.5))
+    ],
+    "HardSwish": lambda node, build: [
+        product(build, node.view(), _hard_sigmoid(build, node.view(), 1 / 6, 0.5))
+    ],
     "Clip": _clip,
     "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
-    "Sigmoid": partial(_curve, "sigmoid"),
-    "Tanh": partial(_curve, "tanh"),
-    "Sign": partial(_curve, "sign"),
-    "Erf": partial(_curve, "erf"),
-    "Exp": partial(_curve, "exp"),
-    "Log": partial(_curve, "log"),
-    "Sqrt": partial(_curve, "sqrt"),
-    "Reciprocal": partial(_curve, "reciprocal"),
-    "Softplus": partial(_curve, "softplus"),
-    "Sin": partial(_curve, "sin"),
+    **{curve.capitalize(): _curve(curve) for curve in PLAIN},
     "Cos": lambda node, build: [build.curve(scaled(build, node.view(), 1.0, pi / 2), "sin")],
     "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
     "Selu": _selu,
@@ -239,4 +329,10 @@ OPERATORS: Mapping[str, Lowering] = {
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
     "LayerNormalization": _layer_norm,
+    "MaxPool": _max_pool,
+    "GlobalMaxPool": _global_max,
+    "ReduceMax": lambda node, build: [reduced(node, lambda v: View(largest(build, _numbered(build, v))))],
+    "ReduceMin": _reduce_min,
+    "Max": _of_all(1.0),
+    "Min": _of_all(-1.0),
 }

@@ -27,10 +27,9 @@ def scaled(build: Build, value: Value, factor: Array | float, offset: Array | fl
     live = place >= 0
     fill = None if view.fill is None or live.all() else factor * view.fill + offset
     factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
-    if (
-        not (factors.ravel()[place[live]] == factor[live]).all()
-        or not (offsets.ravel()[place[live]] == offset[live]).all()
-    ):  # one element appears twice with different factors
+    pairs = ((factors, factor), (offsets, offset))
+    if not all((every.ravel()[place[live]] == own[live]).all() for every, own in pairs):
+        # one element appears twice with different factors
         step = build.held(view if live.all() else View(index[live]))
         place = np.full(shape, -1, np.int64)
         place[live] = np.arange(int(live.sum()))
@@ -88,9 +87,7 @@ def aligned(build: Build, left: View, right: View, shape: tuple[int, ...]) -> tu
 
 
 def _broadcast(view: View, shape: tuple[int, ...]) -> View:
-    if view.shape == shape:
-        return view
-    return view.moved(lambda a: np.broadcast_to(a, shape))
+    return view if view.shape == shape else view.moved(lambda a: np.broadcast_to(a, shape))
 
 
 def product(build: Build, left: Value, right: Value) -> Value:
@@ -135,8 +132,7 @@ def _pow(node: Node, build: Build) -> list[Value]:
         result = build.curve(result, "sqrt")
     elif abs(exponent) > 1:
         squared = product(build, result, result)
-        factors: dict[float, Value] = {3.0: result, 4.0: squared}
-        other = factors.get(abs(exponent))
+        other = {2.0: None, 3.0: result, 4.0: squared}[abs(exponent)]
         result = squared if other is None else product(build, squared, other)
     return [build.curve(result, "reciprocal") if exponent < 0 else result]
 

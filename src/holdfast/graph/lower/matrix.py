@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -88,49 +89,39 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
 def _both(build: Build, node: Node, left: View, right: View) -> Value:
     """A product of two tensors that both depend on the input, by element-wise products and sums."""
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
-    if prod(batch) * rows * inner * columns > LARGEST_PRODUCT:
+    inner = left.shape[-1]
+    if prod(batch) * left.shape[-2] * inner * right.shape[-1] > LARGEST_PRODUCT:
         raise node.fail("it multiplies two large tensors that both depend on the network's input")
     one = left.moved(lambda a: np.expand_dims(a, -2))  # (..., r, 1, n)
     other = right.moved(lambda a: np.expand_dims(np.swapaxes(a, -1, -2), -3))
     both = as_view(product(build, one, other))  # (..., r, m, n)
-    summed = _by_constant(build, both, np.ones((inner, 1)))
-    return View(summed.index.reshape(*batch, rows, columns))
+    return View(_by_constant(build, both, np.ones((inner, 1))).index[..., 0])
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:
-    left, right = node.value(0), node.value(1)
-    if node.attributes.get("transA"):
-        left = swapped(left)
-    if node.attributes.get("transB"):
-        right = swapped(right)
-    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    result = (
-        matmul(build, node, left, right)
-        if isinstance(left, View) or isinstance(right, View)
-        else np.asarray(left, np.float64) @ np.asarray(right, np.float64)
-    )
-    result = scaled(build, result, alpha, 0.0)
+    turns = enumerate(("transA", "transB"))
+    left, right = (swapped(node.value(i)) if node.attributes.get(t) else node.value(i) for i, t in turns)
+    if isinstance(left, View) or isinstance(right, View):
+        result = matmul(build, node, left, right)
+    else:
+        result = np.asarray(left, np.float64) @ np.asarray(right, np.float64)
+    result = scaled(build, result, node.number("alpha", 1.0), 0.0)
     third = node.inputs[2] if len(node.inputs) > 2 else None
-    if third is None:
-        return [result]
-    return [total(build, result, third, (1.0, beta))]
+    return [result if third is None else total(build, result, third, (1.0, node.number("beta", 1.0)))]
 
 
 def _summed(node: Node, build: Build, mean: bool) -> Value:
     def over_last(view: View) -> View:
-        inner = view.shape[-1]
-        weight = np.full((inner, 1), 1.0 / inner if mean else 1.0)
-        found = as_view(matmul(build, node, view, weight))
-        return View(found.index.reshape(view.shape[:-1]))
+        weight = np.full((view.shape[-1], 1), 1.0 / view.shape[-1] if mean else 1.0)
+        return View(as_view(matmul(build, node, view, weight)).index[..., 0])
 
     return reduced(node, over_last)
 
 
 def _reduce_mean(node: Node, build: Build) -> list[Value]:
-    view = node.view()
-    axes = {a % len(view.shape) for a in node.ints("axes", 1) or ()}
-    if len(view.shape) == 4 and axes == {2, 3} and node.attributes.get("keepdims", 1):
+    rank = len(node.view().shape)
+    maps = rank == 4 and {a % rank for a in node.ints("axes", 1) or ()} == {2, 3}
+    if maps and node.attributes.get("keepdims", 1):
         return _global_average(node, build)
     return [_summed(node, build, mean=True)]
 
@@ -149,25 +140,20 @@ def _global_average(node: Node, build: Build) -> list[Value]:
 
 def _sum_of_squares(node: Node, build: Build) -> list[Value]:
     squares = product(build, node.view(), node.view())
-    squared = Node(node.operator, node.name, node.attributes, (squares, *node.inputs[1:]), 1, node.opset)
-    return [_summed(squared, build, mean=False)]
+    return [_summed(replace(node, inputs=(squares, *node.inputs[1:])), build, mean=False)]
 
 
 def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     """A reduction over the node's axes by a function that reduces the last axis of a view."""
     view = node.view()
     rank = len(view.shape)
-    axes = node.ints("axes", 1)
-    if not axes:
-        if node.attributes.get("noop_with_empty_axes"):
-            return view
-        axes = tuple(range(rank))
-    axes = tuple(sorted(a % rank for a in axes))
+    given = node.ints("axes", 1)
+    if not given and node.attributes.get("noop_with_empty_axes"):
+        return view
+    axes = sorted(a % rank for a in given or range(rank))
     kept = [a for a in range(rank) if a not in axes]
-    order = (*kept, *axes)
     shape = tuple(view.shape[a] for a in kept)
-
-    result = of_last(view.moved(lambda a: a.transpose(order).reshape(*shape, -1)))
+    result = of_last(view.moved(lambda a: a.transpose(*kept, *axes).reshape(*shape, -1)))
     full = tuple(1 if a in axes else view.shape[a] for a in range(rank))
     return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
 
@@ -200,13 +186,11 @@ def _resize(node: Node, build: Build) -> list[Value]:
 
 def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
     """The scales or sizes that are given, by axis."""
-    found = node.attributes.get(name)
-    if found is None:
-        found = node.constant(at, name)
-    if found is None or not np.size(found):
+    given = node.attributes[name] if name in node.attributes else node.constant(at, name)
+    if given is None or not np.size(given):
         return {}
     axes = node.ints("axes") or tuple(range(len(shape)))
-    return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
+    return {a % len(shape): float(v) for a, v in zip(axes, given, strict=True)}
 
 
 def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
@@ -219,19 +203,15 @@ def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Ar
     at = np.arange(length)
     units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
     inputs: list[Any] = [units, *node.inputs[1:]]
-    at_scales = 1 if node.opset < 11 else 2
-    if len(inputs) > at_scales and inputs[at_scales] is not None and np.size(inputs[at_scales]):
-        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
-        # by a scale below 1 an axis of length 1 would vanish
-        inputs[at_scales] = np.array(
-            [v if a == axis else 1.0 for a, v in zip(axes, inputs[at_scales], strict=True)], np.float32
-        )
-    if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
-        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
-        sizes = np.array(inputs[3])
-        for place, a in enumerate(axes):
-            sizes[place] = units.shape[a] if a in still else sizes[place]
-        inputs[3] = sizes
+    axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+    given = [at for at, value in enumerate(inputs) if value is not None and np.size(value)]
+    scales = 1 if node.opset < 11 else 2
+    if scales in given:  # by one below 1 an axis of length 1 would vanish
+        own = [v if a == axis else 1.0 for a, v in zip(axes, inputs[scales], strict=True)]
+        inputs[scales] = np.array(own, np.float32)
+    if 3 in given:
+        sizes = [units.shape[a] if a in still else n for a, n in zip(axes, inputs[3], strict=True)]
+        inputs[3] = np.array(sizes, np.int64)
     out = run(node, tuple(inputs))[0]
     return np.moveaxis(out, (host, axis), (0, 1)).reshape(length, out.shape[axis], -1)[:, :, 0].astype(float)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import helper
 
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
 from holdfast.graph.nodes import dropout_trains
@@ -51,8 +53,6 @@ def _dropout(node: Node, build: Build) -> list[Value]:
 
 
 def _cast(node: Node, build: Build) -> list[Value]:
-    from onnx import helper
-
     dtype = helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
     value = node.value()
     if not isinstance(value, View):
@@ -83,30 +83,23 @@ def _split(node: Node, build: Build) -> list[Value]:
         length, parts = value.shape[axis], int(node.attributes.get("num_outputs", node.outputs))
         each = -(-length // parts)
         sizes = tuple(max(min(each, length - i * each), 0) for i in range(parts))
-
-    def part(end: int, size: int) -> Value:
-        return moved(value, lambda a: a.take(np.arange(end - size, end), axis=axis))
-
-    return [part(end, size) for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+    places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return [moved(value, partial(np.take, indices=each, axis=axis)) for each in places]
 
 
 def _gather(node: Node, build: Build) -> list[Value]:
-    at = node.known(1, "indices")
-    axis = int(node.attributes.get("axis", 0))
+    at, axis = node.known(1, "indices"), int(node.attributes.get("axis", 0))
     return [moved(node.value(), lambda a: np.take(a, at, axis=axis))]
 
 
 def _expand(node: Node, build: Build) -> list[Value]:
-    shape = node.ints("shape", 1) or ()
-    value = node.value()
-    full = np.broadcast_shapes(value.shape, shape)
-    return [moved(value, lambda a: np.broadcast_to(a, full))]
+    full = np.broadcast_shapes(node.value().shape, node.ints("shape", 1) or ())
+    return [moved(node.value(), lambda a: np.broadcast_to(a, full))]
 
 
 def _shape(node: Node, build: Build) -> list[Value]:
     shape = node.value().shape
-    cut = slice(node.attributes.get("start"), node.attributes.get("end"))
-    return [np.array(shape[cut], np.int64)]
+    return [np.array(shape[node.attributes.get("start") : node.attributes.get("end")], np.int64)]
 
 
 def _concat(node: Node, build: Build) -> list[Value]:
@@ -116,18 +109,16 @@ def _concat(node: Node, build: Build) -> list[Value]:
     if len(arrays) == len(values):
         return [np.concatenate(arrays, axis=axis)]
     views = [as_view(v) for v in values]
-    index = np.concatenate([v.index for v in views], axis=axis)
-    if all(v.fill is None for v in views):
-        return [View(index)]
-    return [View(index, np.concatenate([v.filled() for v in views], axis=axis))]
+    plain = all(v.fill is None for v in views)
+    fill = None if plain else np.concatenate([v.filled() for v in views], axis=axis)
+    return [View(np.concatenate([v.index for v in views], axis=axis), fill)]
 
 
 def _where(node: Node, build: Build) -> list[Value]:
     condition = node.known(0, "condition")
     left, right = as_view(node.value(1)), as_view(node.value(2))
-    return [
-        View(np.where(condition, left.index, right.index), np.where(condition, left.filled(), right.filled()))
-    ]
+    fill = np.where(condition, left.filled(), right.filled())
+    return [View(np.where(condition, left.index, right.index), fill)]
 
 
 def _pad(node: Node, build: Build) -> list[Value]:
@@ -150,7 +141,7 @@ def _pad(node: Node, build: Build) -> list[Value]:
         return [View(np.pad(index, grow, constant_values=-1), np.pad(constants, grow, constant_values=fill))]
     if mode not in ("reflect", "edge", "wrap"):
         raise node.fail(f"its mode {mode!r} is not known")
-    return [View(np.pad(index, grow, mode=mode), np.pad(constants, grow, mode=mode))]
+    return [View(index, constants).moved(lambda a: np.pad(a, grow, mode=mode))]
 
 
 def ridden(dtype: type[np.generic], many: tuple[int, ...] = (0,)) -> Lowering:
@@ -168,19 +159,18 @@ def ridden(dtype: type[np.generic], many: tuple[int, ...] = (0,)) -> Lowering:
             if isinstance(value, View) and at not in many:
                 raise node.fail(f"its input {at} depends on the network's input; expected a constant")
         views = {at: as_view(node.value(at)) for at in many}
-        ridden = run(node, _with(node.inputs, {at: (v.index + 1).astype(dtype) for at, v in views.items()}))
-        index = ridden[0].astype(np.int64) - 1
+
+        def through(arrays: dict[int, NDArray[Any]]) -> NDArray[Any]:
+            return run(node, tuple(arrays.get(at, value) for at, value in enumerate(node.inputs)))[0]
+
+        index = through({at: (v.index + 1).astype(dtype) for at, v in views.items()}).astype(np.int64) - 1
         if (index >= 0).all():
             return [View(index)]
         kind = np.float32 if dtype is np.int32 else np.float64
-        fill = run(node, _with(node.inputs, {at: v.filled().astype(kind) for at, v in views.items()}))[0]
+        fill = through({at: v.filled().astype(kind) for at, v in views.items()})
         return [View(index, fill.astype(np.float64))]
 
     return lower
-
-
-def _with(inputs: tuple[Value | None, ...], new: Mapping[int, NDArray[Any]]) -> tuple[Any, ...]:
-    return tuple(new.get(at, value) for at, value in enumerate(inputs))
 
 
 OPERATORS: Mapping[str, Lowering] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -30,20 +30,21 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
             better = _merged(step, merged, uses, as_evaluated)
             changed |= better is not step
             merged.append(better)
-        current, last = _alive(_started(merged), last)
+        readers = [step for step in merged if 0 in sources_of(step)]
+        if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(merged[0].shape):
+            merged[0] = Start(
+                readers[0].shape
+            )  # the inputs in the shape in which their only reader wants them
+        current, last = _alive(merged, last)
         if not changed:
             return tuple(current)
 
 
-def _started(steps: list[Step]) -> list[Step]:
-    """The steps with the inputs in the shape in which their only reader wants them."""
-    readers = [at for at, step in enumerate(steps) if 0 in sources_of(step)]
-    reader = steps[readers[0]] if len(readers) == 1 else None
-    if isinstance(reader, Take) and len(reader.sources) == 1 and reader.fill is None:
-        flat = reader.index.ravel()
-        if len(flat) == prod(steps[0].shape) and (flat == np.arange(len(flat))).all():
-            steps[0] = Start(reader.shape)
-    return steps
+def _in_order(step: Step) -> bool:
+    """Whether a step is the first elements of one source, in their order."""
+    if not isinstance(step, Take) or step.fill is not None or len(step.sources) > 1:
+        return False
+    return bool((step.index.ravel() == np.arange(step.index.size)).all())
 
 
 def _alive(steps: list[Step], output: int) -> tuple[list[Step], int]:
@@ -67,21 +68,17 @@ def _copies(step: Step, steps: list[Step]) -> bool:
         return bool((step.factor == 1).all() and (step.offset == 0).all())
     if isinstance(step, Total):
         return len(step.sources) == 1 and step.weights[0] == 1.0
-    if isinstance(step, Take) and step.fill is None and len(step.sources) == 1:
-        flat = step.index.ravel()
-        same = steps[step.sources[0]].shape == step.shape
-        return same and bool((flat == np.arange(len(flat))).all())
-    return False
+    return _in_order(step) and steps[sources_of(step)[0]].shape == step.shape
 
 
 def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
     if isinstance(step, Start):
         return step
     if isinstance(step, Take | Total):
-        return dataclasses.replace(step, sources=tuple(number(s) for s in step.sources))
+        return replace(step, sources=tuple(number(s) for s in step.sources))
     if isinstance(step, Product):
-        return dataclasses.replace(step, left=number(step.left), right=number(step.right))
-    return dataclasses.replace(step, source=number(step.source))
+        return replace(step, left=number(step.left), right=number(step.right))
+    return replace(step, source=number(step.source))
 
 
 def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bool) -> Step:
@@ -123,21 +120,15 @@ def distinct(step: Take) -> bool:
 def _merged_scale(step: Scale, source: Step, only: bool) -> Step:
     if isinstance(source, Scale):
         factor, offset = step.factor * source.factor, step.factor * source.offset + step.offset
-        return dataclasses.replace(step, source=source.source, factor=factor, offset=offset)
+        return replace(step, source=source.source, factor=factor, offset=offset)
     if isinstance(source, Dense) and only:
         factor, offset = step.factor.ravel(), step.offset.ravel()
-        return dataclasses.replace(
-            source, weight=source.weight * factor[:, None], bias=source.bias * factor + offset
-        )
+        return replace(source, weight=source.weight * factor[:, None], bias=source.bias * factor + offset)
     if isinstance(source, Conv) and only:
         factor, offset = step.factor.reshape(source.shape), step.offset.reshape(source.shape)
         if _flat(factor) and _flat(offset):
-            each = factor[:, 0, 0]
-            return dataclasses.replace(
-                source,
-                weight=source.weight * each[:, None, None, None],
-                bias=source.bias * each + offset[:, 0, 0],
-            )
+            bias = source.bias * factor[:, 0, 0] + offset[:, 0, 0]
+            return replace(source, weight=source.weight * factor[:, :1, :1, None], bias=bias)
     return step
 
 
@@ -149,32 +140,25 @@ def _flat(values: np.ndarray) -> bool:
 def _merged_dense(step: Dense, before: list[Step], only: bool) -> Step:
     source = before[step.source]
     if isinstance(source, Scale):
-        factor, offset = source.factor.ravel(), source.offset.ravel()
-        return dataclasses.replace(
-            step, source=source.source, weight=step.weight * factor, bias=step.bias + step.weight @ offset
-        )
+        weight, bias = step.weight * source.factor.ravel(), step.bias + step.weight @ source.offset.ravel()
+        return replace(step, source=source.source, weight=weight, bias=bias)
     if isinstance(source, Take) and len(source.sources) == 1:
-        return _dense_of_taken(step, source, prod(before[source.sources[0]].shape))
+        # on what the Take read: columns moved about, constants in the bias
+        index, size = source.index.ravel(), prod(before[source.sources[0]].shape)
+        if size > GROWTH * len(index):
+            return step
+        live = index >= 0
+        weight, bias = np.zeros((size, len(step.bias))), step.bias
+        np.add.at(weight, index[live], step.weight.T[live])
+        if source.fill is not None:
+            bias = bias + step.weight[:, ~live] @ source.fill.ravel()[~live]
+        return replace(step, source=source.sources[0], weight=weight.T.copy(), bias=bias)
     if isinstance(source, Dense) and only:
         (m, k), n = step.weight.shape, source.weight.shape[1]
         if m * n <= m * k + k * n:
             weight, bias = step.weight @ source.weight, step.weight @ source.bias + step.bias
-            return dataclasses.replace(step, source=source.source, weight=weight, bias=bias)
+            return replace(step, source=source.source, weight=weight, bias=bias)
     return step
-
-
-def _dense_of_taken(step: Dense, source: Take, size: int) -> Step:
-    """The Dense on what the Take read: columns moved about, constants in the bias."""
-    index = source.index.ravel()
-    if size > GROWTH * len(index):
-        return step
-    live = index >= 0
-    weight = np.zeros((size, len(step.bias)))
-    np.add.at(weight, index[live], step.weight.T[live])
-    bias = step.bias
-    if source.fill is not None:
-        bias = bias + step.weight[:, ~live] @ source.fill.ravel()[~live]
-    return dataclasses.replace(step, source=source.sources[0], weight=weight.T.copy(), bias=bias)
 
 
 def _merged_conv(step: Conv, source: Step) -> Step:
@@ -188,7 +172,7 @@ def _merged_conv(step: Conv, source: Step) -> Step:
     kernel = step.weight.reshape(step.groups, -1, inner, *step.weight.shape[2:])
     bias = step.bias + (kernel.sum(axis=(3, 4)) * offset).sum(axis=2).ravel()
     weight = (kernel * factor[..., None, None]).reshape(step.weight.shape)
-    return dataclasses.replace(step, source=source.source, weight=weight, bias=bias)
+    return replace(step, source=source.source, weight=weight, bias=bias)
 
 
 def _merged_take(step: Take, source: Step, only: bool) -> Step:
@@ -208,13 +192,10 @@ def _merged_total(step: Total, before: list[Step]) -> Step:
     sources, weights = list(step.sources), list(step.weights)
     for i, at in enumerate(sources):
         source = before[at]
-        if (
-            isinstance(source, Scale)
-            and not source.offset.any()
-            and (source.factor == source.factor.flat[0]).all()
-            and before[source.source].shape == step.shape
-        ):
+        if not isinstance(source, Scale) or source.offset.any() or before[source.source].shape != step.shape:
+            continue
+        if (source.factor == source.factor.flat[0]).all():
             sources[i], weights[i] = source.source, weights[i] * float(source.factor.flat[0])
     if tuple(sources) == step.sources:
         return step
-    return dataclasses.replace(step, sources=tuple(sources), weights=tuple(weights))
+    return replace(step, sources=tuple(sources), weights=tuple(weights))

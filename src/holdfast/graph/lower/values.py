@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take, curve_of
-from holdfast.graph.nodes import RANDOM
+from holdfast.graph.nodes import RANDOM, node_alone
 from holdfast.graph.session import condense, open_session
 
 Index: TypeAlias = NDArray[np.int64]
@@ -158,9 +159,7 @@ class Build:
         step = self.identical(view.index)
         if step is not None and (shape is None or self.steps[step].shape == shape):
             return step
-        return self._take(view, natural(view.shape) if shape is None else shape)
-
-    def _take(self, view: View, shape: tuple[int, ...]) -> int:
+        shape = natural(view.shape) if shape is None else shape
         index = view.index.ravel()
         live = index >= 0
         owners = np.searchsorted(np.asarray(self.offsets), index, side="right") - 1
@@ -171,14 +170,12 @@ class Build:
         shift = starts[:-1] - np.asarray(self.offsets, np.int64)[sources]
         local = np.where(live, index + shift[place], -1)
         fill = None if view.fill is None else np.where(live, 0.0, view.fill.ravel()).reshape(shape)
-        step = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
-        print_of = hashlib.sha1(usedforsecurity=False)
-        for part in (sources, local, *(() if fill is None else (fill,))):
-            print_of.update(np.ascontiguousarray(part).tobytes())
-        key = (shape, print_of.digest())
-        if key not in self._taken:
-            self._taken[key] = self.emit(step)
-        return self._taken[key]
+        parts = (sources, local) if fill is None else (sources, local, fill)
+        digest = hashlib.sha1(b"".join(part.tobytes() for part in parts), usedforsecurity=False).digest()
+        if (shape, digest) not in self._taken:
+            made = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+            self._taken[shape, digest] = self.emit(made)
+        return self._taken[shape, digest]
 
     def settled(self, view: View) -> tuple[int, Index]:
         """A step with every element of the view at least once, and where in it the view's elements are.
@@ -202,20 +199,13 @@ class Build:
         place[live] = inverse
         return step, place
 
-    def curved(
-        self, view: View, curve: Curve, constant: Callable[[Array], Array], slope: float = 0.0
-    ) -> Value:
-        """The curve of every element; `constant` computes it for constants."""
-        step, place = self.settled(view)
-        made = self.emit(Activation(step, curve, self.steps[step].shape, slope))
-        return self.placed(
-            made, place, constant(view.fill) if (place < 0).any() and view.fill is not None else None
-        )
-
     def curve(self, value: Value, curve: Curve, slope: float = 0.0) -> Value:
         """The curve of every element, of constants as well."""
-        known = Activation(0, curve, value.shape, slope)
-        return self.curved(as_view(value), curve, lambda constants: curve_of(known, constants), slope)
+        view = as_view(value)
+        step, place = self.settled(view)
+        made = Activation(step, curve, self.steps[step].shape, slope)
+        fill = curve_of(made, view.fill) if (place < 0).any() and view.fill is not None else None
+        return self.placed(self.emit(made), place, fill)
 
     def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
         """The elements at these places of a step, constants where a place is -1."""
@@ -246,10 +236,10 @@ def as_view(value: Value) -> View:
     return View(np.full(value.shape, -1, np.int64), np.asarray(value, np.float64))
 
 
-def node_of(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str]) -> Node:
+def node_of(
+    node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str], aim: str = "lowered"
+) -> Node:
     """A node of the file with its attributes read and the values of its inputs."""
-    from onnx import AttributeProto, TensorProto, helper, numpy_helper
-
     name = node.name or (node.output[0] if node.output else node.op_type)
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -262,22 +252,16 @@ def node_of(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: se
             value = value.decode(errors="replace")
         attributes[attribute.name] = value
     last = any(o in outputs for o in node.output)
-    return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last)
+    return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last, aim)
 
 
 def constant_of(node: Node) -> NDArray[Any]:
     """The value of a Constant node."""
-    kinds = {
-        "value_float": np.float32,
-        "value_floats": np.float32,
-        "value_int": np.int64,
-        "value_ints": np.int64,
-    }
     for name, value in node.attributes.items():
         if name == "value":
             return np.asarray(value)
-        if name in kinds:
-            return np.asarray(value, kinds[name])
+        if name in ("value_float", "value_floats", "value_int", "value_ints"):
+            return np.asarray(value, np.float32 if "float" in name else np.int64)
     raise node.fail(f"expected a numeric value, got {', '.join(node.attributes) or 'none'}")
 
 
@@ -299,16 +283,13 @@ _PLAIN: Mapping[str, Callable[..., NDArray[Any]]] = {
 
 def folded(node: Node) -> list[NDArray[Any]]:
     """The outputs of a node all of whose inputs are constant."""
-    plain = _PLAIN.get(node.operator)
-    if plain is not None:
-        return [np.asarray(plain(*node.inputs))]
+    if node.operator in _PLAIN:
+        return [np.asarray(_PLAIN[node.operator](*node.inputs))]
     return run(node, node.inputs)
 
 
 def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
     """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
-    from onnx import GraphProto, ValueInfoProto, helper, numpy_helper
-
     nested = [v.SerializeToString() for v in node.attributes.values() if isinstance(v, GraphProto)]
     if any(name.encode() in inside for inside in nested for name in (*RANDOM, "Dropout")):
         raise node.fail("it may draw random numbers inside")
@@ -320,16 +301,7 @@ def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
     }
     made = helper.make_node(node.operator, names, outputs, **attributes)
     given = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
-    graph = helper.make_graph(
-        [made],
-        "one",
-        [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-            for n, v in given.items()
-        ],
-        [ValueInfoProto(name=n) for n in outputs],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
+    model = node_alone(made, given, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
     try:
         session = open_session(model.SerializeToString(), threads=1)
         return [np.asarray(v) for v in session.run(None, given)]

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import helper
 
 from holdfast.core.types import Tensor
 from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
@@ -106,8 +108,7 @@ def percentile(seen: Seen) -> Grid:
     total = int(counts.sum())
     if total == 0:
         return grid_over(seen.low, seen.high)
-    share = np.cumsum(counts) / total
-    bins = int(np.searchsorted(share, PERCENTILE / 100)) + 1
+    bins = int(np.searchsorted(np.cumsum(counts) / total, PERCENTILE / 100)) + 1
     threshold = seen.limit * min(bins, len(counts)) / len(counts)
     return grid_over(max(seen.low, -threshold), min(seen.high, threshold))
 
@@ -154,8 +155,7 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     if total == 0 or spread_total == 0:
         return float("inf")
     p, q = reference / total, spread / spread_total
-    # A bin that Q leaves empty costs as much as its count against the least there is.
-    q = np.maximum(q, 1e-12)
+    q = np.maximum(q, 1e-12)  # a bin that Q leaves empty costs its count against the least there is
     seen = p > 0
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
@@ -197,10 +197,8 @@ def observe(
 ) -> Observed:
     """Extremes, channel means and, with `histogram`, counts of the named tensors."""
     run = _opened(model, tensors, unit)
-    low = dict.fromkeys(tensors, np.inf)
-    high = dict.fromkeys(tensors, -np.inf)
-    sums: dict[str, Any] = {}
-    squares: dict[str, Any] = {}
+    low, high = dict.fromkeys(tensors, np.inf), dict.fromkeys(tensors, -np.inf)
+    sums, squares = dict[str, Any](), dict[str, Any]()
     convolved = {node.input[0] for node in model.graph.node if node.op_type in CONVOLUTIONS}
     number = 0
     for given in images():
@@ -238,9 +236,7 @@ def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:
 
 def _channel_means(value: Tensor, axis: int) -> NDArray[np.float64]:
     axes = tuple(a for a in range(value.ndim) if a != axis % value.ndim)
-    return np.asarray(
-        value.mean(axis=axes, dtype=np.float64) if value.ndim > 1 else value.mean(dtype=np.float64)
-    )
+    return np.asarray(value.mean(axis=axes or None, dtype=np.float64))
 
 
 def _binned(value: Tensor, limit: float) -> NDArray[np.int64]:
@@ -253,9 +249,6 @@ def _binned(value: Tensor, limit: float) -> NDArray[np.int64]:
 
 def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:
     """A function that runs one image or text and gives the named tensors."""
-    import onnx
-    from onnx import helper
-
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
     own = {o.name for o in shown.graph.output} | {i.name for i in shown.graph.input}
@@ -270,9 +263,8 @@ def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[T
         try:
             found = dict(zip(asked, session.run(asked, dict(feeds)), strict=True)) if asked else {}
         except Exception as problem:
-            raise CannotRewrite(
-                f"the model cannot run a calibration {unit}: {condense(problem)}"
-            ) from problem
+            why = condense(problem)
+            raise CannotRewrite(f"the model cannot run a calibration {unit}: {why}") from problem
         return [np.asarray(found[n] if n in found else feeds[n], np.float32) for n in tensors]
 
     return run

@@ -6,10 +6,10 @@ from typing import Any
 
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
-from holdfast.graph.rewrite.follow.rules import rules, was_now
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, tidy, title
+from holdfast.graph.rewrite.follow.rules import RULES, was_now
+from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
@@ -34,16 +34,22 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     as_large: list[Any] = []
 
     def turn(walk: Walk, node: Any) -> None:
-        if _spans_all(walk, node):
-            _keep_spanning(walk, node)
-        elif _strided(node) and _differs(walk, node):
+        value = walk.value(node.input[0])
+        differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
+        windows = windows_of(node) or []
+        whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        if whole and windows == whole:
+            if value.changed:  # a global pool, written with its input's old size, gets the new one
+                set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
+                set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
+                walk.touch(node)
+        elif _strided(node) and differs:
             _turn(walk, node)
             turned.add(walk.makers[node.output[0]])
         elif _strided(node):
             as_large.append(node)
 
-    walk = begin(model, context.picture, {**rules(), **dict.fromkeys(POOLS, turn)})
-    finish(walk)
+    walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
         return Rewritten(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
@@ -73,18 +79,13 @@ def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
     return list(zip(cells, windows, strict=True)) if windows and cells else []
 
 
-def _differs(walk: Walk, node: Any) -> bool:
-    return any(pooled(*seen, ceil=True) != pooled(*seen, ceil=False) for seen in _seen(walk, node))
-
-
 def _turn(walk: Walk, node: Any) -> None:
     """Turn the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
     if walk.opset >= CEIL_SINCE[node.op_type]:
         _set_mode(node, not ceils(node))
         walk.touch(node)
         return
-    given = {a.name: a for a in node.attribute}
-    if "count_include_pad" in given and given["count_include_pad"].i:
+    if attributes_of(node).get("count_include_pad"):
         raise cannot(node, f"counts its padding, and opset {walk.opset} has no ceil_mode; use opset 10 or up")
     before, after = [], []
     for cells, window in _seen(walk, node):
@@ -97,29 +98,10 @@ def _turn(walk: Walk, node: Any) -> None:
 
 
 def _set_mode(node: Any, up: bool) -> None:
-    if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):
-        drop_attributes(node, "auto_pad")  # VALID always rounds down
+    if attributes_of(node).get("auto_pad") == b"VALID":
+        # of no effect in ONNX Runtime, but ONNX's shape inference rounds VALID down in both modes
+        drop_attributes(node, "auto_pad", "pads")
     set_attribute(node, "ceil_mode", int(up))
-
-
-def _spans_all(walk: Walk, node: Any) -> bool:
-    """Whether a pool's one window was its whole input: a global pool, written with the size it had."""
-    windows, cells = windows_of(node), walk.value(node.input[0]).old_shape[2:]
-    if not windows or not cells:
-        return False
-    return all(
-        w.kernel == c and w.dilation == 1 and not w.before + w.after
-        for c, w in zip(cells, windows, strict=True)
-    )
-
-
-def _keep_spanning(walk: Walk, node: Any) -> None:
-    """Give a global pool the size its input now has."""
-    value = walk.value(node.input[0])
-    if value.changed:
-        set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
-        set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
-        walk.touch(node)
 
 
 def _same_answers(walk: Walk) -> None:

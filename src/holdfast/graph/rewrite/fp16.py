@@ -7,13 +7,16 @@ is rounded by a pair of casts that it keeps; sums are in float32, as on the matr
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections import defaultdict
 
 import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, tidy
+from holdfast.graph.nodes import subgraphs
+from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, float_tensors, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16
@@ -58,20 +61,21 @@ def bf16_weights(model: ModelProto, context: Context) -> Rewritten:
 
 def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten:
     """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
-    original = type(model)()
-    original.CopyFrom(model)
-    model = at_opset(tidy(model)) if kind == "bfloat16" and activations else tidy(model)
+    original, model = model, tidy(model)
+    if kind == "bfloat16" and activations:
+        model = at_opset(model)
     masks = _end_masks(model, kind)
     weights, beyond = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:
         return Rewritten(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
-    named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
-    ended = f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
-    return Rewritten(
-        model, (*weights, *casts), f"{how} rounded to {kind}, sums in float32{named}{ended}{_left(model)}"
-    )
+    how += f" rounded to {kind}, sums in float32"
+    how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
+    how += f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
+    inner = sorted({n.op_type for n in model.graph.node if subgraphs(n)})
+    how += f", inside {', '.join(inner)} in float32" if inner else ""
+    return Rewritten(model, (*weights, *casts), how)
 
 
 def _end_masks(model: ModelProto, kind: str) -> int:
@@ -80,9 +84,6 @@ def _end_masks(model: ModelProto, kind: str) -> int:
     They stand for infinity in masks; a real one would be NaN times 0, or where a whole row is masked. As the
     end of a Clip they stand for no end: a finite one would hide what overflows.
     """
-    import onnx
-    from onnx import numpy_helper
-
     filled = [a.t for n in model.graph.node if n.op_type == "ConstantOfShape" for a in n.attribute]
     ends = {name for node in model.graph.node if node.op_type == "Clip" for name in node.input[1:] if name}
     found = 0
@@ -100,32 +101,22 @@ def _end_masks(model: ModelProto, kind: str) -> int:
 
 def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of the constants that were rounded, and of those among them that became infinite."""
-    import onnx
-    from onnx import numpy_helper
-
-    settings = {
-        node.input[i]
-        for node in model.graph.node
-        for i in SETTINGS.get(node.op_type, ())
-        if i < len(node.input)
-    }
-    done: list[str] = []
-    beyond: list[str] = []
+    places = ((node, at) for node in model.graph.node for at in SETTINGS.get(node.op_type, ()))
+    settings = {node.input[at] for node, at in places if at < len(node.input)}
+    done, beyond = [], []
     for weight in model.graph.initializer:
         if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
             continue
+        done.append(weight.name)
         before = numpy_helper.to_array(weight)
         after = to_kind(before, kind)
-        done.append(weight.name)
         if np.isinf(after).any() and not np.isinf(before).any():
             beyond.append(weight.name)
         weight.CopyFrom(numpy_helper.from_array(after, weight.name))
     return tuple(done), tuple(beyond)
 
 
-def to_kind(
-    values: np.ndarray[Any, np.dtype[np.float32]], kind: str
-) -> np.ndarray[Any, np.dtype[np.float32]]:
+def to_kind(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
     """The values rounded to the nearest number of that kind (halves to even), as float32."""
     if kind == "float16":
         with np.errstate(over="ignore"):  # what becomes infinite is named by the caller
@@ -138,9 +129,6 @@ def to_kind(
 
 def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
     """The names of the tensors behind which casts were put: there and back, all readers after them."""
-    import onnx
-    from onnx import helper
-
     to = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}[kind]
     chosen = _to_round(model)
     after = {}
@@ -150,21 +138,15 @@ def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
         after[name] = (there, back)
     order = [cast for entry in model.graph.input for cast in after.get(entry.name, ())]
     for node in model.graph.node:
-        for i, name in enumerate(node.input):
-            if name in after:
-                node.input[i] = f"{name}:rounded"
+        node.input[:] = [f"{name}:rounded" if name in after else name for name in node.input]
         order += [node, *(cast for name in node.output for cast in after.get(name, ()))]
     outputs = sorted({o.name for o in model.graph.output} & set(after))
     for node in order:  # the rounded outputs take the names of the outputs
         for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                if name in outputs:
-                    names[i] = f"{name}:exact"
+            names[:] = [f"{name}:exact" if name in outputs else name for name in names]
+    order += [helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs]
     del model.graph.node[:]
     model.graph.node.extend(order)
-    model.graph.node.extend(
-        helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs
-    )
     return tuple(chosen)
 
 
@@ -173,16 +155,11 @@ def _to_round(model: ModelProto) -> list[str]:
 
     One that only clippings (ReLU) read is rounded behind them: the order does not matter to the numbers.
     """
-    import onnx
-
-    known = onnx.shape_inference.infer_shapes(model).graph
-    values = (*known.value_info, *known.input, *known.output)
-    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
-    floats -= {w.name for w in model.graph.initializer}
-    readers: dict[str, set[str]] = {}
+    floats = float_tensors(model)
+    readers: dict[str, set[str]] = defaultdict(set)
     for node in model.graph.node:
         for name in node.input:
-            readers.setdefault(name, set()).add(node.op_type)
+            readers[name].add(node.op_type)
     ends = {o.name for o in model.graph.output}
     waiting: set[str] = set()
     found = [i.name for i in model.graph.input if i.name in floats]
@@ -190,12 +167,6 @@ def _to_round(model: ModelProto) -> list[str]:
         if node.op_type in EXACT and not waiting & set(node.input):
             continue
         for name in (n for n in node.output if n in floats):
-            later = name not in ends and readers.get(name, set()) and readers[name] <= set(CLIPPING)
+            later = name not in ends and readers[name] and readers[name] <= set(CLIPPING)
             waiting.add(name) if later else found.append(name)
     return found
-
-
-def _left(model: ModelProto) -> str:
-    """Which nodes hold graphs of their own, which stay in float32."""
-    inner = Counter(n.op_type for n in model.graph.node if any(a.HasField("g") for a in n.attribute))
-    return f", inside {', '.join(sorted(inner))} in float32" if inner else ""

@@ -1,32 +1,32 @@
 """8-bit integers: weights and activations on the grids of equations (9) and (10), calibrated on images.
 
 The graph gets QuantizeLinear and DequantizeLinear pairs ("QDQ"), which runtimes turn into integer kernels.
+
+`int8-dynamic` needs no calibration: each activation is put on a grid of its own range as it comes.
+
+    x ─DynamicQuantizeLinear─► 8 bits ─MatMulInteger─► 32 bits ─× scales─► y
+
+It is done to fully connected layers: MatMul by a constant, and Gemm, with a scale a channel of weights. All
+else stays in float32, embeddings (rows gathered from a table) and convolutions too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core import fingerprint
 from holdfast.core.registry import F, stage
-from holdfast.graph.nodes import add_constant, drop_unused
-from holdfast.graph.rewrite.calibration import (
-    EITHER_END,
-    HIGH,
-    METHODS,
-    PERCENTILE,
-    Grid,
-    Observed,
-    dequantise,
-    observe,
-    quantise,
-    symmetric_scale,
-)
+from holdfast.graph.inspect import STANDARD
+from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
+from holdfast.graph.rewrite import calibration
+from holdfast.graph.rewrite.calibration import Grid, Observed
 from holdfast.graph.rewrite.quant_plan import Layer, Plan, at_opset, plan_of, tidy, without
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
@@ -81,87 +81,77 @@ def quantised(
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
     of weights. The products that the other options stand for do neither.
     """
-    original = type(model)()
-    original.CopyFrom(model)
-    model = tidy(model)
+    original, model = model, tidy(model)
     if not plan_of(model).layers:
         return Rewritten(original, ())
     model = at_opset(model)
     plan = plan_of(model)
     observed = _observed(model, plan, context, histogram=method != "min-max")
     plan = without(plan, [n for n, seen in observed.seen.items() if seen.limit > ENDLESS])
-    grids = {name: METHODS[method](observed.seen[name]) for name in plan.readers}
-    uneven = _uneven(plan, grids, observed) if careful else ()
+    grids = {name: calibration.METHODS[method](observed.seen[name]) for name in plan.readers}
+    checked = plan.readers if careful else ()
+    uneven = tuple(n for n in checked if _drowned(observed.variances[n], grids[n]) > UNEVEN)
     last = plan.last if careful else frozenset()
     chosen = without(plan, uneven, last)
     if not chosen.layers:  # a network of last layers alone is quantised after all
         chosen, last = without(plan, uneven), frozenset()
     if not chosen.layers:
         return Rewritten(original, ())
-    spared = [x.place for x in plan.layers if x.source in uneven and x.place not in last]
-    told = _spared(len(last), [model.graph.node[place].name for place in spared])
-    plan = chosen
-    changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    how = _how(plan, named(method, per_channel), _many(observed.images, context.unit), told)
+    names = [node.name for node in model.graph.node]
+    drowned = [names[x.place] for x in plan.layers if x.source in uneven and x.place not in last]
+    per = "channel" if per_channel else "tensor"
+    seen = f"{_many(observed.images, context.unit)}, {RANGES[method]}, per {per}"
+    how = f"{seen}, QDQ, {_how(chosen, len(last), drowned)}"
     means = observed.means if careful else {}
-    insert(model, plan, {name: grids[name] for name in plan.readers}, means, per_channel)
-    return Rewritten(model, changed, how)
+    insert(model, chosen, {name: grids[name] for name in chosen.readers}, means, per_channel)
+    return Rewritten(model, tuple(names[layer.place] for layer in chosen.layers), how)
 
 
 def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: bool) -> Observed:
     """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
     if context.calibration is None:
-        raise CannotRewrite(
-            f"8-bit integers need calibration {context.unit}s; give some that are not tested on"
-        )
+        needed = f"8-bit integers need calibration {context.unit}s"
+        raise CannotRewrite(f"{needed}; give some that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
     kept: Observed | None = context.observed.get(key)
     if kept is None or (histogram and not kept.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
-        kept = observe(model, watched, context.calibration, context.unit, histogram=histogram)
+        kept = calibration.observe(model, watched, context.calibration, context.unit, histogram=histogram)
         context.observed[key] = kept
     return kept
 
 
-def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str, ...]:
-    """The tensors whose one grid drowns many channels: noise s²/12 against each channel's variance."""
-    found = []
-    for name in plan.readers:
-        variance = observed.variances[name]
-        noise = grids[name].scale ** 2 / 12
-        share = np.where(variance > 0, np.minimum(noise / np.maximum(variance, 1e-300), 1.0), 0.0)
-        if share.mean() > UNEVEN:
-            found.append(name)
-    return tuple(found)
+def _drowned(variance: NDArray[np.float64], grid: Grid) -> float:
+    """How much of its channels a grid drowns: noise s²/12 against each channel's variance, on average."""
+    shares = np.minimum(grid.scale**2 / 12 / np.maximum(variance, 1e-300), 1.0)
+    return float(np.where(variance > 0, shares, 0.0).mean())
 
 
-def named(method: str, per_channel: bool) -> str:
-    """The method in words."""
-    ranges = {
-        "percentile": f"percentile {PERCENTILE} of |x|",
-        "entropy": "entropy, symmetric",
-        "two-sided percentile": f"percentile {EITHER_END} at each end",
-    }
-    return f"{ranges.get(method, method)}, per {'channel' if per_channel else 'tensor'}"
+RANGES = {
+    "min-max": "min-max",
+    "percentile": f"percentile {calibration.PERCENTILE} of |x|",
+    "entropy": "entropy, symmetric",
+    "two-sided percentile": f"percentile {calibration.EITHER_END} at each end",
+}
 
 
-def _spared(last: int, uneven: list[str]) -> str:
-    """Which layers a careful plan leaves in float32."""
-    ends = f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32" if last else ""
-    drowned = f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}" if uneven else ""
-    return ends + drowned
-
-
-def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
-    kept = Counter(plan.kept)
-    told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
+def _how(plan: Plan, last: int, uneven: list[str]) -> str:
+    """Which layers are in 8 bits, and what stays in float32: last layers, those of uneven input, the rest."""
     layers = {layer.place for layer in plan.layers}
+    how = f"{_many(len(plan.layers), 'layer')} in 8 bits"
     with_them = {place for name in plan.readers for place in plan.served[name]} - layers
-    between = "sums and products" if len(with_them) > 1 else "sum or product"
-    others = f" with {len(with_them)} {between} between them" if with_them else ""
-    after = f", {_many(sum(kept.values()), 'node')} behind them in float32: {told}" if kept else ""
-    return f"{counted}, {method}, QDQ, {_many(len(plan.layers), 'layer')} in 8 bits{others}{spared}{after}"
+    if with_them:
+        between = "sums and products" if len(with_them) > 1 else "sum or product"
+        how += f" with {len(with_them)} {between} between them"
+    if last:
+        how += f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32"
+    if uneven:
+        how += f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}"
+    if plan.kept:
+        kept = ", ".join(f"{count} {operator}" for operator, count in sorted(Counter(plan.kept).items()))
+        how += f", {_many(len(plan.kept), 'node')} behind them in float32: {kept}"
+    return how
 
 
 def _many(count: int, what: str) -> str:
@@ -182,34 +172,26 @@ def insert(
 
     `means` (of the channels that enter a layer) move its bias by what rounding the weights adds on average.
     """
-    after = {name: _activation(model, name, grid) for name, grid in grids.items()}
-    before = {
-        layer.place: _constants(model, layer, grids[layer.source], means, per_channel)
-        for layer in plan.layers
-    }
+    after = {}
+    for name, grid in grids.items():
+        scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
+        zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
+        integers, back = f"{name}:quantised", f"{name}:dequantised"
+        after[name] = [
+            helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
+            helper.make_node("DequantizeLinear", [integers, scale, zero], [back], name=f"{name}:dequantise"),
+        ]
+    before = {x.place: _constants(model, x, grids[x.source], means, per_channel) for x in plan.layers}
     for name, where in plan.readers.items():
         for place, index in where:
             model.graph.node[place].input[index] = f"{name}:dequantised"
-    nodes = list(model.graph.node)
     order = [n for entry in model.graph.input for n in after.get(entry.name, ())]
-    for place, node in enumerate(nodes):
+    for place, node in enumerate(model.graph.node):
         order += [*before.get(place, ()), node]
         order += [n for made in node.output for n in after.get(made, ())]
     del model.graph.node[:]
     model.graph.node.extend(order)
     drop_unused(model.graph)
-
-
-def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
-    from onnx import helper
-
-    scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
-    zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
-    integers, back = f"{name}:quantised", f"{name}:dequantised"
-    return [
-        helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
-        helper.make_node("DequantizeLinear", [integers, scale, zero], [back], name=f"{name}:dequantise"),
-    ]
 
 
 def _constants(
@@ -218,18 +200,20 @@ def _constants(
     """The nodes that de-quantise the weight and the bias of a layer, with the integers as new constants."""
     node = model.graph.node[layer.place]
     weight = _array(model, layer.weight)
-    axis = _channel_axis(node, weight)
+    axis = 0 if attributes_of(node).get("transB") else weight.ndim - 1  # the output channels
+    if node.op_type in ("Conv", "ConvTranspose"):
+        axis = int(node.op_type == "ConvTranspose")
     bias = None if layer.bias is None else _array(model, layer.bias).astype(np.float64)
     others = tuple(a for a in range(weight.ndim) if a != axis)
-    scale = symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
+    scale = calibration.symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
     if bias is not None and bias.size == np.size(scale):
         # A channel of tiny weights must not have a bias that its integers cannot hold.
         least = (np.abs(bias) / (LARGEST_BIAS * grid.scale)).astype(np.float32)
         scale = np.maximum(scale, least.reshape(scale.shape))
     wide = np.expand_dims(scale, others) if scale.ndim else scale
-    integers = quantise(weight, wide, low=-HIGH)
+    integers = calibration.quantise(weight, wide, low=-calibration.HIGH)
     if bias is not None and node.input[0] in means:
-        bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]])
+        bias = bias - _mean_shift(node, calibration.dequantise(integers, wide) - weight, means[node.input[0]])
     made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
     plain = all(a.f == 1.0 for a in node.attribute if a.name in ("alpha", "beta"))  # the factors of a Gemm
     if bias is not None and plain:
@@ -248,36 +232,133 @@ def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> ND
     return np.asarray((per_input * entering).sum(axis=1))
 
 
-def _channel_axis(node: Any, weight: NDArray[Any]) -> int:
-    """The axis of a weight along which its output channels lie."""
-    if node.op_type in ("Conv", "ConvTranspose"):
-        return int(node.op_type == "ConvTranspose")
-    return 0 if any(a.name == "transB" and a.i for a in node.attribute) else weight.ndim - 1
-
-
 def _dequantised(
     model: ModelProto, node: Any, index: int, integers: NDArray[Any], scale: NDArray[Any], axis: int
 ) -> Any:
-    from onnx import helper
-
     name = f"{node.name}:{node.input[index]}"
-    kind = integers.dtype
-    made = helper.make_node(
-        "DequantizeLinear",
-        [
-            add_constant(model.graph, f"{name}:integers", integers),
-            add_constant(model.graph, f"{name}:scale", scale),
-            add_constant(model.graph, f"{name}:zero", np.zeros(scale.shape, kind)),
-        ],
-        [f"{name}:dequantised"],
-        name=f"{name}:dequantise",
-        **({"axis": axis} if scale.ndim else {}),
-    )
+    given = {"integers": integers, "scale": scale, "zero": np.zeros(scale.shape, integers.dtype)}
+    inputs = [add_constant(model.graph, f"{name}:{each}", value) for each, value in given.items()]
     node.input[index] = f"{name}:dequantised"
-    return made
+    own = {"name": f"{name}:dequantise", **({"axis": axis} if scale.ndim else {})}
+    return helper.make_node("DequantizeLinear", inputs, [node.input[index]], **own)
 
 
 def _array(model: ModelProto, name: str) -> NDArray[Any]:
-    from onnx import numpy_helper
-
     return np.asarray(numpy_helper.to_array(next(w for w in model.graph.initializer if w.name == name)))
+
+
+# Weights as unsigned integers about 128: kernels for signed ones may saturate on CPUs without VNNI, where
+# the sum of two products must fit 16 bits, and the number would depend on the machine.
+MIDDLE = 128
+
+
+@dataclass(frozen=True)
+class _Dense:
+    """A fully connected layer y = x · weight + bias; the weight is (inputs, outputs)."""
+
+    place: int
+    weight: NDArray[np.float32]
+    bias: str  # "" without one
+    factor: float  # of the bias
+
+
+@stage(
+    "rewrite",
+    "int8-dynamic",
+    family="precision",
+    default=False,
+    systems="ONNX Runtime and PyTorch dynamic quantisation: language models on CPUs",
+)
+def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
+    """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
+    original, model = model, at_opset(tidy(model))
+    layers = _layers(model)
+    if not layers:
+        return Rewritten(original, ())
+    changed = tuple(model.graph.node[layer.place].name for layer in layers)
+    count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
+    how = f"no calibration, per channel, {count} in 8 bits{_left(model, layers)}"
+    chosen = {layer.place: layer for layer in layers}
+    seen: dict[str, tuple[str, str, str]] = {}  # layers that read the same tensor share its grid
+    order: list[Any] = []
+    for place, node in enumerate(model.graph.node):
+        if place not in chosen:
+            order.append(node)
+            continue
+        source = node.input[0]
+        if source not in seen:
+            seen[source] = (f"{source}:8-bit", f"{source}:8-bit-scale", f"{source}:8-bit-zero")
+            name = f"{source}:quantise"
+            order.append(helper.make_node("DynamicQuantizeLinear", [source], list(seen[source]), name=name))
+        order += _integer_layer(model, node, chosen[place], seen[source])
+    del model.graph.node[:]
+    model.graph.node.extend(order)
+    drop_unused(model.graph)
+    return Rewritten(model, changed, how)
+
+
+def _layers(model: ModelProto) -> list[_Dense]:
+    constants = {w.name: w for w in model.graph.initializer if w.data_type == TensorProto.FLOAT}
+    found = []
+    for place, node in enumerate(model.graph.node):
+        if node.op_type not in ("MatMul", "Gemm") or node.domain not in STANDARD:
+            continue
+        stored = constants.get(node.input[1])
+        if stored is None or len(stored.dims) != 2 or node.input[0] in constants:
+            continue
+        options = attributes_of(node)
+        if options.get("transA"):
+            continue
+        weight = numpy_helper.to_array(stored)
+        turned = weight.T if options.get("transB") else weight
+        scaled = turned * np.float32(options.get("alpha", 1.0))
+        bias = node.input[2] if len(node.input) > 2 else ""
+        found.append(_Dense(place, scaled, bias, float(options.get("beta", 1.0))))
+    return found
+
+
+def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
+    """The nodes that take the layer's place."""
+    integers, step, zero = entering
+    scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
+    weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)
+    own = node.name
+    added = {"weight": weight, "middle": np.array([MIDDLE], np.uint8), "scale": scale}
+    matrix, middle, scales = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())
+    end = f"{own}:product" if layer.bias else node.output[0]
+    sums, floats, steps = f"{own}:sums", f"{own}:floats", f"{own}:step"
+    made = [
+        helper.make_node("MatMulInteger", [integers, matrix, zero, middle], [sums], name=own),
+        helper.make_node("Cast", [sums], [floats], name=f"{own}:cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", [step, scales], [steps], name=f"{own}:scales"),
+        helper.make_node("Mul", [floats, steps], [end], name=f"{own}:scaled"),
+    ]
+    if layer.bias:
+        bias = layer.bias
+        if layer.factor != 1.0:
+            factor = add_constant(model.graph, f"{own}:beta", np.array([layer.factor], np.float32))
+            bias = f"{own}:scaled-bias"
+            made.append(helper.make_node("Mul", [layer.bias, factor], [bias], name=bias))
+        made.append(helper.make_node("Add", [end, bias], [node.output[0]], name=f"{own}:bias"))
+    return made
+
+
+def _left(model: ModelProto, layers: list[_Dense]) -> str:
+    """Which nodes with weights stay in float32, embeddings among them, and what is inside other graphs."""
+    stored = [w for w in model.graph.initializer if w.data_type == TensorProto.FLOAT]
+    tables = {w.name for w in stored if len(w.dims) == 2}
+    done = {layer.place for layer in layers}
+    kinds: Counter[str] = Counter()
+    for place, node in enumerate(model.graph.node):
+        if place in done:
+            continue
+        if node.op_type in ("Conv", "ConvTranspose"):
+            kinds[node.op_type] += 1
+        elif node.op_type in ("MatMul", "Gemm"):
+            kinds[f"{node.op_type} without a weight"] += 1
+        elif node.op_type == "Gather" and node.input[0] in tables:
+            kinds["embedding table"] += 1
+        elif subgraphs(node):
+            kinds[f"graph inside {node.op_type}"] += 1
+    told = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
+    return f", in float32: {told}" if told else ""

@@ -17,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx import numpy_helper, version_converter
+
 from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.nodes import attributes_of
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session
 
@@ -29,31 +33,27 @@ def tidy(model: ModelProto) -> ModelProto:
 
     ONNX Runtime's basic optimisations do it: they leave only standard operators.
     """
-    import onnx
-
-    without = {w.name for w in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in without]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    weights = {w.name for w in model.graph.initializer}
+    del plain.graph.input[:]
+    plain.graph.input.extend(i for i in model.graph.input if i.name not in weights)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "tidy.onnx"
         try:
-            open_session(model.SerializeToString(), optimise="basic", save=file)
+            open_session(plain.SerializeToString(), optimise="basic", save=file)
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
         done = onnx.load(file)
-    used = {n.domain for n in done.graph.node} | {"", "ai.onnx"}
-    domains = [o for o in done.opset_import if o.domain in used]
-    del done.opset_import[:]  # other runtimes refuse a model that names domains they do not know
-    done.opset_import.extend(domains)
+    used = {n.domain for n in done.graph.node}.union(STANDARD)
+    for unused in [o for o in done.opset_import if o.domain not in used]:
+        done.opset_import.remove(unused)  # other runtimes refuse a model that names domains they do not know
     _name_nodes(done)
     return done
 
 
 def at_opset(model: ModelProto) -> ModelProto:
     """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
-    from onnx import version_converter
-
     version = opset_of(model)
     if version >= OPSET:
         return model
@@ -61,10 +61,9 @@ def at_opset(model: ModelProto) -> ModelProto:
         done = version_converter.convert_version(model, OPSET)
         open_session(done.SerializeToString())
     except Exception as problem:
-        raise CannotRewrite(
-            f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
-            f"{condense(problem)}; export the model with opset {OPSET} or newer"
-        ) from problem
+        needs = f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed"
+        advice = f"export the model with opset {OPSET} or newer"
+        raise CannotRewrite(f"{needs}: {condense(problem)}; {advice}") from problem
     _name_nodes(done)
     return done
 
@@ -81,9 +80,20 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 COMBINING = ("Add", "Sub", "Mul", "Sum", "MatMul")
 AVERAGING = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MOVING = (
-    "MaxPool", "Reshape", "Transpose", "Slice", "Gather", "Split", "Flatten", "Squeeze", "Unsqueeze", "Pad",
-    "Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile",
-)  # fmt: skip
+    *(
+        "MaxPool",
+        "Reshape",
+        "Transpose",
+        "Slice",
+        "Gather",
+        "Split",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Pad",
+    ),
+    *("Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+)
 # What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
 LONGEST_GATE = 4
@@ -117,7 +127,7 @@ class _Graph:
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it
     constants: dict[str, Any]
-    floats: frozenset[str]  # float32 tensors that are not constant
+    floats: set[str]  # float32 tensors that are not constant
 
     def maker(self, name: str) -> Any:
         place = self.makers.get(name)
@@ -126,9 +136,17 @@ class _Graph:
 
 def plan_of(model: ModelProto) -> Plan:
     """The plan for a tidy graph; without layers there is nothing to quantise."""
-    graph = _opened(model)
+    constants = {w.name: w for w in model.graph.initializer}
+    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
+    graph = _Graph(model.graph.node, makers, constants, float_tensors(model))
     weighted = {place for place, node in enumerate(graph.nodes) if _is_weighted(graph, node)}
-    before = _before(graph, weighted)
+    before: set[int] = set()  # the nodes from which a weighted one can be reached
+    waiting = list(weighted)
+    while waiting:
+        inputs = graph.nodes[waiting.pop()].input
+        found = {makers[name] for name in inputs if name in makers} - before
+        before |= found
+        waiting += found
     readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
     served: dict[str, set[int]] = defaultdict(set)
     layers: list[Layer] = []
@@ -159,35 +177,18 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
     return dataclasses.replace(plan, layers=layers, readers=readers)
 
 
-def _opened(model: ModelProto) -> _Graph:
-    import onnx
-
+def float_tensors(model: ModelProto) -> set[str]:
+    """The float32 tensors of a model that are not constants."""
     known = onnx.shape_inference.infer_shapes(model).graph
-    constants = {w.name: w for w in model.graph.initializer}
-    kinds = {v.name: v.type.tensor_type.elem_type for v in (*known.value_info, *known.input, *known.output)}
-    floats = {n for n, k in kinds.items() if k == onnx.TensorProto.FLOAT and n not in constants}
-    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
-    return _Graph(model.graph.node, makers, constants, frozenset(floats))
+    values = (*known.value_info, *known.input, *known.output)
+    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
+    return floats - {w.name for w in model.graph.initializer}
 
 
 def _is_weighted(graph: _Graph, node: Any) -> bool:
     if node.op_type not in WEIGHTED or node.domain not in STANDARD or node.input[0] not in graph.floats:
         return False
-    weight = graph.constants.get(node.input[1])
-    return weight is not None and len(weight.dims) >= 2
-
-
-def _before(graph: _Graph, places: set[int]) -> set[int]:
-    """The nodes from which one of these can be reached."""
-    found: set[int] = set()
-    waiting = list(places)
-    while waiting:
-        for name in graph.nodes[waiting.pop()].input:
-            maker = graph.makers.get(name)
-            if maker is not None and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
-    return found
+    return node.input[1] in graph.constants and len(graph.constants[node.input[1]].dims) >= 2
 
 
 def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) -> tuple[int, ...]:
@@ -203,8 +204,8 @@ def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) ->
 
 def _blends(node: Any) -> bool:
     """Whether a Resize makes new values of its neighbours."""
-    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
-    return bool(node.op_type in ("Resize", "Upsample") and mode != b"nearest")
+    nearest = attributes_of(node).get("mode", b"nearest") == b"nearest"
+    return node.op_type in ("Resize", "Upsample") and not nearest
 
 
 def _is_activation(graph: _Graph, node: Any) -> bool:
@@ -235,8 +236,6 @@ def _origin(graph: _Graph, name: str, reader: tuple[int, int]) -> tuple[str, tup
 
 def _moves(graph: _Graph, node: Any) -> bool:
     """Whether all values that come out went in, or are a zero, which every grid holds."""
-    from onnx import numpy_helper
-
     if node.op_type == "Resize":
         return not _blends(node)
     if node.op_type != "Pad" or len(node.input) < 3 or not node.input[2]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from holdfast.core.registry import F, stage
-from holdfast.core.types import Floats, Ints
+from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
+from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
+from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 
@@ -85,18 +86,18 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
         return Rewritten(model, ())
-    walk = begin(model, context.picture, {})
-    finish(walk)
-    found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
-    for node in found:
-        _change(walk, node, wanted)
+    walk = walk_graph(model, context.picture, {})
+    nodes = list(walk.nodes)
+    found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
         return Rewritten(model, ())
-    names, how = tuple(map(title, found)), counted(node.op_type for node in found)
-    _spread(walk)
+    changed = {i: _convert(walk, nodes[i], wanted) for i in found}
+    names = tuple(title(nodes[i]) for i in found)
+    how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
+    del model.graph.node[:]
+    model.graph.node.extend(new for i, node in enumerate(nodes) for new in changed.get(i, (node,)))
     proven(walk)
-    way = f"{wanted.mode}, {wanted.place}"
-    return Rewritten(model, names, f"{how}: {way}")
+    return Rewritten(model, names, f"{how}: {wanted.mode}, {wanted.place}")
 
 
 def _resizes(node: Any) -> bool:
@@ -135,59 +136,42 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     """The factor of each axis: the one the node states, else new size over old."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
-    stated = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
     at = 2 if node.op_type == "Resize" and walk.opset >= 11 else 1
-    if stated is None and at < len(node.input):
-        value = walk.value(node.input[at]).old
-        stated = None if value is None else [float(v) for v in value]
-    return stated if stated and len(stated) == len(plain) else plain
+    value = walk.value(node.input[at]).old if at < len(node.input) else None
+    stated = attributes_of(node).get("scales", () if value is None else value)
+    return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _change(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Set the attributes; before opset 11, which has only one convention, the node becomes two products."""
+def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+    """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
-        _as_products(walk, node, wanted)
-        return
+        return _products(walk, node, wanted)
     drop_attributes(node, "coordinate_transformation_mode", "nearest_mode", "antialias")
     set_attribute(node, "mode", wanted.mode)
     if not old:
         set_attribute(node, "coordinate_transformation_mode", wanted.place)
     if not old and wanted.mode == "nearest":
         set_attribute(node, "nearest_mode", wanted.rounding)
+    return [node]
 
 
-def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Turn a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
+def _products(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
     scales = _scales(walk, node)
-    sides = [weights(source[i], out[i], scales[i], wanted) for i in (2, 3)]
+    sides = (weights(source[i], out[i], scales[i], wanted) for i in (2, 3))
     rows, columns = (np.asarray(side, np.float32) for side in sides)
     del node.input[1:]
-    del node.attribute[:]
-    node.op_type, node.domain = "Products", "holdfast"
     walk.put(node, 1, rows)
     walk.put(node, 2, np.ascontiguousarray(columns.T))
-
-
-def _spread(walk: Walk) -> None:
-    """Write each marked node as the two products it stands for."""
-    from onnx import helper
-
-    nodes = []
-    for node in walk.nodes:
-        if node.domain != "holdfast":
-            nodes.append(node)
-            continue
-        source, rows, columns = node.input
-        between = f"{node.output[0]}/rows"
-        nodes.append(helper.make_node("MatMul", [rows, source], [between], name=f"{title(node)}/rows"))
-        nodes.append(helper.make_node("MatMul", [between, columns], list(node.output), name=title(node)))
-    if len(nodes) > len(walk.nodes):
-        del walk.model.graph.node[:]
-        walk.model.graph.node.extend(nodes)
+    image, first, second = node.input
+    between, name = f"{node.output[0]}/rows", title(node)
+    return [
+        helper.make_node("MatMul", [first, image], [between], name=f"{name}/rows"),
+        helper.make_node("MatMul", [between, second], list(node.output), name=name),
+    ]
 
 
 def centres(cells: int, wanted: int, scale: float, place: str) -> Floats | None:
@@ -218,7 +202,11 @@ def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | 
     rows = np.arange(wanted)
     matrix = np.zeros((wanted, cells))
     if how.mode == "nearest":
-        matrix[rows, np.clip(_rounded(at, how.rounding), 0, cells - 1)] = 1.0
+        at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
+        half = 0.5 if how.rounding.startswith("round") else 0.0
+        down = how.rounding in ("floor", "round_prefer_ceil")
+        nearest = (np.floor(at + half) if down else np.ceil(at - half)).astype(np.int64)
+        matrix[rows, np.clip(nearest, 0, cells - 1)] = 1.0
         return matrix
     at = np.clip(at, 0.0, cells - 1.0)
     first = np.minimum(np.floor(at).astype(np.int64), cells - 1)
@@ -226,11 +214,3 @@ def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | 
     np.add.at(matrix, (rows, first), 1.0 - share)
     np.add.at(matrix, (rows, np.minimum(first + 1, cells - 1)), share)
     return matrix
-
-
-def _rounded(at: Floats, rounding: str) -> Ints:
-    at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
-    if rounding in ("floor", "ceil"):
-        return (np.floor(at) if rounding == "floor" else np.ceil(at)).astype(np.int64)
-    up = rounding == "round_prefer_ceil"
-    return (np.floor(at + 0.5) if up else np.ceil(at - 0.5)).astype(np.int64)

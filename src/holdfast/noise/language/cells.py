@@ -79,10 +79,8 @@ def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = Fa
         free = [q for q in spare.questions if str(content(q)) not in known]
         if free:
             held = spread(free, min(count, len(free)))
-            words = (
-                f"{len(held)} questions of {spare.name} that are not tested on, each with its right ending"
-            )
-            return Reserved(held, words)
+            words = f"{len(held)} questions of {spare.name} that are not tested on"
+            return Reserved(held, f"{words}, each with its right ending")
         if given:
             why = "all its questions are tested on; give a set with others"
             raise InputError(f"--calibration {spare.name}: {why}")

@@ -39,16 +39,9 @@ def language(options: NoiseOptions) -> int:
     for model in reversed(made.models):
         sets = [result.numbers_table(of, model.model) for of in model.sets]
         tables = [*sets, result.how_table(model), *tables]
-    return finish(
-        options,
-        made,
-        result.SUITES,
-        result.suite_folder(made, options.runs),
-        tables=[result.rows_csv(made)] if options.csv else tables,
-        write=write,
-        messages=_messages(made),
-        failed=any(of.failed for model in made.models for of in model.sets),
-    )
+    tables = [result.rows_csv(made)] if options.csv else tables
+    failed = any(of.failed for model in made.models for of in model.sets)
+    return finish(options, made, result, tables=tables, write=write, messages=_messages(made), failed=failed)
 
 
 def plan_of(options: NoiseOptions) -> LanguagePlan:

@@ -137,8 +137,6 @@ MOST_TOKENS = 4096
 MOST_LOGITS = 32 << 20  # 128 MB in float32
 LEAST_SHARED = 8  # tokens in common below which reading them once does not pay
 
-_Found = tuple[float, bool]
-
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
@@ -165,9 +163,15 @@ class LanguageModel:
         remaining = iter(questions)
         while window := list(itertools.islice(remaining, WINDOW)):
             lines = [self._lines_if_any(question) for question in window]
-            found = self._found(lines)
-            for question, own, results in zip(window, lines, found, strict=True):
-                yield _scored(question, own, results)
+            for question, own, found in zip(window, lines, self._score_window(lines), strict=True):
+                name, count = question.name, len(question.endings)
+                if not own:
+                    yield Scored(name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
+                    continue
+                totals, greedy = zip(*found, strict=True)
+                tokens = tuple(line.tokens for line in own)
+                sizes = tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings)
+                yield Scored(name, totals, tokens, sizes, greedy)
 
     def lines(self, question: Question) -> tuple[Line, ...]:
         """The endings as the model reads them; prompts too long for it are cut from the left."""
@@ -216,32 +220,31 @@ class LanguageModel:
             )
         return Line((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
 
-    def _found(self, lines: Sequence[tuple[Line, ...]]) -> list[list[_Found]]:
+    def _score_window(self, lines: Sequence[tuple[Line, ...]]) -> list[list[tuple[float, bool]]]:
         """Likelihood and greediness of every ending of a window of questions."""
-        found: list[list[_Found | None]] = [[None] * len(own) for own in lines]
-        single: list[tuple[int, int, Line]] = []
+        found: dict[tuple[int, int], tuple[float, bool]] = {}  # by the places of question and ending
+        single: list[tuple[tuple[int, int], Line]] = []
         for place, own in enumerate(lines):
             # Before the token that foretells the first ending's first.
             most = min((line.start for line in own), default=1) - 1
             common = _count_shared([line.ids[:most] for line in own]) if self.shares and len(own) > 1 else 0
             if common >= LEAST_SHARED:
-                found[place] = list(self._behind(own, common))
+                found |= {(place, ending): one for ending, one in enumerate(self._likelihoods(own, common))}
             else:
-                single += [(place, ending, line) for ending, line in enumerate(own)]
-        single.sort(key=lambda item: len(item[2].ids))
-        for batch in _batches([item[2] for item in single], self.rows, self.words):
-            logits = self.runner.logits([item[2].ids[:-1] for item in single[batch]])
-            for row, (place, ending, line) in zip(logits, single[batch], strict=True):
-                found[place][ending] = _of_row(row, line, 0)
-        return [[f for f in own if f is not None] for own in found]
+                single += [((place, ending), line) for ending, line in enumerate(own)]
+        single.sort(key=lambda item: len(item[1].ids))
+        results = self._likelihoods([line for _, line in single])
+        found |= {places: one for (places, _), one in zip(single, results, strict=True)}
+        return [[found[place, ending] for ending in range(len(own))] for place, own in enumerate(lines)]
 
-    def _behind(self, own: Sequence[Line], common: int) -> Iterator[_Found]:
-        """The endings of one question, whose common beginning is read once."""
-        after = self.runner.read(own[0].ids[:common])
-        for batch in _batches(own, self.rows, self.words):
-            logits = self.runner.logits([line.ids[common:-1] for line in own[batch]], after)
-            for row, line in zip(logits, own[batch], strict=True):
-                yield _of_row(row, line, common)
+    def _likelihoods(self, lines: Sequence[Line], common: int = 0) -> Iterator[tuple[float, bool]]:
+        """Those of the lines' endings; the `common` tokens that all begin with are read once."""
+        after = self.runner.read(lines[0].ids[:common]) if common else None
+        for batch in _batches(lines, self.rows, self.words):
+            logits = self.runner.logits([line.ids[common:-1] for line in lines[batch]], after)
+            for row, line in zip(logits, lines[batch], strict=True):
+                rows = row[line.start - 1 - common : len(line.ids) - 1 - common]
+                yield likelihood(rows, line.ids[line.start :])
 
 
 def _counted(questions: int) -> str:
@@ -266,26 +269,6 @@ def _batches(lines: Sequence[Line], most_rows: int, words: int) -> Iterator[slic
             start, longest = place, len(line.ids)
     if start < len(lines):
         yield slice(start, len(lines))
-
-
-def _of_row(logits: NDArray[Any], line: Line, skipped: int) -> _Found:
-    """The likelihood of a line's ending from its logits (length, words), which begin at token `skipped`."""
-    rows = logits[line.start - 1 - skipped : len(line.ids) - 1 - skipped]
-    return likelihood(rows, line.ids[line.start :])
-
-
-def _scored(question: Question, lines: Sequence[Line], found: Sequence[_Found]) -> Scored:
-    """The score of a question; one that the model cannot read, without lines, has no number."""
-    if not lines:
-        count = len(question.endings)
-        return Scored(question.name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
-    return Scored(
-        question.name,
-        tuple(total for total, _ in found),
-        tuple(line.tokens for line in lines),
-        tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings),
-        tuple(greedy for _, greedy in found),
-    )
 
 
 def likelihood(logits: NDArray[Any], targets: Sequence[int], chunk: int = 64) -> tuple[float, bool]:

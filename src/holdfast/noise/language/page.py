@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.noise.language.result import (
-    RULES,
-    LanguageNoise,
-    LanguageSuite,
-    Row,
-    SetNoise,
-    caption,
-    how_table,
-    models_table,
-    numbers_table,
-    words,
-)
+from holdfast.noise.language import result
 from holdfast.noise.page import about_section, drop_spot, suite_page, table_figure
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
@@ -28,12 +17,12 @@ _READING = (
 )
 
 
-def write(suite: LanguageSuite, out: Path) -> Path:
+def write(suite: result.LanguageSuite, out: Path) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite), out, "noise.html")
 
 
-def page(suite: LanguageSuite) -> str:
+def page(suite: result.LanguageSuite) -> str:
     """The suite as one self-contained HTML file."""
     sets = suite.models[0].sets
     rules = dict.fromkeys(by.rule for of in sets for by in of.rules)
@@ -44,13 +33,13 @@ def page(suite: LanguageSuite) -> str:
         _cards,
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
-        rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
+        rule="; ".join(f"{rule}: {result.RULES[rule]}" for rule in rules),
         alerts=_alerts(suite),
         sections=(_table(suite), *_details(suite), _about(suite)),
     )
 
 
-def lead(model: LanguageNoise) -> str:
+def lead(model: result.LanguageNoise) -> str:
     """What matters most of a model, in a sentence."""
     worst = worst_of(model)
     if worst is None:
@@ -68,15 +57,13 @@ def lead(model: LanguageNoise) -> str:
     )
 
 
-def worst_of(model: LanguageNoise) -> tuple[SetNoise, Row] | None:
+def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.Row] | None:
     """The set and the precision that cost most by the set's own rule; None if nothing was measured."""
     found = [(s, r) for s in model.sets for r in s.default.rows if r.drop is not None]
-    return max(
-        found, key=lambda pair: (pair[1].drop or 0.0, pair[1].clear, pair[1].changed or 0), default=None
-    )
+    return max(found, key=lambda one: (one[1].drop or 0.0, one[1].clear, one[1].changed or 0), default=None)
 
 
-def _cards(model: LanguageNoise) -> list[Card]:
+def _cards(model: result.LanguageNoise) -> list[Card]:
     shown = [
         Card(of.data, f"{100 * of.default.clean:.2f}", f"accuracy at fp32, {of.default.rule}")
         for of in model.sets[:4]
@@ -88,7 +75,7 @@ def _cards(model: LanguageNoise) -> list[Card]:
     return shown
 
 
-def _card(model: LanguageNoise) -> Card:
+def _card(model: result.LanguageNoise) -> Card:
     """One of several models: what its worst precision costs."""
     worst = worst_of(model)
     if worst is None:
@@ -97,7 +84,7 @@ def _card(model: LanguageNoise) -> Card:
     return Card(model.model, f"{row.drop:z.2f}", f"points lost at worst: {row.precision}, {of.data}")
 
 
-def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
+def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:
     lost = [
         f"{m.model} cannot be run at {r.precision} on {s.data}"
         for m in suite.models
@@ -113,39 +100,38 @@ def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
     return tuple(Alert(text, "table") for text in lost)
 
 
-def _table(suite: LanguageSuite) -> Section:
-    table = models_table(suite)
+def _table(suite: result.LanguageSuite) -> Section:
+    table = result.models_table(suite)
     # Spaces, so that a line breaks between numbers.
     rows = [[name, *(str(cell).replace("/", " / ") for cell in cells)] for name, *cells in table.rows]
     figure = table_figure("", Table(table.columns, rows), name="Table", wide=True)
     return Section("table", "Precision", (figure,), f"{table.caption}.")
 
 
-def _details(suite: LanguageSuite) -> list[Section]:
+def _details(suite: result.LanguageSuite) -> list[Section]:
     sections = []
     for place, model in enumerate(suite.models, 1):
         sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
         groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
-        how = table_figure("How each precision was made", how_table(model), wide=True, sortable=False)
-        figures = (Figure("Accuracy lost", chart, _READING, wide=True), *map(_set, model.sets), how)
+        figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
+        for of in model.sets:
+            calibration = [f"static 8 bits see {of.calibration}"] if of.calibration else []
+            said = "; ".join([result.caption(of), *of.notes, *calibration])
+            figures.append(table_figure(of.data, result.numbers_table(of), f"{said}.", wide=True))
+        how = table_figure("How each precision was made", result.how_table(model), wide=True, sortable=False)
         title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
-        sections.append(Section(f"details-{place}", title, figures, "; ".join(model.notes)))
+        sections.append(Section(f"details-{place}", title, (*figures, how), "; ".join(model.notes)))
     return sections
 
 
-def _set(of: SetNoise) -> Figure:
-    said = [caption(of), *of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])]
-    return table_figure(of.data, numbers_table(of), f"{'; '.join(said)}.", wide=True)
-
-
-def _spot(row: Row) -> Spot:
+def _spot(row: result.Row) -> Spot:
     if row.drop is None:
-        return Spot(row.precision, None, words=row.outcome, note=words(row))
-    return drop_spot(row.precision, row, row.questions, words(row))
+        return Spot(row.precision, None, words=row.outcome, note=result.words(row))
+    return drop_spot(row.precision, row, row.questions, result.words(row))
 
 
-def _about(suite: LanguageSuite) -> Section:
+def _about(suite: result.LanguageSuite) -> Section:
     models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
     rows: list[list[Cell]] = [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets]
     tables = {"Models": models, "Sets": Table(["set", "kind", "questions", "sha256"], rows)}

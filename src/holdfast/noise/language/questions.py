@@ -278,19 +278,28 @@ def open_text(path: Path, limit: int | None = None) -> TextSet:
     if limit is not None and limit < 1:
         raise InputError(f"expected a number of questions of 1 or more, got {limit}")
     file = find_text(path)
-    packed = read_label_bytes(file)
+    sha256 = of_bytes(read_label_bytes(file))
     lines = lines_of(file, unpacked(file))
     if not any(line.strip() for line in lines):
         raise DataError(f"{file}: the file is empty; expected a set of questions")
+    notes = []
     if next(line for line in lines if line.strip()).lstrip().startswith(("{", "[")):
-        found, questions, labels = _from_records(file, lines, limit)
+        records = list(records_of(file, lines))
+        kind = kind_of(file, lines, records[0])
+        labels = _labels(file, records, kind)
+        if labels is not None:
+            notes.append(f"labels read from {labels.path.name}")
+            sha256 = of_bytes(f"{sha256}\n{of_bytes(labels.data)}".encode())
+        beside = [None] * len(records) if labels is None else labels.lines
+        pairs = list(zip(records, beside, strict=True))[:limit]
+        questions = [READERS[kind](record, label) for record, label in pairs]
     else:
-        found, labels = kind_of(file, lines, None), None
+        kind = kind_of(file, lines, None)
         questions = hellaswag_text(file, lines)[:limit]
-    sha256 = of_bytes(packed)
-    if labels is not None:
-        sha256 = of_bytes(f"{sha256}\n{of_bytes(labels.data)}".encode())
-    return TextSet(_stem(file), found, tuple(questions), sha256, _notes(questions, labels))
+    same = [q.name for q in questions if len({(e.prompt, e.text) for e in q.endings}) < len(q.endings)]
+    if same:
+        notes.append(f"{len(same)} questions have equal endings, the first at {same[0]}")
+    return TextSet(_stem(file), kind, tuple(questions), sha256, tuple(notes))
 
 
 def shipped_texts() -> dict[str, Path]:
@@ -313,21 +322,9 @@ def find_text(path: Path) -> Path:
     raise DataError(f"{path}: no such file; give a question set or one of: {', '.join(shipped) or 'none'}")
 
 
-def _from_records(
-    file: Path, lines: Sequence[str], limit: int | None
-) -> tuple[TextKind, list[Question], _Labels | None]:
-    records = list(records_of(file, lines))
-    found = kind_of(file, lines, records[0])
-    field = "answer" if found == "winogrande" else "label"
-    labels = None if found == "lambada" else _labels(file, records, field)
-    beside = [None] * len(records) if labels is None else labels.lines
-    pairs = list(zip(records, beside, strict=True))[:limit]
-    return found, [READERS[found](record, label) for record, label in pairs], labels
-
-
-def _labels(file: Path, records: Sequence[Record], field: str) -> _Labels | None:
+def _labels(file: Path, records: Sequence[Record], kind: TextKind) -> _Labels | None:
     """The labels beside the file, when its own records have none; they must be as many as the questions."""
-    if field in records[0].values:
+    if kind == "lambada" or ("answer" if kind == "winogrande" else "label") in records[0].values:
         return None
     stem = _stem(file)
     names = (f"{stem}{_LABELS}", f"{stem}_labels.lst", f"{stem}.labels.lst", f"{stem}.lst", "labels.lst")
@@ -349,11 +346,3 @@ def _stem(file: Path) -> str:
     while name.endswith(_SUFFIXES):
         name = name.rpartition(".")[0]
     return name or file.name
-
-
-def _notes(questions: Sequence[Question], labels: _Labels | None) -> tuple[str, ...]:
-    notes = [] if labels is None else [f"labels read from {labels.path.name}"]
-    same = [q.name for q in questions if len({(e.prompt, e.text) for e in q.endings}) < len(q.endings)]
-    if same:
-        notes.append(f"{len(same)} questions have equal endings, the first at {same[0]}")
-    return tuple(notes)

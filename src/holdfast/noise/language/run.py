@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.fingerprint import generator
@@ -18,32 +18,12 @@ from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
-from holdfast.noise.language.cells import (
-    DEFAULT,
-    Piece,
-    ScoringWork,
-    built,
-    has_failed,
-    is_calibrated,
-    packed,
-    reserve,
-    unpacked,
-)
+from holdfast.noise import suite
+from holdfast.noise.language import cells
 from holdfast.noise.language.open import Subject, open_language
 from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.suite import (
-    CALIBRATION_ITEMS,
-    REWRITTEN,
-    Estimate,
-    Outcome,
-    Reserved,
-    Watch,
-    check_distinct,
-    points,
-    spread,
-    unwatched,
-)
 
+Results: TypeAlias = Mapping[cells.Piece, Any]  # scores as stored, or {"problem": ...}
 PIECE = 25  # questions of a cell
 SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
 EXACTLY = "every likelihood is exactly that of fp32"
@@ -60,10 +40,10 @@ class LanguagePlan:
     subjects: tuple[Subject, ...]
     sets: tuple[TextSet, ...]
     runs: Path
-    precisions: tuple[str, ...] = DEFAULT
+    precisions: tuple[str, ...] = cells.DEFAULT
     spare: tuple[TextSet | None, ...] = ()
     given: bool = False
-    calibration_questions: int = CALIBRATION_ITEMS
+    calibration_questions: int = suite.CALIBRATION_ITEMS
     jobs: int = 1  # processes; 0: one a core
     strict: bool = False
 
@@ -80,9 +60,9 @@ class Trial:
     subject: Subject
     text: TextSet
     precision: str
-    outcome: Outcome = "measured"
+    outcome: suite.Outcome = "measured"
     note: str = ""
-    pieces: tuple[Piece, ...] = field(default=(), repr=False)
+    pieces: tuple[cells.Piece, ...] = field(default=(), repr=False)
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -96,17 +76,17 @@ class Prepared:
 
     plan: LanguagePlan
     trials: tuple[Trial, ...]
-    reserved: dict[str, Reserved[Question]]  # by the set's name
+    reserved: dict[str, suite.Reserved[Question]]  # by the set's name
     notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> what to say; set "": of the model
 
 
-def prepare(plan: LanguagePlan, watch: Watch = unwatched) -> Prepared:
+def prepare(plan: LanguagePlan, watch: suite.Watch = suite.unwatched) -> Prepared:
     """The trials of a plan; every model is opened once, graphs are rewritten and calibrated here."""
-    check_distinct([s.name for s in plan.subjects], "models")
-    check_distinct([s.name for s in plan.sets], "sets")
+    suite.check_distinct([s.name for s in plan.subjects], "models")
+    suite.check_distinct([s.name for s in plan.sets], "sets")
     spare = plan.spare or (None,) * len(plan.sets)
     reserved = {
-        text.name: reserve(text, other, plan.calibration_questions, plan.given)
+        text.name: cells.reserve(text, other, plan.calibration_questions, plan.given)
         for text, other in zip(plan.sets, spare, strict=True)
     }
     notes: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -123,14 +103,14 @@ def prepare(plan: LanguagePlan, watch: Watch = unwatched) -> Prepared:
     return Prepared(plan, tuple(done), reserved, notes)
 
 
-def _build(plan: LanguagePlan, trial: Trial, reserved: Reserved[Question]) -> Trial:
+def _build(plan: LanguagePlan, trial: Trial, reserved: suite.Reserved[Question]) -> Trial:
     """The trial with its graph and its pieces, or with the reason why there are none."""
     questions, subject = trial.text.questions, trial.subject
     graph: Path | None = None
     key = note = ""
     if trial.precision != CLEAN:
         try:
-            made = built(subject, trial.precision, reserved, plan.runs / CELLS / REWRITTEN)
+            made = cells.built(subject, trial.precision, reserved, plan.runs / CELLS / suite.REWRITTEN)
         except ModelError as problem:
             why = one_line(problem).removeprefix(f"{subject.path}: ")
             return replace(trial, outcome="impossible", note=why)
@@ -138,14 +118,14 @@ def _build(plan: LanguagePlan, trial: Trial, reserved: Reserved[Question]) -> Tr
             why = made.how or "nothing in the graph it could change"
             return replace(trial, outcome="no effect", note=why)
         graph, key, note = made.path, made.key, made.how
-        if is_calibrated(trial.precision):
+        if cells.is_calibrated(trial.precision):
             questions = tuple(q for q in questions if q.name not in reserved.without)
     parts = [questions[start : start + PIECE] for start in range(0, len(questions), PIECE)]
-    pieces = tuple(Piece(subject, trial.precision, graph, key, some) for some in parts)
+    pieces = tuple(cells.Piece(subject, trial.precision, graph, key, some) for some in parts)
     return replace(trial, note=note, pieces=pieces)
 
 
-def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
+def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> LanguageSuite:
     """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
     results = run_pieces(prepared, watch)
     plan = prepared.plan
@@ -156,28 +136,29 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
     return LanguageSuite(tuple(models), plan.precisions, versions=versions("language"))
 
 
-def run_pieces(prepared: Prepared, watch: Watch = unwatched) -> dict[Piece, Any]:
+def run_pieces(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> dict[cells.Piece, Any]:
     """Piece -> its scores as stored, or {"problem": ...} where its model cannot be run."""
     plan = prepared.plan
     pieces = list(dict.fromkeys(piece for trial in prepared.trials for piece in trial.pieces))
     # One number of threads per command, whatever is left to do: sums must add up in the same order.
-    work = ScoringWork(max(1, cores() // (plan.jobs or cores())), plan.strict)
+    work = cells.ScoringWork(max(1, cores() // (plan.jobs or cores())), plan.strict)
     with watch("language", sum(len(piece.questions) for piece in pieces), "questions") as step:
-        cells = run(work, pieces, plan.store, jobs=plan.jobs, progress=step).read()
-    problems = {p.graph: c for p, c in zip(pieces, cells, strict=True) if isinstance(c, dict)}
-    return {p: problems.get(p.graph, c) for p, c in zip(pieces, cells, strict=True)}
+        found = run(work, pieces, plan.store, jobs=plan.jobs, progress=step).read()
+    results = dict(zip(pieces, found, strict=True))
+    problems = {piece.graph: result for piece, result in results.items() if isinstance(result, dict)}
+    return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
 
 
-def scores_of(results: Mapping[Piece, Any], trial: Trial) -> list[Scored]:
+def scores_of(results: Results, trial: Trial) -> list[Scored]:
     """The scores of a finished trial, in the order of its questions."""
-    return [one for piece in trial.pieces for one in unpacked(results[piece], piece.questions)]
+    return [one for piece in trial.pieces for one in cells.unpacked(results[piece], piece.questions)]
 
 
-def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]) -> SetNoise:
+def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNoise:
     trials = [t for t in prepared.trials if (t.subject.name, t.text.name) == (model, data)]
     text = trials[0].text
     clean = {s.name: s for s in scores_of(results, trials[0])}
-    failed = tuple(name for name, s in clean.items() if has_failed(s))
+    failed = tuple(name for name, s in clean.items() if cells.has_failed(s))
     if len(failed) == len(clean):
         why = "".join(f"; {note}" for note in prepared.notes[model, data])
         raise DataError(
@@ -192,7 +173,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]
         right = hits(list(clean.values()), [answers[name] for name in clean], rule)
         rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
         rules.append(RuleNoise(rule, float(right.mean()), rows))
-    calibrated = any(is_calibrated(t.precision) for t in trials[1:])
+    calibrated = any(cells.is_calibrated(t.precision) for t in trials[1:])
     # A model that must say a word by itself has no blind pick.
     chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(
@@ -209,11 +190,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]
 
 
 def _row(
-    trial: Trial,
-    rule: TextRule,
-    clean: Mapping[str, Scored],
-    answers: Mapping[str, int],
-    results: Mapping[Piece, Any],
+    trial: Trial, rule: TextRule, clean: Mapping[str, Scored], answers: Mapping[str, int], results: Results
 ) -> Row:
     """The row of a precision: its scores against those of the file as it is, or why there are none."""
     if not trial.pieces:
@@ -222,7 +199,7 @@ def _row(
     if problem:
         return Row(trial.precision, "impossible", problem)
     after = scores_of(results, trial)
-    if all(map(has_failed, after)):
+    if all(map(cells.has_failed, after)):
         why = f"no likelihood (NaN) for any of {len(after)} questions; {trial.note}"
         return Row(trial.precision, "impossible", why, failed=len(after))
     before = [clean[s.name] for s in after]
@@ -233,14 +210,14 @@ def _row(
         "no effect" if same else "measured",
         f"{EXACTLY}; {trial.note}" if same else trial.note,
         value=change.after,
-        drop=points(change.drop.estimate),
-        low=points(_whole(change.drop.low, len(after))),
-        high=points(_whole(change.drop.high, len(after))),
+        drop=suite.points(change.drop.estimate),
+        low=suite.points(_whole(change.drop.low, len(after))),
+        high=suite.points(_whole(change.drop.high, len(after))),
         changed=change.changed,
         lost=change.flips.lost,
         gained=change.flips.gained,
         questions=len(after),
-        failed=sum(map(has_failed, after)),
+        failed=sum(map(cells.has_failed, after)),
     )
 
 
@@ -249,7 +226,7 @@ def _whole(share: float, questions: int) -> float:
     return round(share * questions) / questions
 
 
-def estimate(prepared: Prepared) -> list[Estimate]:
+def estimate(prepared: Prepared) -> list[suite.Estimate]:
     """An estimate for each model and set; some questions of each trial are run now, in one thread."""
     each = product(prepared.plan.subjects, prepared.plan.sets)
     return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
@@ -261,8 +238,8 @@ def graphs_of(prepared: Prepared) -> tuple[int, int]:
     return len(graphs), sum(graph.stat().st_size for graph in graphs)
 
 
-def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
-    store, work = prepared.plan.store, ScoringWork(1)
+def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> suite.Estimate:
+    store, work = prepared.plan.store, cells.ScoringWork(1)
     able = [t for t in trials if t.pieces]
     missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
     seconds, written, sample = 0.0, 0, 0
@@ -270,17 +247,17 @@ def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         left = [p for p in trial.pieces if p in missing]
         if not left:
             continue
-        few = spread(trial.questions, min(SAMPLE, len(trial.questions)))
+        few = suite.spread(trial.questions, min(SAMPLE, len(trial.questions)))
         model = open_language(trial.subject.path, trial.subject.tokenizer, 1, left[0].graph)
         model.score(few[0])  # warm
         began = time.perf_counter()
         scores = list(model.score_all(few))
-        took, kept = time.perf_counter() - began, len(to_json(packed(scores)))
+        took, kept = time.perf_counter() - began, len(to_json(cells.packed(scores)))
         # By length: a long text takes longer than a short one.
         times = sum(_length(p.questions) for p in left) / _length(few)
         seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
     text = trials[0].text
-    return Estimate(
+    return suite.Estimate(
         model=trials[0].subject.name,
         data=text.name,
         items=len(text.questions),

@@ -40,9 +40,7 @@ class ModelSection:
     postnet: str = ""
     stop_threshold: float = 0.5  # of the sigmoid of the decoder's stop logit
     max_frames: int = 1000
-    frames_per_step: int = (
-        1  # autoregressive: the decoder's mel is (1, frames_per_step · mels), earliest first
-    )
+    frames_per_step: int = 1  # autoregressive: its mel is (1, frames_per_step · mels), earliest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,34 +163,29 @@ def shipped_folder() -> Path:
 
 def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechModel:
     """A shipped acoustic model by name, or the user's ONNX file with the card given or beside it."""
-    path = _found(name_or_path)
+    path, shipped = Path(name_or_path), shipped_speech()
+    if not path.is_file() and str(name_or_path) in shipped:
+        path = shipped_folder() / f"{name_or_path}.onnx"
+    elif not path.is_file():
+        if path.suffix != ".onnx" and len(path.parts) == 1 and not path.is_dir():
+            raise UnknownName("acoustic model", str(name_or_path), shipped)
+        what = "is a folder" if path.is_dir() else "no such model file"
+        known = ", ".join(shipped) or "none is shipped"
+        raise ModelError(f"{path}: {what}; give the path of an .onnx file or a shipped name ({known})")
     beside = card or path.with_suffix(".toml")
     if not beside.is_file():
         raise CardError(
             f"{path}: no card: expected {beside.name} beside it, or --card; docs/noise-speech.md says what "
             "it holds"
         )
-    known = read_speech_card(beside)
-    files = [path, *(path.parent / name for name in (known.decoder, known.postnet) if name)]
+    read = read_speech_card(beside)
+    files = [path, *(path.parent / name for name in (read.decoder, read.postnet) if name)]
     for file in files:
         if not file.is_file():
             raise ModelError(f"{file}: no such file, but the card {beside} names it")
-    return SpeechModel(path.stem, path, known, digest_of(files), tuple(files))
+    return SpeechModel(path.stem, path, read, digest_of(files), tuple(files))
 
 
 def digest_of(files: Sequence[Path]) -> str:
     """A hash of the files of a model together."""
     return fingerprint.of([fingerprint.of_file(f) for f in files])
-
-
-def _found(name_or_path: str | Path) -> Path:
-    path = Path(name_or_path)
-    if path.is_file():
-        return path
-    if str(name_or_path) in shipped_speech():
-        return shipped_folder() / f"{name_or_path}.onnx"
-    if path.suffix != ".onnx" and len(path.parts) == 1 and not path.is_dir():
-        raise UnknownName("acoustic model", str(name_or_path), shipped_speech())
-    what = "is a folder" if path.is_dir() else "no such model file"
-    known = ", ".join(shipped_speech()) or "none is shipped"
-    raise ModelError(f"{path}: {what}; give the path of an .onnx file or a shipped name ({known})")

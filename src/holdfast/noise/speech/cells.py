@@ -142,30 +142,26 @@ class Studio:
         if not np.isfinite(wave).all():
             raise DataError("the wave is infinite or NaN")
         heard = take.heard if clean else log_mel(wave, spectrum)
-        found: dict[str, Any] = {"mel": self._before(take, system, spoken)}
+        found: dict[str, Any] = {}
         if clean:
             again = log_mel(self.wave(take.target, CLEAN), spectrum)
-            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target).mse}
+            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target)}
+        elif not system.other_spectrum:
+            found = {"mel": mean_square(spoken.mel, take.spoken.mel)}
+        elif not system.precision:
+            other = log_mel(take.recording, system.spectrum(spectrum), system.operator)
+            found = {"mel": mean_square(other, take.target)}
         return Measured(
             take.clip.name,
             len(spoken.mel),
             len(take.spoken.mel),
-            heard=mean_square(heard, take.heard).mse,
-            wave=mean_square(wave, take.wave).mse,
+            heard=mean_square(heard, take.heard),
+            wave=mean_square(wave, take.wave),
             own=aligned_mean_square(heard, take.target),
             stopped=spoken.stopped,
             same=len(wave) == len(take.wave) and bool((wave == take.wave).all()),
             **found,
         )
-
-    def _before(self, take: Take, system: System, spoken: Spoken) -> float | None:
-        """The error before the vocoder: of the model's output, or of the analysis of the recording."""
-        if system.precision and system.other_spectrum:
-            return None  # two places at once
-        if system.precision:
-            return mean_square(spoken.mel, take.spoken.mel).mse
-        other = log_mel(take.recording, system.spectrum(self.model.card.spectrum), system.operator)
-        return mean_square(other, take.target).mse
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,19 +34,22 @@ def speech(options: NoiseOptions) -> int:
         return print_estimates(estimates, cost_table(estimates, "clip", "systems", counted, digits=2))
     made, sounds = suite_of(plans, command_line(options))
     tables = [*map(result.options_table, made.models), result.paper_table(made)]
-    folder = result.suite_folder(made, options.runs)
+    messages = []
+    for model in made.models:
+        calibrated = [f"integer precisions calibrated on {model.calibration}"] if model.calibration else []
+        messages += [f"note     {model.model}: {note}" for note in (*calibrated, *model.notes)]
+        messages += [f"failed   {model.model}: {failure}" for failure in model.failed[:20]]
     code = finish(
         options,
         made,
-        result.SUITES,
-        folder,
+        result,
         tables=[result.csv_table(made)] if options.csv else tables,
         write=partial(write, shown=sounds),
-        messages=_messages(made),
+        messages=messages,
         failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
     )
     for sound in sounds:
-        save_shown(sound, folder)
+        save_shown(sound, result.suite_folder(made, options.runs))
     return code
 
 
@@ -101,10 +104,3 @@ def report(run: Path, out: Path) -> None:
     folder = run if run.is_dir() else run.parent
     found = [open_shown(folder, model.model) for model in made.models]
     say(f"report: {write(made, out, [one for one in found if one is not None]).resolve()}")
-
-
-def _messages(made: SpeechSuite) -> Iterable[str]:
-    for model in made.models:
-        calibrated = [f"integer precisions calibrated on {model.calibration}"] if model.calibration else []
-        yield from (f"note     {model.model}: {note}" for note in (*calibrated, *model.notes))
-        yield from (f"failed   {model.model}: {failure}" for failure in model.failed[:20])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import wave as riff
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,34 +61,25 @@ def open_clips(name_or_path: str | Path, limit: int | None = None) -> ClipSet:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         raise DataError(f"{file}: expected text in UTF-8, got: {problem}") from None
-    return _checked(path, file, lines, limit)
-
-
-def _checked(path: Path, file: Path, lines: list[str], limit: int | None) -> ClipSet:
-    found: list[Clip] = []
+    found: dict[str, Clip] = {}
     problems: list[str] = []
-    seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         if limit is not None and len(found) >= limit:
             break
-        fields = [field.strip() for field in line.split("|")]
-        problem = _problem(fields)
-        if not problem and fields[0] in seen:
-            problem = f"id {fields[0]!r} is that of line {seen[fields[0]]} too"
-        if problem:
-            problems.append(f"{file}:{number}: {problem}")
+        if not line.strip():
             continue
-        seen[fields[0]] = number
-        found.append(Clip(fields[0], fields[2], path / WAVS / f"{fields[0]}.wav", number))
+        fields = [field.strip() for field in line.split("|")]
+        if wrong := _problem(fields, found):
+            problems.append(f"{file}:{number}: {wrong}")
+        else:
+            found[fields[0]] = Clip(fields[0], fields[2], path / WAVS / f"{fields[0]}.wav", number)
     if not found:
         said = f"; first {problems[0]}" if problems else ""
         raise DataError(f"{file}: no line can be used{said}")
-    return ClipSet(path.resolve().name, tuple(found), tuple(problems))
+    return ClipSet(path.resolve().name, tuple(found.values()), tuple(problems))
 
 
-def _problem(fields: list[str]) -> str:
+def _problem(fields: list[str], found: Mapping[str, Clip]) -> str:
     """What is wrong with the fields of a line; empty if nothing is."""
     names = ("id", "text", "normalised text")
     if len(fields) != len(names):
@@ -98,7 +90,7 @@ def _problem(fields: list[str]) -> str:
             return f"expected id|text|normalised text, got an empty {name!r}"
     if Path(fields[0]).name != fields[0]:
         return f"id: expected a plain file name, got {fields[0]!r}"
-    return ""
+    return f"id {fields[0]!r} is that of line {found[fields[0]].line} too" if fields[0] in found else ""
 
 
 def clip_key(clip: Clip) -> str:

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
-from holdfast.noise.page import (
-    about_section,
-    failed_alerts,
-    heading,
-    options_section,
-    suite_page,
-    table_figure,
-)
+from holdfast.noise import page as pages
 from holdfast.noise.speech.cells import Studio
 from holdfast.noise.speech.clips import wav_bytes
 from holdfast.noise.speech.options import CLEAN, System, kind_of
@@ -138,7 +131,14 @@ def open_shown(folder: Path, model: str) -> Shown | None:
 def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
     """A row of pictures for every deployed system beside the clean one, each with its sound."""
     recording, clean, *noised = one.sounds
-    rows = [_own(recording, clean, one.rate), *(_row(clean, sound, one.rate) for sound in noised)]
+    scale = _range(recording.mel, clean.mel)
+    named = (("recording", recording), ("clean system", clean))
+    own: dict[str, object] = {
+        "label": "clean system and recording",
+        "note": "the model's own error: everything below is to be seen beside it",
+        "pictures": [(name, *spectrogram(s.mel, *scale), sound_uri(s.wave, one.rate)) for name, s in named],
+    }
+    rows = [own, *(_row(clean, sound, one.rate) for sound in noised)]
     body = fragment("speech_pictures.html", rows=rows)
     rate = _thinned(clean.wave, one.rate)[1]
     slower = f" Sounds at {rate} samples a second to keep the page small." if rate < one.rate else ""
@@ -147,22 +147,12 @@ def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
     return Section(identifier, title, (figure,), _LEAD)
 
 
-def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:
-    scale = _range(recording.mel, clean.mel)
-    named = (("recording", recording), ("clean system", clean))
-    return {
-        "label": "clean system and recording",
-        "note": "the model's own error: everything below is to be seen beside it",
-        "pictures": [(name, *spectrogram(s.mel, *scale), sound_uri(s.wave, rate)) for name, s in named],
-    }
-
-
 def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
     scale = _range(clean.mel, noised.mel)
     common = min(len(clean.mel), len(noised.mel))
     difference = noised.mel[:common] - clean.mel[:common]
     largest = float(np.abs(difference).max()) or 1.0
-    mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64)).mse
+    mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64))
     return {
         "label": noised.label,
         "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",
@@ -220,9 +210,16 @@ def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
 
 def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
     """The suite as one self-contained HTML file."""
-    first = suite.models[0]
+    first, table = suite.models[0], paper_table(suite)
+    body = pages.table_figure("", table, _READING, name="System noise of speech", wide=True)
+    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
+    for place, model in enumerate(suite.models):
+        mine = options_table(model)
+        sections.append(pages.options_section(suite, place, _chart(model), mine, f"{mine.caption}."))
+        heading = pages.heading(suite, place, "spectrograms", "See and hear it")
+        sections += [spectrogram_section(one, *heading) for one in shown if one.model == model.model][:1]
     notes = [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
-    return suite_page(
+    return pages.suite_page(
         suite,
         suite.data,
         {"clips": first.clips, "options run": sum(r.heard is not None for m in suite.models for r in m.rows)},
@@ -230,8 +227,8 @@ def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        alerts=(*failed_alerts(suite, "clip"), *notes),
-        sections=tuple(_sections(suite, shown)),
+        alerts=(*pages.failed_alerts(suite, "clip"), *notes),
+        sections=(*sections, _about(suite)),
     )
 
 
@@ -269,19 +266,6 @@ def _card(model: SpeechNoise) -> Card:
     return Card(model.model, value, f"{label}; own error {short(model.own.mean)}")
 
 
-def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
-    table = paper_table(suite)
-    body = table_figure("", table, _READING, name="System noise of speech", wide=True)
-    found = [Section("noise", "System noise", (body,), f"{table.caption}.")]
-    for place, model in enumerate(suite.models):
-        mine = options_table(model)
-        found.append(options_section(suite, place, _chart(model), mine, f"{mine.caption}."))
-        clip = next((one for one in shown if one.model == model.model), None)
-        if clip is not None:
-            found.append(spectrogram_section(clip, *heading(suite, place, "spectrograms", "See and hear it")))
-    return [*found, _about(suite)]
-
-
 def _chart(model: SpeechNoise) -> Figure:
     """Every option's error of what is heard, beside the model's own."""
     titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
@@ -309,9 +293,9 @@ def _about(suite: SpeechSuite) -> Section:
     names = list(suite.models[0].spectrum)
     settings = [[m.model, m.kind, *(str(m.spectrum[n]) for n in names), m.vocoder] for m in suite.models]
     table = Table(["model", "kind", *names, "vocoder"], settings)
-    clean = table_figure("The clean system", table, "As the cards say.", wide=True, sortable=False)
+    clean = pages.table_figure("The clean system", table, "As the cards say.", wide=True, sortable=False)
     lines = [[f"{m.model}: {line}"] for m in suite.models for line in (*m.failed, *m.notes)]
-    lost = table_figure(
+    lost = pages.table_figure(
         "Clips that failed, and notes", Table(["what"], lines), name="Failed", wide=True, sortable=False
     )
-    return about_section([clean], suite.versions, *([lost] if lines else []))
+    return pages.about_section([clean], suite.versions, *([lost] if lines else []))

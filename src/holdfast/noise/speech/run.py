@@ -16,32 +16,15 @@ from holdfast.engine.cells import count_missing
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
+from holdfast.noise import suite
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
 from holdfast.noise.speech.result import Number, Row, SpeechNoise, mean
 from holdfast.noise.speech.spectrum import Vocoder
-from holdfast.noise.suite import (
-    CALIBRATION_ITEMS,
-    PRECISION,
-    REWRITTEN,
-    Candidate,
-    Estimate,
-    NoiseSelection,
-    Outcome,
-    Reserved,
-    Watch,
-    distinct,
-    extrapolate,
-    hold_back,
-    skipped_options,
-    spread,
-    unwatched,
-    worst_of_each,
-)
 
-SpeechCandidate: TypeAlias = Candidate[System]
+SpeechCandidate: TypeAlias = suite.Candidate[System]
 SAMPLE = 2  # clips an estimate runs: each is seconds of sound through every system
 ROUNDING = 1e-15  # mean square errors that double precision makes by itself, amplified by the vocoder
 FIELDS = ("mel", "heard", "wave", "own")
@@ -53,9 +36,9 @@ class SpeechPlan:
 
     model: SpeechModel
     data: ClipSet
-    selection: NoiseSelection = field(default_factory=NoiseSelection)
+    selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
     spare: ClipSet | None = None
-    calibration: int = CALIBRATION_ITEMS
+    calibration: int = suite.CALIBRATION_ITEMS
     runs: Path = Path("holdfast-runs")
     jobs: int = 1
     strict: bool = False
@@ -69,7 +52,7 @@ class Prepared:
     plan: SpeechPlan
     candidates: tuple[SpeechCandidate, ...]
     graphs: dict[str, Graphs]
-    reserved: Reserved[str]  # texts to calibrate on
+    reserved: suite.Reserved[str]  # texts to calibrate on
 
     @property
     def systems(self) -> tuple[System, ...]:
@@ -93,45 +76,44 @@ def prepare(plan: SpeechPlan) -> Prepared:
     for option in select_options(plan.selection):
         system = CLEAN.apply(option)
         if option.missing:
-            candidates.append(Candidate(option, "not installed", option.missing))
-        elif option.family == PRECISION:
+            candidates.append(suite.Candidate(option, "not installed", option.missing))
+        elif option.family == suite.PRECISION:
             try:
-                made = graphs_of(plan.model, option.name, reserved.items, plan.runs / CELLS / REWRITTEN)
+                made = graphs_of(plan.model, option.name, reserved.items, plan.runs / CELLS / suite.REWRITTEN)
             except ModelError as problem:
-                candidates.append(Candidate(option, "impossible", one_line(problem)))
+                candidates.append(suite.Candidate(option, "impossible", one_line(problem)))
                 continue
             if made.changed:
                 graphs[option.name] = made
-                candidates.append(Candidate(option, "measured", made.how, system))
+                candidates.append(suite.Candidate(option, "measured", made.how, system))
             else:
                 why = made.how or "nothing in the graphs it could change"
-                candidates.append(Candidate(option, "no effect", why))
+                candidates.append(suite.Candidate(option, "no effect", why))
         elif system.operator != CLEAN.operator or system.spectrum(clean) != clean:  # not what the card says
-            candidates.append(Candidate(option, "measured", option.summary, system))
+            candidates.append(suite.Candidate(option, "measured", option.summary, system))
     if not candidates:
         raise DataError("no noise is left to run: what is asked for is how the card has it anyway")
     return Prepared(plan, tuple(candidates), graphs, reserved)
 
 
-def reserve(plan: SpeechPlan) -> Reserved[str]:
+def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
     """Texts of `spare` that are not tested on; else some of the tested, whose clips are then skipped."""
     tested = {clip.text for clip in plan.data.clips}
     others = plan.spare.clips if plan.spare is not None else ()
     free = [clip.text for clip in others if clip.text not in tested]
     if free and plan.spare is not None:
-        texts = spread(free, min(plan.calibration, len(free)))
-        return Reserved(texts, f"{len(texts)} texts of {plan.spare.name} that are not tested on")
+        texts = suite.spread(free, min(plan.calibration, len(free)))
+        return suite.Reserved(texts, f"{len(texts)} texts of {plan.spare.name} that are not tested on")
     none = "" if plan.spare is None else f" ({plan.spare.name} holds no others)"
     if len(tested) < 2:  # nothing would be left to test on
-        return Reserved((), "no text: there is none that is not tested on")
-    held = tuple(dict.fromkeys(clip.text for clip in hold_back(plan.data.clips, plan.calibration)))
-    words = (
-        f"{len(held)} of the {len(tested)} texts{none}, on whose clips calibrated systems are then not tested"
-    )
-    return Reserved(held, words, frozenset(clip.name for clip in plan.data.clips if clip.text in held))
+        return suite.Reserved((), "no text: there is none that is not tested on")
+    held = tuple(dict.fromkeys(clip.text for clip in suite.hold_back(plan.data.clips, plan.calibration)))
+    names = frozenset(clip.name for clip in plan.data.clips if clip.text in held)
+    words = f"{len(held)} of the {len(tested)} texts{none}"
+    return suite.Reserved(held, f"{words}, on whose clips calibrated systems are then not tested", names)
 
 
-def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
+def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechNoise:
     """The noise of the model; a killed run continues where it stopped."""
     plan = prepared.plan
     found = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
@@ -141,7 +123,10 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
     if not clean:
         several = f"none of the {len(failed)} clips can be used; first {failed[0]}"
         raise DataError(several if len(failed) > 1 else f"the clip cannot be used: {failed[0]}")
-    rows = _mark_alike([_row(one, found) for one in prepared.candidates])
+    rows: list[Row] = []
+    for row in (_row(one, found) for one in prepared.candidates):  # an option alike an earlier one is marked
+        same = (r.option for r in rows if r.family == row.family and not r.alike and _alike(r, row))
+        rows.append(dataclasses.replace(row, alike=next(same, "")))
     endless = [one.clip for one in clean if not one.stopped]
     where = f"{len(endless)} of {len(clean)} clips ({', '.join(endless[:3])})"
     ended = f"ended at max_frames {plan.model.card.max_frames}"
@@ -155,25 +140,18 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
         own=_number([one.own for one in clean]),
         copy=_number([one.copy for one in clean]),
         power=sum(one.power for one in clean) / len(clean),
-        rows=rows,
+        rows=tuple(rows),
         combined=_combined(prepared, rows, watch),
         spectrum=dataclasses.asdict(plan.model.card.spectrum),
-        vocoder=vocoder_words(plan.vocoder),
+        vocoder=plan.vocoder.describe(),
         calibration=prepared.reserved.words if calibrated else "",
         notes=(note,) if endless else (),
         failed=tuple(failed),
     )
 
 
-def vocoder_words(how: Vocoder) -> str:
-    """The vocoder in words."""
-    phase = "zero initial phase" if how.seed is None else f"initial phase from seed {how.seed}"
-    momentum = f", momentum {how.momentum:g}" if how.momentum else ""
-    return f"Griffin-Lim, {how.iterations} iterations, {phase}{momentum}"
-
-
 def _run_systems(
-    prepared: Prepared, systems: tuple[System, ...], watch: Watch, what: str
+    prepared: Prepared, systems: tuple[System, ...], watch: suite.Watch, what: str
 ) -> dict[System, tuple[Measured, ...]]:
     plan = prepared.plan
     with watch(what, len(systems) * len(plan.data), "clips × systems") as progress:
@@ -192,7 +170,12 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
     if not good:
         first = next((m.failed for m in cells), "no clip is left to test on")
         return Row(family, name, "impossible", f"every clip failed: {first}", failed=lost)
-    outcome, note = _outcome(good, one.note)
+    outcome: suite.Outcome = "measured"
+    note = one.note
+    if all(m.same and not m.mel for m in good):
+        outcome, note = "identical", "every wave is the clean one, bit for bit"
+    elif all(max(m.heard, m.mel or 0.0) < ROUNDING for m in good):
+        outcome, note = "no effect", f"the same up to rounding in double precision: {note}"
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
     numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
     return Row(
@@ -208,23 +191,6 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
     )
 
 
-def _outcome(good: Sequence[Measured], note: str) -> tuple[Outcome, str]:
-    if all(m.same and not m.mel for m in good):
-        return "identical", "every wave is the clean one, bit for bit"
-    if all(max(m.heard, m.mel or 0.0) < ROUNDING for m in good):
-        return "no effect", f"the same up to rounding in double precision: {note}"
-    return "measured", note
-
-
-def _mark_alike(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows, those with the errors of an earlier one of their family marked as alike."""
-    found: list[Row] = []
-    for row in rows:
-        same = [r.option for r in found if r.family == row.family and not r.alike and _alike(r, row)]
-        found.append(dataclasses.replace(row, alike=same[0]) if same else row)
-    return tuple(found)
-
-
 def _alike(first: Row, second: Row) -> bool:
     means = [(mean(first, key), mean(second, key)) for key in FIELDS]
     close = (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6) for a, b in means)
@@ -237,19 +203,20 @@ def _number(values: Sequence[float]) -> Number:
     return Number(made.estimate, max(made.low, 0.0), made.high)  # squares
 
 
-def _combined(prepared: Prepared, rows: Sequence[Row], watch: Watch) -> Row | None:
+def _combined(prepared: Prepared, rows: Sequence[Row], watch: suite.Watch) -> Row | None:
     """The worst precision and the worst STFT together; None unless each has an effect."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    worst = {row.family: known[row.label] for row in worst_of_each(distinct(rows), lambda row: row.family)}
+    most_harmful = suite.worst_of_each(suite.distinct(rows), lambda row: row.family)
+    worst = {row.family: known[row.label] for row in most_harmful}
     if len(worst) < 2:
         return None
-    system = CLEAN.apply(worst[PRECISION]).apply(worst[STFT])
+    system = CLEAN.apply(worst[suite.PRECISION]).apply(worst[STFT])
     found = _run_systems(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
     option = dataclasses.replace(worst[STFT], name=system.name)
-    return _row(Candidate(option, "measured", "", system), found, "combined")
+    return _row(suite.Candidate(option, "measured", "", system), found, "combined")
 
 
-def estimate(plan: SpeechPlan) -> Estimate:
+def estimate(plan: SpeechPlan) -> suite.Estimate:
     """The estimate, from some clips run now through every system in one process; none of it is kept.
 
     Graphs are rewritten where the run keeps them, if it has begun.
@@ -260,15 +227,15 @@ def estimate(plan: SpeechPlan) -> Estimate:
         prepared = prepare(plan if begun else dataclasses.replace(plan, runs=folder / "runs"))
         work, clips = prepared.work(prepared.systems), plan.data.clips
         cells = sum(c.name not in work.without.get(s.precision, ()) for s in work.systems for c in clips)
-        found = Estimate(
+        found = suite.Estimate(
             model=plan.model.name,
             items=len(clips),
             variants=len(work.systems),
             cells=cells,
             missing=count_missing(work, clips, store) if begun else cells,
-            skipped=skipped_options(prepared.candidates),
+            skipped=suite.skipped_options(prepared.candidates),
         )
         if found.missing == 0:
             return found
         few, timed = clips[:SAMPLE], folder / "cells"
-        return extrapolate(found, len(few), timed, lambda: measure_systems(work, few, Store(timed)))
+        return suite.extrapolate(found, len(few), timed, lambda: measure_systems(work, few, Store(timed)))

@@ -160,6 +160,12 @@ class Vocoder:
     momentum: float = 0.0
     seed: int | None = None  # None: a phase of zero
 
+    def describe(self) -> str:
+        """The vocoder in words."""
+        phase = "zero initial phase" if self.seed is None else f"initial phase from seed {self.seed}"
+        momentum = f", momentum {self.momentum:g}" if self.momentum else ""
+        return f"Griffin-Lim, {self.iterations} iterations, {phase}{momentum}"
+
 
 def wave_of(log_mel: Mel, spectrum: Spectrum, how: Vocoder | None = None) -> Wave:
     """The wave of a log mel spectrogram (frames, mels), read as the spectrum says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Input, Model, Task
 from holdfast.core.pipeline import Pipeline
-from holdfast.data.embedded import FarEntry, SignsEntry, is_embedded
+from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
 from holdfast.graph.rewrite.follow.walk import unchanged
@@ -23,7 +23,7 @@ from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Family, Option, applied, families, options
+from holdfast.stages.families import Option, applied, families, options
 from holdfast.stages.normalise import square
 
 ImageCandidate: TypeAlias = Candidate[Variant]
@@ -43,37 +43,26 @@ class SuiteContext:
 def select_options(context: SuiteContext, selection: NoiseSelection) -> list[ImageCandidate]:
     """Every selected option in the order of the paper's table, each built as far as it can be."""
     selection.check()
-    found = [made for of in families() for made in _of_family(of, context, selection)]
-    if not found:
-        raise InputError(_nothing(context.model, selection))
-    return found
-
-
-def _nothing(model: Model, selection: NoiseSelection) -> str:
-    """Why no option is left: skipped, not for the task, or what the model has anyway."""
-    task = model.card.task
-    taken = [found for of in families() for found in options(of) if selection.takes(found)]
-    if not taken:
+    model, task = context.model, context.model.card.task
+    taken = [option for of in families() for option in options(of) if selection.takes(option)]
+    found: list[ImageCandidate | None] = []
+    for option in taken:
+        unfit = not_for(option, model)
+        if (unfit or option.missing) and selection.singles_out(option):
+            raise InputError(f"--only {option.label}: {unfit or option.missing}")
+        if option.missing and not unfit:
+            found.append(Candidate(option, "not installed", option.missing))
+        elif not unfit:
+            found.append(build_variant(context, [option]))
+    if not any(found):
         why = "--only and --skip leave none"
-    elif any(task in found.tasks for found in taken):
-        why = f"what is asked for is how {model.name} is fed and run anyway"
-    else:
-        names = ", ".join(sorted({found.family for found in taken}))
-        why = f"{names}: not for a model to {task}, which {model.name} is"
-    return f"no noise is left to run: {why}; see `holdfast noise list`"
-
-
-def _of_family(of: Family, context: SuiteContext, selection: NoiseSelection) -> Iterator[ImageCandidate]:
-    for offered in filter(selection.takes, options(of)):
-        unfit = not_for(offered, context.model)
-        if (unfit or offered.missing) and selection.singles_out(offered):
-            raise InputError(f"--only {offered.label}: {unfit or offered.missing}")
-        if unfit:
-            continue
-        if offered.missing:
-            yield Candidate(offered, "not installed", offered.missing)
-        elif (made := build_variant(context, [offered])) is not None:
-            yield made
+        if any(task in option.tasks for option in taken):
+            why = f"what is asked for is how {model.name} is fed and run anyway"
+        elif taken:
+            names = ", ".join(sorted({option.family for option in taken}))
+            why = f"{names}: not for a model to {task}, which {model.name} is"
+        raise InputError(f"no noise is left to run: {why}; see `holdfast noise list`")
+    return [one for one in found if one is not None]
 
 
 def not_for(option: Option, model: Model) -> str:
@@ -157,13 +146,14 @@ def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]
     """
     origins = {_origin(entry) for entry in tested}
     others = tuple(entry for entry in spare if _origin(entry) not in origins)
-    if all(isinstance(entry, SignsEntry | FarEntry) for entry in (*others, *tested)):
+    if all(isinstance(entry, EmbeddedEntry) for entry in (*others, *tested)):
         return others  # another seed or index is another scene: nothing need be drawn
     sizes, tested_sizes = [_size(entry) for entry in others], [_size(entry) for entry in tested]
     shared = set(sizes) & set(tested_sizes)
-    known = {_hash(entry) for entry, size in zip(tested, tested_sizes, strict=True) if size in shared}
+    pairs = zip(tested, tested_sizes, strict=True)
+    known = {of_bytes(_data(entry)) for entry, size in pairs if size in shared}
     pairs = zip(others, sizes, strict=True)
-    return tuple(e for e, size in pairs if size and (size not in shared or _hash(e) not in known))
+    return tuple(e for e, size in pairs if size and (size not in shared or of_bytes(_data(e)) not in known))
 
 
 def spare_of(
@@ -187,8 +177,8 @@ def _origin(entry: Entry) -> Hashable:
     """What an image is read or drawn from: equal for two entries of one image, known without loading it."""
     if isinstance(entry, FileEntry):
         return entry.path
-    if isinstance(entry, SignsEntry | FarEntry):
-        return type(entry), entry.seed, entry.index
+    if isinstance(entry, EmbeddedEntry):
+        return entry.data, entry.seed, entry.index
     return id(entry)
 
 
@@ -200,10 +190,6 @@ def _size(entry: Entry) -> int:
         return os.stat(entry.path).st_size  # noqa: PTH116 (entries keep paths as text)
     except OSError:
         return 0
-
-
-def _hash(entry: Entry) -> str:
-    return of_bytes(_data(entry))
 
 
 def _data(entry: Entry) -> bytes:

@@ -97,7 +97,8 @@ def combine(
         ran = [(c, v) for c, v in able if v.name in sides]
         if not ran:
             break
-        one, variant = min(ran, key=lambda pair: _gain(clean, sides[pair[1].name]))
+        gains = [compare(clean, sides[v.name], replicates=1).interval.estimate for _, v in ran]
+        one, variant = ran[gains.index(min(gains))]
         after = sides[variant.name]
         steps.append(_step(one, (clean, alone[one.label], before, after), prepared.noise.replicates))
         before = after
@@ -118,10 +119,6 @@ def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: 
         if not all(isinstance(r, Failed) for r in records):
             found[name] = side_of(plan, prepared.alignment, records)
     return found
-
-
-def _gain(clean: Side, noised: Side) -> float:
-    return compare(clean, noised, replicates=1).interval.estimate
 
 
 def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.noise.page import (
-    about_section,
-    drop_spot,
-    failed_alerts,
-    options_section,
-    suite_page,
-    table_figure,
-)
+from holdfast.noise import page as pages
 from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.combine import words as combination_words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
@@ -31,18 +24,6 @@ _READING = (
 )
 
 
-def noise_sections(suite: Suite) -> list[Section]:
-    """The table of all models, then each one's options."""
-    table = models_table(suite)
-    columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
-    body = table_figure("", Table(columns, table.rows), name="System noise", wide=True)
-    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
-    for place, model in enumerate(suite.models):
-        said = lead(model) if len(suite.models) > 1 else ""
-        sections.append(options_section(suite, place, _chart(model), options_table(model), said))
-    return sections
-
-
 def _chart(model: ModelNoise) -> Figure:
     titles = {f.name: f.title for f in families()}
     names = dict.fromkeys(r.family for r in model.rows)
@@ -58,7 +39,7 @@ def _spot(row: Row, combined: bool = False) -> Spot:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
         return Spot(name, None, words=row.outcome, note=f"{row.outcome}: {row.note}")
-    return drop_spot(name, row, row.images, words(row, combined))
+    return pages.drop_spot(name, row, row.images, words(row, combined))
 
 
 def lead(model: ModelNoise) -> str:
@@ -80,7 +61,12 @@ def lead(model: ModelNoise) -> str:
 def staircase_section(made: Staircase, images: int) -> Section:
     """The build-up of noises, drawn and in a table; `images` is how many the clean metric is of."""
     metric = metric_name(made)
-    fewer = _fewer(made, images)
+    counts = [images, *(s.images for s in made.steps)]
+    fewer = {  # steps that are measured on fewer images than the one before
+        s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the step before"
+        for s, before in zip(made.steps, counts, strict=False)
+        if s.images < before
+    }
     chart = staircase(
         Stair("clean", "", 100 * made.clean),
         [_stair(s, fewer.get(s.added, "")) for s in made.steps],
@@ -92,7 +78,7 @@ def staircase_section(made: Staircase, images: int) -> Section:
     notes += [f"Could not be added: {'; '.join(made.left_out)}"] if made.left_out else []
     figures = (
         Figure("", scroll(chart, "Noise upon noise"), " ".join(notes), wide=True),
-        table_figure("", staircase_table(made), name="Noise upon noise, in numbers", wide=True),
+        pages.table_figure("", staircase_table(made), name="Noise upon noise, in numbers", wide=True),
     )
     return Section("staircase", "Noise upon noise", figures, combination_words(made))
 
@@ -105,16 +91,6 @@ def _stair(step: Step, fewer: str) -> Stair:
     return Stair(family, option, 100 * step.value, -step.extra, *more)
 
 
-def _fewer(made: Staircase, images: int) -> dict[str, str]:
-    """The steps that are measured on fewer images than the one before, with that in words."""
-    counts = [images, *(s.images for s in made.steps)]
-    return {
-        s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the step before"
-        for s, before in zip(made.steps, counts, strict=False)
-        if s.images < before
-    }
-
-
 def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, stairs), out, "noise.html")
@@ -122,12 +98,18 @@ def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
 
 def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
     """The suite as one self-contained HTML file."""
-    models = suite.models
-    several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
+    models, table = suite.models, models_table(suite)
+    columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
+    body = pages.table_figure("", Table(columns, table.rows), name="System noise", wide=True)
+    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
+    for place, model in enumerate(models):
+        said = lead(model) if len(models) > 1 else ""
+        sections.append(pages.options_section(suite, place, _chart(model), options_table(model), said))
     images = {m.model: m.images for m in models}
-    steps = [staircase_section(s, images[s.model]) for s in stairs]
+    sections += [staircase_section(s, images[s.model]) for s in stairs]
+    several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
     warnings = [Alert(f"{m.model}: {line}", "about") for m in models for line in m.warnings]
-    return suite_page(
+    return pages.suite_page(
         suite,
         suite.data,
         {"images": models[0].images, "options run": sum(r.drop is not None for m in models for r in m.rows)},
@@ -135,8 +117,8 @@ def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
         _card,
         verdict=several if len(models) > 1 else lead(models[0]),
         rule=models[0].rule,
-        alerts=(*warnings, *failed_alerts(suite, "image")),
-        sections=(*noise_sections(suite), *steps, _about(suite)),
+        alerts=(*warnings, *pages.failed_alerts(suite, "image")),
+        sections=(*sections, _about(suite)),
         layout="noise",
     )
 
@@ -162,7 +144,7 @@ def _card(model: ModelNoise) -> Card:
 
 def _about(suite: Suite) -> Section:
     stages = [[m.model, *m.pipeline.values()] for m in suite.models]
-    clean = table_figure(
+    clean = pages.table_figure(
         "Clean pipeline",
         Table(["model", *suite.models[0].pipeline], stages),
         "What every option is compared with.",
@@ -171,5 +153,5 @@ def _about(suite: Suite) -> Section:
         sortable=False,
     )
     failed = [[line] for m in suite.models for line in m.failed]
-    lost = table_figure("Images that failed", Table(["failed"], failed), name="Failed", sortable=False)
-    return about_section([clean], suite.versions, *([lost] if failed else []))
+    lost = pages.table_figure("Images that failed", Table(["failed"], failed), name="Failed", sortable=False)
+    return pages.about_section([clean], suite.versions, *([lost] if failed else []))

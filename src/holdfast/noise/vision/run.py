@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.core import fingerprint
-from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.records import Failed, to_plain
@@ -24,39 +23,11 @@ from holdfast.evaluate.difference import Side, compare, side_of
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
-from holdfast.noise.suite import (
-    CALIBRATION_ITEMS,
-    REWRITTEN,
-    Estimate,
-    NoiseSelection,
-    Outcome,
-    Watch,
-    extrapolate,
-    points,
-    skipped_options,
-    spread,
-    unwatched,
-    worst_of_each,
-)
-from holdfast.noise.vision.choose import (
-    ImageCandidate,
-    SuiteContext,
-    build_variant,
-    reason_of,
-    reserve,
-    select_options,
-)
+from holdfast.noise import suite
+from holdfast.noise.suite import Watch
+from holdfast.noise.vision import choose, sweep
 from holdfast.noise.vision.result import ModelNoise, Row
-from holdfast.noise.vision.sweep import (
-    CLEAN,
-    SweepPlan,
-    SweepResult,
-    Variant,
-    same_inputs,
-    steps,
-    sweep,
-    unfinished,
-)
+from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
 
@@ -71,9 +42,9 @@ class NoisePlan:
     """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
 
     plan: Plan
-    selection: NoiseSelection = field(default_factory=NoiseSelection)
+    selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
     spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
-    calibration_images: int = CALIBRATION_ITEMS
+    calibration_images: int = suite.CALIBRATION_ITEMS
     replicates: int = 1000
     own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
 
@@ -83,9 +54,9 @@ class Prepared:
     """A plan with everything tried that can be tried before an image is run."""
 
     noise: NoisePlan
-    context: SuiteContext
+    context: choose.SuiteContext
     alignment: Alignment
-    candidates: tuple[ImageCandidate, ...] = ()
+    candidates: tuple[choose.ImageCandidate, ...] = ()
 
     @property
     def options(self) -> dict[str, Option]:
@@ -102,8 +73,8 @@ class Prepared:
         return self._with(until=until)
 
     def _with(self, **changes: Any) -> Prepared:
-        plan = dataclasses.replace(self.noise.plan, **changes)
-        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=plan))
+        plan = replace(self.noise.plan, **changes)
+        return replace(self, noise=replace(self.noise, plan=plan))
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -115,9 +86,11 @@ class Prepared:
 def prepare(noise: NoisePlan) -> Prepared:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
-    own = [build_variant(bare.context, [Option(OWN, name, function)]) for name, function in noise.own.items()]
-    named = select_options(bare.context, noise.selection) if noise.selection != NoiseSelection((OWN,)) else []
-    return dataclasses.replace(bare, candidates=(*named, *filter(None, own)))
+    mine = [Option(OWN, name, function) for name, function in noise.own.items()]
+    own = [choose.build_variant(bare.context, [option]) for option in mine]
+    alone = noise.selection == suite.NoiseSelection((OWN,))
+    named = [] if alone else choose.select_options(bare.context, noise.selection)
+    return replace(bare, candidates=(*named, *filter(None, own)))
 
 
 def prepare_context(noise: NoisePlan) -> Prepared:
@@ -125,13 +98,13 @@ def prepare_context(noise: NoisePlan) -> Prepared:
     plan = noise.plan
     alignment = alignment_of(plan)
     clean = plan.pipeline or pipeline_of(plan.model.card)
-    reserved = reserve(plan.dataset, noise.spare, noise.calibration_images)
+    reserved = choose.reserve(plan.dataset, noise.spare, noise.calibration_images)
     calibration = Calibration(reserved.items, clean, reserved.lack)
-    folder = plan.runs / CELLS / REWRITTEN
-    return Prepared(noise, SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
+    folder = plan.runs / CELLS / suite.REWRITTEN
+    return Prepared(noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
 
 
-def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True) -> ModelNoise:
+def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool = True) -> ModelNoise:
     """The noise of the model; a killed run continues where it stopped.
 
     The worst options are also run together, unless that is not asked for or the plan's time is over.
@@ -142,14 +115,14 @@ def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True)
     judge = _Judge(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.candidates)
     chosen = worst_options(rows, prepared.options) if together else []
-    worst = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
+    worst = choose.build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     combined = None
     if worst is not None:
         with contextlib.suppress(BudgetSpent):
             if worst.variant:
                 found = run_variants(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
             name = worst.variant.name if worst.variant else worst.note
-            combined = dataclasses.replace(judge.row(worst, found), family="combined", option=name, note="")
+            combined = replace(judge.row(worst, found), family="combined", option=name, note="")
     return judge.summary(rows, combined)
 
 
@@ -164,14 +137,14 @@ def run_variants(
     whole = sweep_plan(plan, plan.dataset, variants)
     if partial and plan.until < math.inf:
         now = time.monotonic()
-        whole = dataclasses.replace(whole, until=now + partial * (plan.until - now), partial=True)
-    with watch(what, steps(whole)) as progress:
-        return sweep(whole, progress)
+        whole = replace(whole, until=now + partial * (plan.until - now), partial=True)
+    with watch(what, sweep.steps(whole)) as progress:
+        return sweep.sweep(whole, progress)
 
 
-def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> SweepPlan:
+def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> sweep.SweepPlan:
     """These variants of the plan's model on a dataset, run as the plan says."""
-    return SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
+    return sweep.SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
 
 class _Judge:
@@ -189,20 +162,26 @@ class _Judge:
         self.seen: dict[str, str] = {}
 
     @functools.cached_property
-    def jpeg(self) -> float:
-        """The share of JPEGs among the images."""
-        return jpeg_share(self.prepared.noise.plan.dataset.entries)
+    def jpeg(self) -> bool:
+        """Whether there is a JPEG among some of the images, evenly spread."""
+        entries = self.prepared.noise.plan.dataset.entries
+        for entry in entries[:: max(1, len(entries) // 20)]:
+            with contextlib.suppress(ImageError):
+                if entry.load().data.startswith(b"\xff\xd8"):
+                    return True
+        return False
 
-    def row(self, one: ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
+    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
             return Row(family, name, "impossible" if one.status == "measured" else one.status, one.note)
         found = made[one.variant.name]
         if found.problem:
-            return Row(family, name, "impossible", reason_of(found.problem, self.prepared.context.model))
+            why = choose.reason_of(found.problem, self.prepared.context.model)
+            return Row(family, name, "impossible", why)
         cells = found.read()
-        same, common = same_inputs(self.cells.inputs, cells.inputs)
+        same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
         if common == 0 or failed == len(cells.records):
             first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
@@ -216,16 +195,16 @@ class _Judge:
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
         alike = self.seen.setdefault(kind, name)
         still = not identical and _answers(after) == self.answers
-        outcome: Outcome = "identical" if identical else "no effect" if still else "measured"
+        outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
         return Row(
             family,
             name,
             outcome,
             EXACTLY if still else self._words(one, identical),
             value=difference.after,
-            drop=points(-interval.estimate),
-            low=points(-interval.high),
-            high=points(-interval.low),
+            drop=suite.points(-interval.estimate),
+            low=suite.points(-interval.high),
+            high=suite.points(-interval.low),
             changed=difference.changed,
             images=difference.images,
             same_inputs=same,
@@ -235,10 +214,10 @@ class _Judge:
             skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in one.variant.without),
         )
 
-    def _words(self, one: ImageCandidate, identical: bool) -> str:
+    def _words(self, one: choose.ImageCandidate, identical: bool) -> str:
         if not identical:
             return one.note
-        if one.option.family == "decode" and self.jpeg == 0.0:
+        if one.option.family == "decode" and not self.jpeg:
             return "no JPEG among the images, and this decoder gives the same pixels of all of them"
         alike = f" ({one.option.alike})" if one.option.alike else ""
         return f"bit for bit the same input on all images{alike}"
@@ -277,47 +256,36 @@ def _answers(side: Side) -> str:
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
-def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
-    """The share of JPEGs among some of the images, evenly spread."""
-    found = []
-    for entry in entries[:: max(1, len(entries) // looked_at)]:
-        with contextlib.suppress(ImageError):
-            found.append(entry.load().data[:2] == b"\xff\xd8")
-    return sum(found) / len(found) if found else 0.0
-
-
 def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
     """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
     measured = [r for r in rows if r.outcome == "measured" and r.drop is not None and r.family not in APART]
-    return [known[row.label] for row in worst_of_each(measured, lambda row: row.family)]
+    return [known[row.label] for row in suite.worst_of_each(measured, lambda row: row.family)]
 
 
-def estimate(noise: NoisePlan) -> Estimate:
+def estimate(noise: NoisePlan) -> suite.Estimate:
     """The estimate, from some images run now through every variant in one process.
 
     Graphs are rewritten where the run keeps them, if it has begun; else nothing of them stays.
     """
-    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
-        runs = noise.plan.runs if (noise.plan.runs / CELLS).is_dir() else Path(folder) / "runs"
-        prepared = prepare(dataclasses.replace(noise, plan=dataclasses.replace(noise.plan, runs=runs)))
-        return _estimated(noise.plan, prepared, Path(folder))
-
-
-def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
-    variants = prepared.variants
-    whole = sweep_plan(plan, plan.dataset, variants)
-    found = Estimate(
-        model=plan.model.name,
-        items=len(plan.dataset),
-        variants=len(variants),
-        cells=steps(whole),
-        missing=unfinished(whole),
-        skipped=skipped_options(prepared.candidates),
-    )
-    if found.missing == 0:
-        return found
-    few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
-    sample = SweepPlan(plan.model, dataclasses.replace(plan.dataset, entries=few), variants=variants)
-    sweep(dataclasses.replace(sample, dataset=sample.dataset.first(1), runs=folder / "warm"))
-    timed = dataclasses.replace(sample, runs=folder / "timed")
-    return extrapolate(found, len(few), timed.runs, lambda: sweep(timed))
+    plan = noise.plan
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
+        folder = Path(name)
+        runs = plan.runs if (plan.runs / CELLS).is_dir() else folder / "runs"
+        prepared = prepare(replace(noise, plan=replace(plan, runs=runs)))
+        variants = prepared.variants
+        whole = sweep_plan(plan, plan.dataset, variants)
+        found = suite.Estimate(
+            model=plan.model.name,
+            items=len(plan.dataset),
+            variants=len(variants),
+            cells=sweep.steps(whole),
+            missing=sweep.unfinished(whole),
+            skipped=suite.skipped_options(prepared.candidates),
+        )
+        if found.missing == 0:
+            return found
+        few = suite.spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
+        sample = sweep.SweepPlan(plan.model, replace(plan.dataset, entries=few), variants=variants)
+        sweep.sweep(replace(sample, dataset=sample.dataset.first(1), runs=folder / "warm"))
+        timed = replace(sample, runs=folder / "timed")
+        return suite.extrapolate(found, len(few), timed.runs, lambda: sweep.sweep(timed))

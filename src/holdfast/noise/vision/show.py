@@ -34,6 +34,8 @@ _LEAD = (
     "The same picture before and after, and |after − before| with each channel stretched to 0 … 255, so that "
     "one level of difference shows as well as fifty."
 )
+# Convolutions, pools and what follows them: operators whose outputs are feature maps.
+MAPS = ("Conv", "MaxPool", "AveragePool", "Relu", "LeakyRelu", "Concat", "Add", "Clip")
 PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model says otherwise
 
 
@@ -114,10 +116,12 @@ class Feature:
 
 def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | None:
     """The deepest feature map of both graphs that differs, or else the deepest; None if they share none."""
-    maps = [_maps(graph) for graph in (before, after)]
-    common = [name for name in maps[0] if name in maps[1]]
+    import onnx
+
+    nodes = [onnx.load_from_string(graph).graph.node for graph in (before, after)]
+    maps = [[node.output[0] for node in each if node.op_type in MAPS] for each in nodes]
     same = None
-    for name in reversed(common):
+    for name in reversed([name for name in maps[0] if name in maps[1]]):
         first, second = _run(before, name, tensor), _run(after, name, tensor)
         if first.ndim == second.ndim == 4 and min(first.shape[2:]) >= 6 and min(second.shape[2:]) >= 6:
             found = _feature(label, name, first[0], second[0])
@@ -133,14 +137,6 @@ def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
     scale = float(np.abs(first).mean()) or 1.0
     before, after = (np.abs(side).mean(axis=0).astype(np.float32) for side in (first, second))
     return Feature(label, name, before, after, gap.astype(np.float32), float(gap.mean()) / scale)
-
-
-def _maps(graph: bytes) -> list[str]:
-    """The outputs of convolutions, pools and what follows them, in the order of the graph."""
-    import onnx
-
-    kinds = {"Conv", "MaxPool", "AveragePool", "Relu", "LeakyRelu", "Concat", "Add", "Clip"}
-    return [node.output[0] for node in onnx.load_from_string(graph).graph.node if node.op_type in kinds]
 
 
 def _run(graph: bytes, name: str, tensor: Any) -> Any:
@@ -222,7 +218,7 @@ def picture_section(
     drawn = [one for one in made if isinstance(one, Shown) and not one.same][:limit]
     same = [one.option.label for one in made if isinstance(one, Shown) and one.same]
     failed = [f"{one[0].label}: {one[1]}" for one in made if isinstance(one, tuple)]
-    rows = [_row(one) for one in drawn] + [_feature_row(one) for one in features]
+    rows = [*map(_row, drawn), *map(_row, features)]
     note = "; ".join([f"No pixel differs: {', '.join(same)}"] * bool(same) + failed)
     body = fragment("noise_pictures.html", rows=rows)
     title = f"{name}: what each noise changes" if name else "What each noise changes"
@@ -273,27 +269,20 @@ def write(
     return write_page(document(page), out, "noise.html")
 
 
-def _row(one: Shown) -> dict[str, object]:
-    r, g, b = one.largest
-    return {
-        "label": one.option.label,
-        "note": f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}",
-        "pictures": [(name, *embedded(image)) for name, image in _named(one)],
-    }
-
-
-def _feature_row(one: Feature) -> dict[str, object]:
-    sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in (one.original.shape, one.noised.shape)))
-    difference = f"mean difference {100 * one.relative:.1f} % of the mean value"
-    return {
-        "label": one.label,
-        "note": f"feature map {one.tensor} ({sizes}); {difference}",
-        "pictures": [(name, *embedded(_grey(values), lossless=True)) for name, values in _named(one)],
-    }
-
-
-def _named(one: Shown | Feature) -> tuple[tuple[str, NDArray[Any]], ...]:
-    return ("before", one.original), ("after", one.noised), ("difference", one.difference)
+def _row(one: Shown | Feature) -> dict[str, object]:
+    """Label, note and pictures of a row; feature maps are drawn in grey."""
+    images: dict[str, Any] = {"before": one.original, "after": one.noised, "difference": one.difference}
+    if isinstance(one, Shown):
+        label, (r, g, b) = one.option.label, one.largest
+        note = f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}"
+        pictures = [(name, *embedded(image)) for name, image in images.items()]
+    else:
+        label, shapes = one.label, (one.original.shape, one.noised.shape)
+        sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in shapes))
+        difference = f"mean difference {100 * one.relative:.1f} % of the mean value"
+        note = f"feature map {one.tensor} ({sizes}); {difference}"
+        pictures = [(name, *embedded(_grey(values), lossless=True)) for name, values in images.items()]
+    return {"label": label, "note": note, "pictures": pictures}
 
 
 def _grey(values: NDArray[np.float32]) -> Image:

@@ -68,15 +68,19 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
     Finished cells are never computed again, whoever wrote them. With `strict` the first image that fails ends
     it. BudgetSpent if not all images (with `partial`: none) are finished in time.
     """
-    _check(plan)
+    check_distinct([v.name for v in plan.variants], "variants")
+    data, task = plan.dataset, plan.model.card.task
+    if not data.entries:
+        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
+    if data.task != task and {data.task, task} != {"detect", "single"}:
+        raise DataError(f"{data.name} is a data set to {data.task}, {plan.model.name} is a model to {task}")
     runnable, problems = _runnable(plan)
     results = {}
     for variant in plan.variants:
         if variant.name in problems:
-            progress(images(plan.dataset, variant), 0)
+            progress(images(data, variant), 0)
             results[variant.name] = SweepResult(variant, problem=problems[variant.name])
-    entries = plan.dataset.entries if runnable else ()
-    store = Store(plan.runs / CELLS)
+    entries, store = data.entries if runnable else (), Store(plan.runs / CELLS)
     found = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
     if len(found.items) < len(entries) and not plan.partial:
         raise BudgetSpent("the time was over before all images were finished")
@@ -121,12 +125,3 @@ def images(dataset: Dataset, variant: Variant) -> int:
 def steps(plan: SweepPlan) -> int:
     """How many images × variants the progress of a sweep counts up to."""
     return sum(images(plan.dataset, variant) for variant in plan.variants)
-
-
-def _check(plan: SweepPlan) -> None:
-    check_distinct([v.name for v in plan.variants], "variants")
-    data, task = plan.dataset, plan.model.card.task
-    if not data.entries:
-        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
-    if data.task != task and {data.task, task} != {"detect", "single"}:
-        raise DataError(f"{data.name} is a data set to {data.task}, {plan.model.name} is a model to {task}")

@@ -49,8 +49,9 @@ def models_table(suite: Suite) -> Table:
     metrics = ", ".join(dict.fromkeys(metric_name(m) for m in suite.models))
     rows: list[list[Cell]] = []
     for model in suite.models:
-        found = [_mean_worst(made) for made in lines_of(model, groups)]
-        rows.append([model.model, 100 * model.clean, *found, _combined(model.combined)])
+        found, both = [_mean_worst(made) for made in lines_of(model, groups)], model.combined
+        combined = "–" if both is None else both.outcome if both.drop is None else f"{both.drop:z.2f}"
+        rows.append([model.model, 100 * model.clean, *found, combined])
     columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2)]
     columns += [f"Δ {title_of(g)}" for g in groups]
     caption = (
@@ -80,12 +81,6 @@ def _mean_worst(made: Line) -> str:
     if made.distinct == 1:
         return f"{made.worst:z.2f}"
     return f"{made.mean:z.2f} ({made.worst:z.2f})"
-
-
-def _combined(row: Row | None) -> str:
-    if row is None:
-        return "–"
-    return row.outcome if row.drop is None else f"{row.drop:z.2f}"
 
 
 def families_table(model: ModelNoise) -> Table:

@@ -43,24 +43,18 @@ class Batches:
 
     def run(self, pictures: Tensor, told: Values) -> list[Tensor]:
         """Return the outputs of pictures (n, …), each flat, (n, m); `told` is the same for all of them."""
-        if self.many is None:
-            rows = [self.alone({**told, self.source: picture[np.newaxis]}) for picture in pictures]
-        else:
-            rows = self._run_batch(self.many, pictures, told)
-        return [np.stack([value.ravel() for value in values]) for values in zip(*rows, strict=True)]
-
-    def _run_batch(self, many: Session, pictures: Tensor, told: Values) -> list[list[Tensor]]:
-        count, found = len(pictures), many({**told, self.source: pictures})
-        values = {name: v.reshape(count, *self.cut[name]) for name, v in zip(self.cut, found, strict=True)}
-        values[self.source] = pictures[:, np.newaxis]
+        rows, values = [], {self.source: pictures[:, np.newaxis]}
+        run = self.alone if self.many is None else self.tail
         late = [name for name in self.outputs if name not in self.cut]
-        rows = []
-        for i in range(count):
+        if self.many is not None:
+            batch = zip(self.cut.items(), self.many({**told, self.source: pictures}), strict=True)
+            values |= {name: value.reshape(len(pictures), *shape) for (name, shape), value in batch}
+        for i in range(len(pictures)):
             row = {name: value[i] for name, value in values.items()}
-            if self.tail is not None:
-                row |= zip(late, self.tail({**told, **row}), strict=True)
-            rows.append([row[name] for name in self.outputs])
-        return rows
+            if run is not None:
+                row |= zip(late, run({**told, **row}), strict=True)
+            rows.append([row[name].ravel() for name in self.outputs])
+        return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
 def open_batches(
@@ -82,7 +76,8 @@ def open_batches(
 def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Batches:
     """Add `many` and `tail`; raise ModelError if the trial fails."""
     given = {**told, made.source: trial[:1]}
-    free = _has_free_batch(model, made.source)
+    dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == made.source]
+    free = any(first.dim_value < 1 for dim in dims for first in dim)  # an input of the file that takes any
     cut = made.outputs if free else _last_products(model, made)
     if not cut:
         raise ModelError("the network has no filter and no matrix product")
@@ -93,20 +88,15 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
     found = many({**told, made.source: trial})
     for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
         alone = np.stack(values)
-        if not free and not _all_vary(alone):
+        # A value that does not vary would not show that pictures are mixed up.
+        if not free and not (np.ptp(alone, axis=0) > 10 * SAME * (1 + np.abs(alone).max(axis=0))).all():
             raise ModelError(f"{name!r} has values that do not depend on the picture")
-        same = batch.size == alone.size and np.allclose(batch.reshape(alone.shape), alone, SAME, SAME)
-        if not same:
+        if batch.size != alone.size or not np.allclose(batch.reshape(alone.shape), alone, SAME, SAME):
             raise ModelError(f"a batch gives other values of {name!r} than single pictures")
     first = dict(zip(cut, rows[0], strict=True))
     late = [name for name in made.outputs if name not in first]
     tail = open_part(model, {**given, **first}, late) if late else None
     return replace(made, many=many, tail=tail, cut={name: value.shape for name, value in first.items()})
-
-
-def _all_vary(values: Tensor) -> bool:
-    """Whether every value differs between pictures (n, …); another would not show that they are mixed up."""
-    return bool((np.ptp(values, axis=0) > 10 * SAME * (1 + np.abs(values).max(axis=0))).all())
 
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
@@ -148,12 +138,6 @@ def _last_products(model: Any, made: Batches) -> tuple[str, ...]:
     return tuple(name for name in inside if name in read)
 
 
-def _has_free_batch(model: Any, source: str) -> bool:
-    """Whether the source is an input of the file whose first dimension is free."""
-    dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == source]
-    return any(first.dim_value < 1 for dim in dims for first in dim)
-
-
 def _free_batch(part: Any, source: str) -> Any:
     """Free the batch of the source and of every Reshape that has a constant target; return the part."""
     from onnx import numpy_helper
@@ -167,20 +151,15 @@ def _free_batch(part: Any, source: str) -> Any:
             constants[node.output[0]] = node.attribute[0].t
     for node in dependent(part, source, [port.name for port in part.graph.output]):
         if node.op_type == "Reshape" and node.input[1] in constants:
-            target = _free_target(numpy_helper.to_array(constants[node.input[1]]))
+            target = numpy_helper.to_array(constants[node.input[1]]).copy()
+            # The batch was 1; the trial shows whether this is the right axis.
+            if -1 in target:
+                target[:1][target[:1] == 1] = 0  # 0: as in the input
+            elif len(target):
+                target[1 if target[0] != 1 and target[1:2] == 1 else 0] = -1
             node.input[1] = f"batch/{node.output[0]}"
             part.graph.initializer.append(numpy_helper.from_array(target, node.input[1]))
     return part
-
-
-def _free_target(target: Tensor) -> Tensor:
-    """The target of a Reshape for any batch, which was 1; the trial shows whether that was the right axis."""
-    made = target.copy()
-    if -1 in target:
-        made[:1][target[:1] == 1] = 0  # 0: as in the input
-    elif len(target):
-        made[1 if target[0] != 1 and target[1:2] == 1 else 0] = -1
-    return made
 
 
 def in_batches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,18 +16,10 @@ from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
-from holdfast.patchbench.positions.batches import (
-    Batches,
-    Session,
-    dependent,
-    in_batches,
-    noise,
-    open_batches,
-    open_part,
-)
+from holdfast.patchbench.positions import batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
 from holdfast.verify import finite
-from holdfast.verify.enumerate import digest
+from holdfast.verify.enumerate import first_alike
 from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
@@ -39,8 +32,8 @@ class Network:
     """A benchmark's file, read once for all its instances, and the sessions opened so far."""
 
     model: Any  # onnx.ModelProto
-    heads: dict[tuple[str, ...], Session] = field(default_factory=dict)  # by the tensors that they give
-    batches: Batches | None = None
+    heads: dict[tuple[str, ...], batches.Session] = field(default_factory=dict)  # by what they give
+    behind: batches.Batches | None = None  # the network behind the patch
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +91,7 @@ class Instance:
         """Tensors of the file at a position, by name."""
         whole, heads = self.whole(point, flat), self.network.heads
         if names not in heads:
-            heads[names] = open_part(self.network.model, {self.runner.name: whole}, names)
+            heads[names] = batches.open_part(self.network.model, {self.runner.name: whole}, names)
         return heads[names]({self.runner.name: whole})
 
 
@@ -130,35 +123,28 @@ def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
 
 
-def open_network(instance: Instance) -> Batches:
+def open_network(instance: Instance) -> batches.Batches:
     """Open the network behind the patch, once per file: its own outputs, then what every ArgMax reads."""
     network = instance.network
-    if network.batches is None:
+    if network.behind is None:
         outputs = [port.name for port in network.model.graph.output]
-        nodes = dependent(network.model, instance.picture, outputs)
+        nodes = batches.dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
-        inputs = map(instance.with_picture, noise(instance.pixels))
+        inputs = map(instance.with_picture, batches.noise(instance.pixels))
         trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
         names = [*outputs, *scores]
-        network.batches = open_batches(network.model, instance.picture, names, trial, instance.told)
-    return network.batches
+        network.behind = batches.open_batches(network.model, instance.picture, names, trial, instance.told)
+    return network.behind
 
 
-def kinds(instance: Instance, free: int) -> Ints:
+def kinds_of(instance: Instance, free: int) -> Ints:
     """For each cell of one position input the first cell that the file cannot tell from it."""
-    cells, trace = instance.cells[free], instance.trace
-    every = np.arange(len(cells))
-    names = instance.parts.alone[free]
-    shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
-    if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return every
-    if not names:
-        return np.zeros(len(cells), np.int64)
-    seen: dict[bytes, int] = {}
-    for i in range(len(cells)):
-        place = (i, 0) if free == 0 else (0, i)
-        every[i] = seen.setdefault(digest(instance.tensors_at(instance.point(place), names)), i)
-    return every
+
+    def tensors(number: int) -> list[Tensor]:
+        point = instance.point((number, 0) if free == 0 else (0, number))
+        return instance.tensors_at(point, instance.parts.alone[free])
+
+    return first_alike(instance.trace, instance.parts, free, len(instance.cells[free]), tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,34 +161,29 @@ class Effect:
 
 def effect(instance: Instance) -> Effect:
     """What the position input does, seen from the file itself: which values it puts no picture in."""
-    counts = [len(cells) for cells in instance.cells]
-    places = ((0, 0), [count - 1 for count in counts], [count // 3 + i for i, count in enumerate(counts)])
-    begin, end, probe = (instance.point(place) for place in places)
+    last_cells = [len(cells) - 1 for cells in instance.cells]
+    between = [min((last + 1) // 3 + i, last) for i, last in enumerate(last_cells)]
+    begin, end, probe = (instance.point(place) for place in ((0, 0), last_cells, between))
     first, last = _overwritten(instance, begin), _overwritten(instance, end)
-    clean = _outside(instance)
+    clean: Tensor | None = None
+    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
+    with contextlib.suppress(Exception):  # a file need not take such a position, and errors have no one class
+        if not _overwritten(instance, far).any():
+            clean = instance.picture_at(far)
     if clean is None and not (first & last).any():
         clean = np.where(first, instance.picture_at(end), instance.picture_at(begin))
     at = ", ".join(f"{value:g}" for value in probe)
     change = _change(_overwritten(instance, probe))
     words = f"at the first position {_change(first)}; at ({at}) {change}"
-    there = _rectangle(first)
-    if there is None or clean is None:
+    # No patch if channels differ.
+    if clean is None or first.ndim != 4 or not first.any() or (first != first[:, :1]).any():
         return Effect(words, clean, None)
+    rows, columns = np.flatnonzero(first[0, 0].any(axis=1)), np.flatnonzero(first[0, 0].any(axis=0))
+    there = slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
     content: Tensor = instance.picture_at(begin)[0][there]
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
     return Effect(words, clean, content)
-
-
-def _outside(instance: Instance) -> Tensor | None:
-    """The picture at a position far outside of it, if the file then changes nothing; None if it does."""
-    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
-    try:
-        if _overwritten(instance, far).any():
-            return None
-        return instance.picture_at(far)
-    except Exception:  # noqa: BLE001 - a file need not take such a position, and onnxruntime has no one class
-        return None
 
 
 def _overwritten(instance: Instance, point: Point) -> Bools:
@@ -210,14 +191,6 @@ def _overwritten(instance: Instance, point: Point) -> Bools:
     greys = (instance.with_picture(np.float32(grey)) for grey in (0.25, 0.75))
     dark, light = (instance.picture_at(point, flat) for flat in greys)
     return np.asarray(dark == light)
-
-
-def _rectangle(mask: Bools) -> tuple[slice, slice, slice] | None:
-    """The part of (c, h, w) that a mask (1, c, h, w) covers, or parts of it; None if channels differ."""
-    if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
-        return None
-    rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
-    return slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
 
 def _change(mask: Bools) -> str:
@@ -240,24 +213,23 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
     The second value says whether every picture is the clean one with the patch where the position says. Then
     the map is over rows and columns of the picture, else over (first input, second input).
     """
-    batches, told = open_network(instance), instance.told
-    (first, down), (second, across) = (
-        np.unique(kinds(instance, free), return_inverse=True) for free in range(2)
-    )
+    behind, told = open_network(instance), instance.told
+    kinds = (kinds_of(instance, free) for free in range(2))
+    (first, down), (second, across) = (np.unique(kind, return_inverse=True) for kind in kinds)
     places = list(itertools.product(first.tolist(), second.tolist()))
 
     def run(these: Sequence[tuple[int, int]]) -> list[Tensor]:
         pictures = [instance.picture_at(instance.point(place)) for place in these]
         same = [done.clean is not None and np.array_equal(picture, done.clean) for picture in pictures]
         square = [_is_described(instance, done, *made) for made in zip(these, pictures, strict=True)]
-        return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
+        return [np.array(same), np.array(square), *behind.run(np.concatenate(pictures), told)]
 
-    same, square, *values = in_batches(run, places, jobs)
+    same, square, *values = batches.in_batches(run, places, jobs)
 
     def run_again(number: int) -> float:
         return instance.exact(instance.point(places[number]))
 
-    settled = settle(*_read(values), instance.bar, run_again, batches.many is not None)
+    settled = settle(*_read(values), instance.bar, run_again, behind.many is not None)
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]
@@ -297,8 +269,8 @@ def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int 
     def replay(picture: Tensor) -> float:
         return on_file(instance, picture, neutral)
 
-    batches, bar = open_network(instance), instance.bar
-    return sweep(batches, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
+    behind, bar = open_network(instance), instance.bar
+    return sweep(behind, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
@@ -308,8 +280,8 @@ def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None
     """
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
-    batches = open_network(instance)
-    return float(batches.alone({**instance.told, batches.source: picture})[0].ravel()[0])
+    behind = open_network(instance)
+    return float(behind.alone({**instance.told, behind.source: picture})[0].ravel()[0])
 
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:

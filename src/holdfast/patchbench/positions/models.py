@@ -14,7 +14,7 @@ from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
 from holdfast.core.types import Bools, Detections, Floats, Image, Tensor
 from holdfast.patchbench.graph import DetectorPorts, detector_of, image_input
-from holdfast.patchbench.layout import Target, output_of, target_of
+from holdfast.patchbench.layout import Target, output_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
 from holdfast.stages.infer import onnxruntime
@@ -39,7 +39,7 @@ class Detector:
         if not len(found):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
         best = int(np.argmax(found.scores))
-        return target_of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
+        return Target.of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
 
     def output(self, tensor: Tensor, target: Target) -> float:
         """IoU · equal(class) of what the user's file says of one tensor (1, …)."""

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ModelError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.graph.session import condense, open_session
-from holdfast.stages.decode.libjpeg import by
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import by, pillow
+from holdfast.stages.infer import open_graph
 
 TILE = 256  # pixels a side: a multiple of 16, so that a tile begins where a block of halved chroma does
 RIM = 16  # pixels the net sees to each side: eight 3×3 convolutions at half size
@@ -71,8 +69,7 @@ def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
             found = _run(planes(piece[None], facts[None]))[0]  # (3, h, w) in 0..1
             done = np.rint(found.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
             made[top : top + tile, left : left + tile] = done[top - y :, left - x :][:tile, :tile]
-    grey = bool((pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all())
-    if grey:  # a grey file stays grey
+    if (pixels == pixels[..., :1]).all():  # a grey file stays grey
         made[:] = made[..., 1:2]
     return np.ascontiguousarray(made[:height, :width])
 
@@ -95,15 +92,11 @@ def planes(pixels: Image, facts: Tensor) -> Tensor:
 
 
 def _run(tensor: Tensor) -> Tensor:
-    made: Tensor = _session().run(None, {"planes": tensor})[0]
-    return made
+    return np.asarray(_session().run(None, {"planes": tensor})[0])
 
 
 @lru_cache(maxsize=1)  # one for each process; runs on it may overlap
 def _session() -> Any:
     """The net in ONNX Runtime on one thread, so that sums come in one order."""
     file = resources.files("holdfast").joinpath("models", "decoder", "restore.onnx")
-    try:
-        return open_session(file.read_bytes(), threads=1, inter_threads=1)
-    except Exception as problem:
-        raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    return open_graph(file.read_bytes(), str(file), 1)

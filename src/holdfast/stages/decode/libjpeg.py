@@ -1,4 +1,4 @@
-"""libjpeg in its variants, and what every decoder but Pillow asks first: whether a JPEG is whole and sound.
+"""Pillow, the reference; libjpeg in its variants; and the check whether a JPEG is whole and sound.
 
 libjpeg repairs damaged data and says so on standard error, zune and FFmpeg repair it silently and in ways of
 their own. So that all decoders refuse the same files and every cell of a sweep sees the same images, damaged
@@ -7,27 +7,53 @@ data goes to Pillow alone: it refuses most of it and repairs the rest.
 
 from __future__ import annotations
 
+import io
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import Any, TypeVar
 
 import numpy as np
 
 from holdfast.core.errors import ImageError, MissingExtra, one_line
 from holdfast.core.registry import stage
-from holdfast.core.types import Floats, Image
-from holdfast.data.images import sniff_head
-from holdfast.stages.decode.pillow import pillow
+from holdfast.core.types import Image
+from holdfast.data.images import MAX_PIXELS, sniff_head
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-_ASKED = 4  # images of which it is remembered whether they are sound
-_SEEN: OrderedDict[bytes, bool] = OrderedDict()
-_LOCK = Lock()
+@stage(
+    "decode",
+    paper=True,
+    systems="Pillow; torchvision and timm on PIL images, Hugging Face image processors, Keras load_img",
+    alike="libjpeg-turbo",
+)
+def pillow(data: bytes) -> Image:
+    """RGB pixels by Pillow: libjpeg-turbo with the accurate integer IDCT and fancy upsampling.
+
+    16-bit grey is divided by 257, CMYK and palettes are converted, transparency is dropped.
+    """
+    from PIL import Image as Pillow
+    from PIL import UnidentifiedImageError
+
+    if not data:
+        raise ImageError("expected an image, got 0 bytes")
+    sniff_head(data)  # refuses a JPEG or PNG that is too large before Pillow warns of it
+    try:
+        with Pillow.open(io.BytesIO(data)) as picture:
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise ImageError(f"{width}×{height} pixels are over the limit of {MAX_PIXELS:,}")
+            if picture.mode.startswith("I"):
+                grey = (np.asarray(picture, np.float64) / 257.0).round().clip(0, 255).astype(np.uint8)
+                return np.repeat(grey[:, :, np.newaxis], 3, axis=2)
+            return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
+    except UnidentifiedImageError:
+        raise ImageError("expected a JPEG, PNG or other image, got bytes of no known format") from None
+    except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as problem:
+        raise ImageError(f"over the limit of {MAX_PIXELS:,} pixels: {problem}") from None
+    except (OSError, SyntaxError, ValueError) as problem:
+        raise ImageError(f"cannot be decoded by Pillow: {one_line(problem)}") from problem
 
 
 def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool = True) -> Image:
@@ -35,7 +61,8 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
 
     Without `cmyk` a JPEG of four channels goes to Pillow, too.
     """
-    if (not cmyk and has_four_channels(data)) or not is_sound(data):
+    header = None if cmyk else sniff_head(data)
+    if (header is not None and header.mode == "CMYK") or not is_sound(data):
         return pillow(data)
     try:
         pixels = decode(data)
@@ -43,9 +70,7 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
         raise
     except Exception as problem:  # what a library raises on data it does not know is its own
         raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
-    if pixels.shape[2] == 1:
-        return np.repeat(pixels, 3, axis=2)
-    return np.ascontiguousarray(pixels)
+    return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)
 
 
 def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = False) -> Image:
@@ -55,46 +80,23 @@ def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = Fa
     import simplejpeg
 
     try:  # strict: it refuses what libjpeg warns of, so no look beforehand is needed
-        pixels: Image = simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample)
+        return np.asarray(simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample))
     except ValueError:
-        _remember(data, False)
         return pillow(data)
-    _remember(data, True)
-    return pixels
 
 
+@lru_cache(maxsize=4)  # several decoders ask of one image in turn
 def is_sound(data: bytes) -> bool:
     """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
-    known = _SEEN.get(data)
-    return _remember(data, _reads(data)) if known is None else known
-
-
-def _reads(data: bytes) -> bool:
-    """The same, found out: at an eighth of the size the entropy code is read whole, the rest is little."""
     if not is_jpeg(data):
         return False
     import simplejpeg
 
-    try:
+    try:  # at an eighth of the size the entropy code is read whole, the rest is little
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
     except ValueError:
         return False
     return True
-
-
-def _remember(data: bytes, sound: bool) -> bool:
-    """Whether it is sound; known for a while, because several decoders ask of one image in turn."""
-    with _LOCK:
-        _SEEN[data] = sound
-        while len(_SEEN) > _ASKED:
-            _SEEN.popitem(last=False)
-    return sound
-
-
-def tells_soundness(decode: F) -> F:
-    """A decorator: whether the data is sound is known once this decoder ran, so it had better run first."""
-    decode.first = True  # type: ignore[attr-defined]
-    return decode
 
 
 def is_jpeg(data: bytes) -> bool:
@@ -102,18 +104,11 @@ def is_jpeg(data: bytes) -> bool:
     return data.startswith(b"\xff\xd8\xff") and sniff_head(data) is not None
 
 
-def has_four_channels(data: bytes) -> bool:
-    """Whether a JPEG holds CMYK or YCCK."""
-    found = sniff_head(data)
-    return found is not None and found.mode == "CMYK"
-
-
 @stage(
     "decode",
     systems="TensorFlow decode_jpeg and tf.data (its default); DALI with use_fast_idct",
     alike="libjpeg-turbo, IFAST",
 )
-@tells_soundness
 def fast_idct(data: bytes) -> Image:
     """RGB pixels of a JPEG with the fast integer IDCT (Arai, Agui, Nakajima); other formats by Pillow.
 
@@ -127,7 +122,6 @@ def fast_idct(data: bytes) -> Image:
     systems="TurboJPEG with FASTUPSAMPLE, libjpeg with do_fancy_upsampling off; nvJPEG's default",
     alike="libjpeg-turbo, no fancy upsampling",
 )
-@tells_soundness
 def no_fancy_upsampling(data: bytes) -> Image:
     """RGB pixels of a JPEG with each chroma sample repeated over its pixels; other formats by Pillow.
 
@@ -204,26 +198,3 @@ def without_notes(data: bytes) -> bytes:
 def float_dct(data: bytes) -> Image:
     """RGB pixels of a JPEG with libjpeg-turbo's floating-point IDCT; CMYK and other formats by Pillow."""
     return by_jpeglib(data, "turbo210", "JDCT_FLOAT")
-
-
-def basis(n: int) -> Floats:
-    """The orthonormal matrix C (n, n) with C[k, m] = α(k) cos((2m+1)πk / 2n); α(0) = √(1/n), else √(2/n)."""
-    k, m = np.mgrid[0:n, 0:n]
-    weight = np.where(k == 0, np.sqrt(1 / n), np.sqrt(2 / n))
-    return np.asarray(weight * np.cos((2 * m + 1) * np.pi * k / (2 * n)), np.float64)
-
-
-def idct(block: Floats) -> Floats:
-    """The samples f (n, n) of coefficients F (n, n) by the paper's eq. (1) in double precision: Cᵀ F C.
-
-    f[m, n] = Σₖ Σₗ α(k) α(l) F(k, l) cos((2m+1)πk / 2N) cos((2n+1)πl / 2N). Every decoder computes this; they
-    differ in how exactly, and in what they do between it and the pixel.
-    """
-    c = basis(len(block))
-    return np.asarray(c.T @ np.asarray(block, np.float64) @ c, np.float64)
-
-
-def dct(block: Floats) -> Floats:
-    """The coefficients F (n, n) of samples f (n, n), the inverse of `idct`: C f Cᵀ."""
-    c = basis(len(block))
-    return np.asarray(c @ np.asarray(block, np.float64) @ c.T, np.float64)

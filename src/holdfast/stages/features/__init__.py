@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from holdfast.core.errors import ImageError, InputError, ModelError
+from holdfast.core.errors import ImageError, InputError
 from holdfast.core.registry import part
 from holdfast.core.types import Floats, Image, Tensor
-from holdfast.graph.session import condense, open_session
+from holdfast.graph.session import condense
 
 Row: TypeAlias = Callable[[Image], Tensor]  # one image -> its features (d,)
 
@@ -36,41 +36,30 @@ class FeatureNet:
 
     def __call__(self, images: Sequence[Image]) -> Floats:
         """The features (n, d) of the images, (h, w, 3) uint8 each."""
-        made = np.zeros((len(images), self.dimensions))
+        rows = np.zeros((len(images), self.dimensions))
         for place, image in enumerate(images):
             if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-                raise InputError(
-                    f"{self.name}: expected images (h, w, 3) uint8, got {image.shape} {image.dtype.name}"
-                )
+                got = f"{image.shape} {image.dtype.name}"
+                raise InputError(f"{self.name}: expected images (h, w, 3) uint8, got {got}")
             found = np.asarray(self.row(image)).reshape(-1)
             if len(found) != self.dimensions or not np.isfinite(found).all():
-                raise ImageError(
-                    f"{self.name}: expected {self.dimensions} finite features, got {len(found)} with "
-                    f"{int((~np.isfinite(found)).sum())} that are not finite"
-                )
-            made[place] = found
-        return made
+                got = f"{len(found)} with {int((~np.isfinite(found)).sum())} that are not finite"
+                raise ImageError(f"{self.name}: expected {self.dimensions} finite features, got {got}")
+            rows[place] = found
+        return rows
 
 
 def open_features(text: str, threads: int = 1) -> FeatureNet:
     """The feature net a text names: "signs", "inception:FILE", "onnx:FILE", or a part of one's own."""
     name, _, rest = text.partition(":")
-    made: FeatureNet = part("features", name).function(rest, threads)
-    return made
-
-
-def open_graph(source: bytes | str, what: str, threads: int) -> Any:
-    """An ONNX Runtime session on the CPU for a graph's bytes or file; ModelError if it cannot be loaded."""
-    try:
-        return open_session(source, threads=threads, inter_threads=1)
-    except Exception as problem:
-        raise ModelError(f"{what}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    net: FeatureNet = part("features", name).function(rest, threads)
+    return net
 
 
 def run_graph(session: Any, tensor: Tensor) -> Tensor:
     """The first output for one input tensor; ImageError if the network cannot run on it."""
     try:
-        made: Tensor = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: tensor})[0]
+        found = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: tensor})
     except Exception as problem:
         raise ImageError(f"the feature net cannot run on it: {condense(problem, 300)}") from problem
-    return made
+    return np.asarray(found[0])

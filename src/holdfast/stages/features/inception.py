@@ -4,21 +4,20 @@ The graph is the one whose pool3 features FID is defined on (not torchvision's: 
 their border, and the last block pools by maximum). It is made as ONNX from the user's weights, so that
 neither PyTorch nor a download is needed, and nothing but the file with the right hash is called FID.
 
-The checkpoint is read without PyTorch and without running anything that is in it, in both of its forms: the
-zip of PyTorch 1.6 and later, and the older row of pickles. The pickles may name tensors, their storages and
-an ordered dictionary; any other name ends the reading.
+The checkpoint is read without PyTorch and without running anything that is in it, in the form that file has:
+the row of pickles that PyTorch wrote before 1.6. The pickles may name tensors, their storages and an ordered
+dictionary; any other name ends the reading.
 """
 
 from __future__ import annotations
 
 import io
 import pickle  # only through _Reader, which resolves a handful of names and no others
-import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,33 +25,23 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of, of_bytes
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.stages.features import FeatureNet, open_graph, run_graph
+from holdfast.stages.features import FeatureNet, run_graph
+from holdfast.stages.infer import open_graph
 
-_TYPES = {
-    "FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2",
-    "LongStorage": "<i8", "IntStorage": "<i4", "ByteStorage": "|u1",
-}  # fmt: skip
-_MAGIC = 0x1950A86A20F9469CFC6C  # what the older form begins with
+_MAGIC = 0x1950A86A20F9469CFC6C  # what the file begins with
+_TYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2", "LongStorage": "<i8"}
 
 
-@dataclass(frozen=True)
-class _Storage:
-    key: str
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class _Lazy:
+class _Lazy(NamedTuple):
     """A tensor before its storage has been read: where it begins, its shape and its steps in elements."""
 
-    storage: _Storage
+    storage: str
     start: int
     shape: tuple[int, ...]
     steps: tuple[int, ...]
 
-    def read(self, data: bytes) -> Tensor:
+    def read(self, flat: Tensor) -> Tensor:
         """The tensor as an array of its own; ValueError if it reaches out of its storage."""
-        flat = np.frombuffer(data, self.storage.dtype)
         last = self.start + sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True))
         if min(self.start, *self.steps, 0) < 0 or (0 not in self.shape and last >= len(flat)):
             raise ValueError("a tensor reaches out of its storage")
@@ -60,81 +49,59 @@ class _Lazy:
         return np.lib.stride_tricks.as_strided(flat[self.start :], self.shape, steps).copy()
 
 
+def _tensor(storage: str, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
+    return _Lazy(storage, int(start), tuple(map(int, shape)), tuple(map(int, steps)))
+
+
+_KNOWN: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
+    **{("torch", name): np.dtype(dtype) for name, dtype in _TYPES.items()},
+}
+
+
 class _Reader(pickle.Unpickler):
     """An unpickler that knows tensors, storages and ordered dictionaries, and nothing else."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _tensor
-        if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return lambda data, *_: data
-        if module == "torch" and name in _TYPES:
-            return np.dtype(_TYPES[name])
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.dtypes: dict[str, np.dtype[Any]] = {}
 
-    def persistent_load(self, pid: Any) -> _Storage:
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return _KNOWN[module, name]
+
+    def persistent_load(self, pid: Any) -> str:
         kind, dtype, key, *_ = pid
         if kind != "storage" or not isinstance(dtype, np.dtype):
             raise pickle.UnpicklingError(f"it names a {kind} that is no storage")
-        return _Storage(str(key), dtype)
-
-
-def _tensor(storage: _Storage, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
-    return _Lazy(storage, int(start), tuple(map(int, shape)), tuple(map(int, steps)))
+        self.dtypes[str(key)] = dtype
+        return str(key)
 
 
 def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
     """Name -> array of a state dictionary saved by PyTorch; ModelError of one line if it is none."""
     try:
-        zipped = zipfile.is_zipfile(io.BytesIO(data))
-        found, storage = _zipped(data) if zipped else _plain(data)
+        stream = io.BytesIO(data)
+        if _Reader(stream).load() != _MAGIC:
+            raise ValueError("it does not begin as one")
+        for _ in ("protocol", "system"):
+            _Reader(stream).load()
+        reader = _Reader(stream)
+        found = reader.load()
         if not isinstance(found, Mapping):
             raise TypeError(f"it holds a {type(found).__name__}, not a dictionary")
-        made: dict[str, Tensor] = {}
-        for name, value in found.items():
-            if not isinstance(value, _Lazy):
-                raise TypeError(f"{name!r} is no tensor")
-            made[str(name)] = value.read(storage(value.storage))
-        return made
+        if odd := [name for name, value in found.items() if not isinstance(value, _Lazy)]:
+            raise TypeError(f"{odd[0]!r} is no tensor")
+        storages: dict[str, Tensor] = {}
+        for key in map(str, _Reader(stream).load()):
+            size = int.from_bytes(stream.read(8), "little") * reader.dtypes[key].itemsize
+            storages[key] = np.frombuffer(stream.read(size), reader.dtypes[key])
+        return {str(name): value.read(storages[value.storage]) for name, value in found.items()}
     except Exception as problem:  # pickle raises whatever a broken file makes it stumble over
         raise ModelError(f"{what}: not a state dictionary saved by PyTorch: {problem}") from problem
-
-
-def _zipped(data: bytes) -> tuple[Any, Callable[[_Storage], bytes]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        (main,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        root = main.removesuffix("data.pkl")
-        found = _Reader(io.BytesIO(archive.read(main))).load()
-        parts = {
-            name.removeprefix(f"{root}data/"): archive.read(name)
-            for name in archive.namelist()
-            if name.startswith(f"{root}data/")
-        }
-    return found, lambda storage: parts[storage.key]
-
-
-def _plain(data: bytes) -> tuple[Any, Callable[[_Storage], bytes]]:
-    stream = io.BytesIO(data)
-    if _Reader(stream).load() != _MAGIC:
-        raise ValueError("it does not begin as one")
-    for _ in ("protocol", "system"):
-        _Reader(stream).load()
-    kinds: dict[str, np.dtype[Any]] = {}
-
-    class Noting(_Reader):
-        def persistent_load(self, pid: Any) -> _Storage:
-            made = super().persistent_load(pid)
-            kinds[made.key] = made.dtype
-            return made
-
-    found = Noting(stream).load()
-    parts: dict[str, bytes] = {}
-    for key in _Reader(stream).load():
-        length = int.from_bytes(stream.read(8), "little")
-        parts[str(key)] = stream.read(length * kinds[str(key)].itemsize)
-    return found, lambda storage: parts[storage.key]
 
 
 DIMENSIONS = 2048
@@ -209,12 +176,9 @@ class _Graph:
         return name
 
     def array(self, name: str) -> Tensor:
-        try:
-            return self.arrays[name].astype(np.float64)
-        except KeyError:
-            raise ModelError(
-                f"{self.what}: expected the weights of FID's Inception, {name!r} is missing"
-            ) from None
+        if name not in self.arrays:
+            raise ModelError(f"{self.what}: expected the weights of FID's Inception, {name!r} is missing")
+        return self.arrays[name].astype(np.float64)
 
     def conv(self, source: str, step: str, prefix: str) -> str:
         """Convolution, batch norm (folded into its weights) and ReLU."""
@@ -259,13 +223,9 @@ def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
     last = graph.node("Flatten", [graph.node("GlobalAveragePool", [value])])
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, "h", "w", 3])
     out = helper.make_tensor_value_info(last, TensorProto.FLOAT, [1, DIMENSIONS])
-    whole = helper.make_model(
-        helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=8,
-    )
-    done: bytes = whole.SerializeToString()
-    return done
+    whole = helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights)
+    opset = helper.make_opsetid("", 17)
+    return bytes(helper.make_model(whole, opset_imports=[opset], ir_version=8).SerializeToString())
 
 
 def _enter(graph: _Graph, image: str) -> str:
@@ -300,9 +260,8 @@ def inception(text: str = "", threads: int = 1) -> FeatureNet:
         raise ModelError(f"{path}: cannot be read: {problem.strerror}; expected {_NAMES}") from problem
     got = of_bytes(data)
     if got != WEIGHTS:  # before a byte of it is read as anything
-        raise ModelError(
-            f"{path}: not the canonical FID weights {_NAMES}: sha256 expected {WEIGHTS}, got {got}"
-        )
+        hashes = f"sha256 expected {WEIGHTS}, got {got}"
+        raise ModelError(f"{path}: not the canonical FID weights {_NAMES}: {hashes}")
     return net_of(data, str(path), "FID", got, threads)
 
 

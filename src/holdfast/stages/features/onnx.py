@@ -15,7 +15,8 @@ from holdfast.core.model import read_onnx
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.graph.inspect import inspect
-from holdfast.stages.features import FeatureNet, open_graph, run_graph
+from holdfast.stages.features import FeatureNet, run_graph
+from holdfast.stages.infer import open_graph
 from holdfast.stages.resize.libraries import pillow_bilinear
 
 # The last map of each resolution: strides 4, 8 and 16 with 40, 80 and 160 channels.
@@ -36,9 +37,8 @@ def signs(text: str = "", threads: int = 1) -> FeatureNet:
 
     def row(image: Image) -> Tensor:
         if min(image.shape[:2]) < _LEAST:
-            raise InputError(
-                f"FD-signs: expected a side of {_LEAST} pixels or more, got {image.shape[1]}×{image.shape[0]}"
-            )
+            got = f"{image.shape[1]}×{image.shape[0]}"
+            raise InputError(f"FD-signs: expected a side of {_LEAST} pixels or more, got {got}")
         tensor = np.ascontiguousarray(image.transpose(2, 0, 1)[None], np.float32) / np.float32(255)
         return run_graph(session, tensor)
 
@@ -57,31 +57,25 @@ def _cut(data: bytes, name: str) -> bytes:
     if missing:
         raise ModelError(f"{name}: expected the maps {', '.join(sorted(missing))}, got none of that name")
     last = max(place for place, node in enumerate(graph.node) if set(node.output) & set(_CUTS))
-    nodes = [*graph.node[: last + 1], *(node for cut in _CUTS for node in _statistics(cut))]
+    nodes = list(graph.node[: last + 1])
+    for cut in _CUTS:  # mean and standard deviation of each channel over the places of the map
+        mean, away, square, spread = (f"{cut}:{what}" for what in ("mean", "away", "square", "variance"))
+        nodes += [
+            helper.make_node("ReduceMean", [cut], [mean], axes=[2, 3], keepdims=1),
+            helper.make_node("Sub", [cut, mean], [away]),
+            helper.make_node("Mul", [away, away], [square]),
+            helper.make_node("ReduceMean", [square], [spread], axes=[2, 3], keepdims=1),
+            helper.make_node("Sqrt", [spread], [f"{cut}:spread"]),
+        ]
     parts = [f"{cut}:{what}" for what in ("mean", "spread") for cut in _CUTS]
     nodes.append(helper.make_node("Concat", parts, ["features"], axis=1))
     used = {source for node in nodes for source in node.input}
     image = helper.make_tensor_value_info(graph.input[0].name, TensorProto.FLOAT, [1, 3, "h", "w"])
     out = helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 2 * _CHANNELS, 1, 1])
     weights = [weight for weight in graph.initializer if weight.name in used]
-    made = helper.make_graph(nodes, "features", [image], [out], weights)
-    whole = helper.make_model(made, opset_imports=proto.opset_import, ir_version=proto.ir_version)
-    cut_graph: bytes = whole.SerializeToString()
-    return cut_graph
-
-
-def _statistics(cut: str) -> list[Any]:
-    """The nodes that give a map's mean and standard deviation over its places, channel by channel."""
-    from onnx import helper
-
-    mean, away, square, spread = (f"{cut}:{what}" for what in ("mean", "away", "square", "variance"))
-    return [
-        helper.make_node("ReduceMean", [cut], [mean], axes=[2, 3], keepdims=1),
-        helper.make_node("Sub", [cut, mean], [away]),
-        helper.make_node("Mul", [away, away], [square]),
-        helper.make_node("ReduceMean", [square], [spread], axes=[2, 3], keepdims=1),
-        helper.make_node("Sqrt", [spread], [f"{cut}:spread"]),
-    ]
+    features = helper.make_graph(nodes, "features", [image], [out], weights)
+    whole = helper.make_model(features, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    return bytes(whole.SerializeToString())
 
 
 _VERSION = 1  # of what this file does before and behind the network
@@ -121,9 +115,8 @@ def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Ten
         raise ModelError(f"{path}: expected one image input of 4 dimensions, got {found}")
     batch, *rest = inputs[0].shape
     if 3 not in (rest[0], rest[2]) or (isinstance(batch, int) and batch != 1):
-        raise ModelError(
-            f"{path}: expected an input (1, 3, h, w) or (1, h, w, 3), batch free or 1, got {inputs[0].shape}"
-        )
+        expected = "an input (1, 3, h, w) or (1, h, w, 3), batch free or 1"
+        raise ModelError(f"{path}: expected {expected}, got {inputs[0].shape}")
     if inputs[0].type not in _TYPES:
         raise ModelError(f"{path}: expected an input of type float or uint8, got {inputs[0].type}")
     first = rest[0] == 3

@@ -121,10 +121,9 @@ def _by_swscale(image: Image, size: Size, name: str) -> Image:
     try:
         small = converted(frame, "rgb24", flags, size.width, size.height)
     except (av.error.FFmpegError, ValueError, OSError) as problem:
-        raise ImageError(
-            f"swscale cannot turn {image.shape[1]}×{image.shape[0]} into {size.width}×{size.height} pixels; "
-            "it refuses to shrink or stretch a side too far"
-        ) from problem
+        sizes = f"{image.shape[1]}×{image.shape[0]} into {size.width}×{size.height} pixels"
+        why = "it refuses to shrink or stretch a side too far"
+        raise ImageError(f"swscale cannot turn {sizes}; {why}") from problem
     return np.ascontiguousarray(small.to_ndarray())
 
 

@@ -15,7 +15,7 @@ apart. (A result one pixel wide with antialias is not what torch 2.13 gives: it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,9 @@ from numpy.typing import NDArray
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size
 
+# Which source pixels make a pixel of the result, (out, k), and with what weights; one axis.
+Taps: TypeAlias = tuple[NDArray[np.intp], NDArray[np.float32]]
 _TORCH = "torch.nn.functional.interpolate"
-_CACHED = 32_768  # values
-
-
-@dataclass(frozen=True)
-class Taps:
-    """Which source pixels make a pixel of the result, (out, k), and with what weights; one axis."""
-
-    index: NDArray[np.intp]
-    weight: NDArray[np.float32]
 
 
 @stage("resize", systems=f"{_TORCH}, its default for tensors; ONNX Resize linear, half_pixel")
@@ -91,19 +84,10 @@ def _mixed(image: Image, columns: Taps, rows: Taps) -> Image:
 
 
 def _mix(image: NDArray[np.uint8] | NDArray[np.float32], taps: Taps) -> NDArray[np.float32]:
-    """The rows mixed, in strips small enough to stay in the processor's cache."""
-    mixed = np.empty((len(taps.index), *image.shape[1:]), np.float32)
-    step = max(1, _CACHED // image[0].size)
-    for rows in (slice(at, at + step) for at in range(0, len(mixed), step)):
-        total = mixed[rows]
-        for k in range(taps.index.shape[1]):
-            weight = taps.weight[rows, k, np.newaxis, np.newaxis]
-            part = image[taps.index[rows, k]].astype(np.float32, copy=False)
-            if k == 0:
-                np.multiply(part, weight, out=total)
-            else:
-                part *= weight
-                total += part
+    """The rows mixed."""
+    mixed = np.zeros((len(taps[0]), *image.shape[1:]), np.float32)
+    for index, weight in zip(taps[0].T, taps[1].T, strict=True):
+        mixed += image[index] * weight[:, np.newaxis, np.newaxis]
     return mixed
 
 
@@ -121,9 +105,8 @@ def _linear(source: int, target: int) -> Taps:
     at = np.maximum(_places(source, target), np.float32(0))
     low = np.minimum(at.astype(np.intp), source - 1)
     share = np.clip(at - low.astype(np.float32), 0, 1).astype(np.float32)
-    return Taps(
-        np.stack([low, np.minimum(low + 1, source - 1)], axis=1), np.stack([1 - share, share], axis=1)
-    )
+    index = np.stack([low, np.minimum(low + 1, source - 1)], axis=1)
+    return index, np.stack([1 - share, share], axis=1)
 
 
 def _cubic(source: int, target: int) -> Taps:
@@ -132,7 +115,7 @@ def _cubic(source: int, target: int) -> Taps:
     steps = np.arange(-1, 3)
     distance = (at - low)[:, np.newaxis] - steps.astype(np.float32)
     index = np.clip(low.astype(np.intp)[:, np.newaxis] + steps, 0, source - 1)
-    return Taps(index, _keys(np.abs(distance), -0.75))
+    return index, _keys(np.abs(distance), -0.75)
 
 
 def _wide(source: int, target: int, radius: int) -> Taps:
@@ -148,7 +131,7 @@ def _wide(source: int, target: int, radius: int) -> Taps:
     height = np.maximum(1 - place, 0) if radius == 1 else _keys(place, -0.5)
     height = np.where(index < after[:, np.newaxis], height, 0).astype(np.float32)
     total = height.sum(axis=1, keepdims=True)
-    return Taps(np.minimum(index, source - 1), np.asarray(height / total, np.float32))
+    return np.minimum(index, source - 1), np.asarray(height / total, np.float32)
 
 
 def _keys(x: NDArray[np.float32], a: float) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Runtimes: ONNX bytes or a file opened so that one tensor can be run.
 
-A runtime is one registered function; adding one is one file here:
+A runtime is one registered function:
 
     @stage("runtime", needs="openvino", extra="runtimes", systems="…")
     def openvino(source: bytes | str, model: Model, threads: int) -> Run: ...

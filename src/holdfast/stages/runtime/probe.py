@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,10 +13,20 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.types import Tensor
 from holdfast.graph.session import condense
-from holdfast.stages.infer import batch_of, open_onnx
+from holdfast.stages.infer import batch_of, one_of, open_onnx
 
 Shape: TypeAlias = tuple[int | None, ...]  # None: as many as the image has, e.g. detections after NMS
 Shapes: TypeAlias = Mapping[str, Shape]
+
+
+class Probe(NamedTuple):
+    """The shapes of a model's outputs, in order, and how many images it takes at once (0: no batch axis)."""
+
+    shapes: Shapes
+    batch: int
+    selects: bool  # sizes within the graph depend on the image: it has NonMaxSuppression or the like
+
+
 # Operators whose output has as many entries as the values of the image make it have.
 DATA_DEPENDENT = frozenset({"NonMaxSuppression", "NonZero", "Unique", "Compress", "Loop", "If"})
 
@@ -28,43 +39,26 @@ def blank(model: Model) -> Tensor:
     return np.zeros(shape, wanted.dtype)
 
 
-def output_shapes(source: bytes | str, model: Model) -> Shapes:
-    """The name and shape of every output, in order, as ONNX Runtime gives them for one image.
+def probe(source: bytes | str, model: Model) -> Probe:
+    """What ONNX Runtime gives for a blank image.
 
     An axis that the file leaves open is None if the graph selects by value: a blank image has no detections,
     the next one may have many.
     """
     try:
-        found = {name: value.shape for name, value in open_onnx(source, model, 1)(blank(model)).items()}
+        found: dict[str, Shape] = {n: v.shape for n, v in open_onnx(source, model, 1)(blank(model)).items()}
     except ImageError as problem:
         raise ModelError(f"{model.path}: {problem}") from problem
-    graph = _graph(source)
-    if not _selects(graph):
-        return found
-    fixed = {o.name: [d.dim_value for d in o.type.tensor_type.shape.dim] for o in graph.output}
-    return {
-        name: tuple(size if known else None for size, known in zip(shape, fixed[name], strict=True))
-        if len(shape) == len(fixed[name])
-        else (None,) * len(shape)
-        for name, shape in found.items()
-    }
+    graph = graph_of(source)
+    selects = any(node.op_type in DATA_DEPENDENT for node in graph.node)
+    for output in graph.output if selects else ():
+        fixed, shape = [d.dim_value for d in output.type.tensor_type.shape.dim], found[output.name]
+        known = fixed if len(fixed) == len(shape) else [0] * len(shape)
+        found[output.name] = tuple(size if k else None for size, k in zip(shape, known, strict=True))
+    return Probe(found, batch_of(graph), selects)
 
 
-def selects_by_value(source: bytes | str) -> bool:
-    """Whether sizes within the graph depend on the image: it has NonMaxSuppression or the like."""
-    return _selects(_graph(source))
-
-
-def _selects(graph: Any) -> bool:
-    return any(node.op_type in DATA_DEPENDENT for node in graph.node)
-
-
-def batch_in(source: bytes | str) -> int:
-    """How many images the file takes at once: 1 unless it fixes another number, 0 without a batch axis."""
-    return batch_of(_graph(source))
-
-
-def _graph(source: bytes | str) -> Any:
+def graph_of(source: bytes | str) -> Any:
     """The parsed graph, without weights kept in files of their own."""
     import onnx
 
@@ -93,10 +87,19 @@ def in_shape(runtime: str, name: str, value: Tensor, shape: Shape) -> Tensor:
     return value.reshape([-1 if d is None else d for d in shape])
 
 
-def shaped(runtime: str, run: Run, shapes: Shapes) -> Run:
-    """The same run, its outputs in the shapes they should have."""
+def guarded(
+    runtime: str, run: Run, about: Probe, model: Model, plain: Callable[[Exception], str] | None = None
+) -> Run:
+    """A function that runs one tensor (1, …), one at a time, and gives the outputs in their shapes."""
+    lock = threading.Lock()
 
-    def whole(tensor: Tensor) -> dict[str, Tensor]:
-        return {name: in_shape(runtime, name, value, shapes[name]) for name, value in run(tensor).items()}
+    def locked(tensor: Tensor) -> Mapping[str, Tensor]:
+        try:
+            with lock:
+                return run(tensor)
+        except Exception as problem:
+            said = plain(problem) if plain else condense(problem, 300)
+            raise ImageError(f"{runtime} cannot run the model on it: {said}") from problem
 
-    return whole
+    alone = one_of(locked, about.batch, model)
+    return lambda tensor: {n: in_shape(runtime, n, v, about.shapes[n]) for n, v in alone(tensor).items()}

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from holdfast.graph.ir import Activation
 from holdfast.verify.bab.search import ENGINE, GOAL, Plan, Search, ask, closed, replay, settle_leaf
 from holdfast.verify.bab.tree import Domain, Move, Pool, Root, children, choose, plant, promising, queries
 from holdfast.verify.linear.passes import Region, Traced, attained, forward
-from holdfast.verify.linear.pieces import full_precision
+from holdfast.verify.linear.pieces import full_precision, threads
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, same_box
@@ -30,9 +31,8 @@ SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they
 
 def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
     """The answer by linear bounds and branching, or what was reached when the time was up."""
-    torch.set_num_threads(max(1, clock.budget.jobs))
     search = Search(problem, clock, plan or Plan())
-    with torch.no_grad(), full_precision():
+    with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
             try:
                 found = _group(search, [problem.cases[i] for i in group])
@@ -141,10 +141,7 @@ def _effort(search: Search, level: int) -> Effort:
     # Touching points of curves take longer to find their place than slopes of relus.
     curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
     turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
-
-    def finish(region: Region, asked: Queries, goal: float) -> Tensor:
-        return refine(region, asked, depth, stop, goal)
-
+    finish = partial(refine, depth=depth, stop=stop)
     return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
 
@@ -244,12 +241,10 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     return None
 
 
-def _update(
-    root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
-) -> list[Domain]:
+def _update(root: Root, domains: list[Domain], asked: Queries, traced: Traced, count: int) -> list[Domain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
     relaxed = forward(root.region, asked.top, traced, attained(root.region, traced))
-    best, points = promising(root, domains, traced, relaxed, candidates)
+    best, points = promising(root, domains, traced, relaxed, count)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     beta = root.flat(dict(asked.beta or {}))
     mix = [None] * len(domains) if asked.mix is None else asked.mix
@@ -272,7 +267,7 @@ class Depth:
 
 
 def refine(
-    region: Region, asked: Queries, depth: Depth, stop: Callable[[], bool] = lambda: False, goal: float = 0.0
+    region: Region, asked: Queries, goal: float, depth: Depth, stop: Callable[[], bool] = lambda: False
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 

@@ -41,9 +41,7 @@ class Search:
         self.problem, self.clock, self.plan = problem, clock, plan
         self.pieces = Pieces(problem.net, torch.float32, clock.check)
         self.exact = Pieces(problem.net, torch.float64, clock.check)
-        self.margin = math.inf
-        self.parked = 0
-        self.worst = math.inf
+        self.margin, self.worst, self.parked = math.inf, math.inf, 0
 
     def late(self) -> bool:
         """Whether the time is up."""

@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import torch
@@ -192,13 +193,8 @@ def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:
     lower = bound(root.region, queries(root, halves)).lower.reshape(-1, 2)
     # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
     value = lower.clamp(max=0.0)
-    merit = (value.min(1).values + 0.2 * value.max(1).values).tolist()
-    chosen, start = [], 0
-    for some in tried:
-        part = merit[start : start + len(some)]
-        chosen.append(some[max(range(len(some)), key=part.__getitem__)])
-        start += len(some)
-    return chosen
+    merits = iter((value.min(1).values + 0.2 * value.max(1).values).tolist())
+    return [max(((next(merits), split) for split in some), key=itemgetter(0))[1] for some in tried]
 
 
 class Pool:

@@ -23,17 +23,8 @@ import torch
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
-from holdfast.verify.linear.shapes import (
-    CONCAVE,
-    SHAPED,
-    TINY,
-    Lines,
-    ProductBend,
-    curve,
-    derivative,
-    least,
-    second,
-)
+from holdfast.verify.linear import shapes
+from holdfast.verify.linear.shapes import CONCAVE, SHAPED, TINY, Lines, ProductBend, curve, derivative, least
 
 Tensor = Any
 MARGIN = 1e-12  # what a tangent must keep from the curve at the end of the interval, in float64
@@ -54,7 +45,9 @@ class Hinge:
         # The chord must not pass below the curve at either end, whatever was rounded.
         need = torch.maximum(p * low - slope.double() * low, high - slope.double() * high).clamp(min=0)
         self.chord = slope
-        self.offset = _up(need, lower.dtype)
+        rounded = need.to(lower.dtype)
+        up = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
+        self.offset = torch.where((rounded.double() < need) | (need > 0), up, rounded)
 
     def start(self, queries: int) -> Tensor:
         """Slopes that make the smaller triangle."""
@@ -68,9 +61,8 @@ class Hinge:
             return Lines(theta, None, self.chord, self.offset)
         open_ = split == 0
         known = torch.where(split > 0, torch.ones_like(theta), torch.full_like(theta, self.floor))
-        return Lines(
-            torch.where(open_, theta, known), None, torch.where(open_, self.chord, known), self.offset * open_
-        )
+        below, above = torch.where(open_, theta, known), torch.where(open_, self.chord, known)
+        return Lines(below, None, above, self.offset * open_)
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: rows (q, m) of the output, z (q, m) of the relaxed point."""
@@ -142,10 +134,8 @@ class Sigmoid:
     def start(self, queries: int) -> Tensor:
         """Tangents in the middle of where they may touch."""
         low, high, first, last = self.whole[:, :4].unbind(1)
-        theta = torch.stack(
-            [(low + torch.minimum(first, high)) / 2, (high + torch.maximum(last, low)) / 2], 1
-        )
-        return self.keep(theta.expand(queries, -1, -1).clone())
+        below, above = (low + torch.minimum(first, high)) / 2, (high + torch.maximum(last, low)) / 2
+        return self.keep(torch.stack([below, above], 1).expand(queries, -1, -1).clone())
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines for touching points theta (q, 2, n), over the whole interval or the assumed ones."""
@@ -164,7 +154,7 @@ class Sigmoid:
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
         low, high, first, last = (self.whole if split is None else split)[:, :4].unbind(1)
-        turn = second(self.step, theta) * (z[:, None] - theta)
+        turn = shapes.second(self.step, theta) * (z[:, None] - theta)
         below = rows.clamp(min=0) * turn[:, 0] * (first >= low)
         above = rows.clamp(max=0) * turn[:, 1] * (last <= high)
         return torch.stack([below, above], 1)
@@ -234,7 +224,14 @@ class Convex:
     """
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
-        _inside(step, lower, upper)
+        undefined = {"sqrt": lower < 0, "log": lower <= 0, "reciprocal": (lower <= 0) & (upper >= 0)}
+        bad = undefined.get(step.curve)
+        if bad is not None and bool(bad.any()):
+            at = int(bad[0].nonzero()[0])
+            raise ModelError(
+                f"bounds: expected {step.curve} of values where it is defined, got values between "
+                f"{float(lower[0, at]):g} and {float(upper[0, at]):g} as far as is known; try fewer inputs"
+            )
         self.step, self.lower, self.upper = step, lower, upper
         self.index = torch.arange(lower.shape[1])
         self.base = torch.zeros_like(lower)
@@ -269,7 +266,7 @@ class Convex:
         """How the bound changes with theta: the line turns about its touching point."""
         side = (self.whole if split is None else split)[:, 4]
         used = torch.where(side > 0, rows.clamp(min=0), rows.clamp(max=0))
-        turn = used * second(self.step, theta[:, 0]) * (z - theta[:, 0])
+        turn = used * shapes.second(self.step, theta[:, 0]) * (z - theta[:, 0])
         return torch.stack([turn, torch.zeros_like(turn)], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
@@ -278,17 +275,6 @@ class Convex:
         if self.step.curve in ("sqrt", "log"):
             low = low.clamp(min=LEAST)
         return torch.minimum(torch.maximum(theta, low[:, None]), torch.maximum(high, low)[:, None])
-
-
-def _inside(step: Activation, lower: Tensor, upper: Tensor) -> None:
-    """Raise ModelError for an interval on which the curve is not defined."""
-    bad = {"sqrt": lower < 0, "log": lower <= 0, "reciprocal": (lower <= 0) & (upper >= 0)}.get(step.curve)
-    if bad is not None and bool(bad.any()):
-        at = int(bad[0].nonzero()[0])
-        raise ModelError(
-            f"bounds: expected {step.curve} of values where it is defined, got values between "
-            f"{float(lower[0, at]):g} and {float(upper[0, at]):g} as far as is known; try fewer inputs"
-        )
 
 
 def _convex_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
@@ -390,12 +376,6 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
 def doubled(drawn: Bend) -> Bend:
     """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
     if isinstance(drawn, ProductBend):
-        return drawn.double()
+        left, right = ((low.double(), high.double()) for low, high in (drawn.left, drawn.right))
+        return ProductBend(drawn.step, left, right)
     return bend(drawn.step, drawn.lower.double(), drawn.upper.double())
-
-
-def _up(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """A float64 tensor rounded up to dtype."""
-    rounded = value.to(dtype)
-    more = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
-    return torch.where((rounded.double() < value) | (value > 0), more, rounded)

@@ -140,12 +140,19 @@ class Pieces:
         height, width = _plane(self.net.steps[step.source])
         top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
-        if phases is not None:
-            return _interleaved(step, phases, image, height, width)
-        out = torch.nn.functional.conv_transpose2d(
-            image, weight, None, step.stride, 0, 0, step.groups, step.dilation
-        )
-        return _cut(out, top, left, height, width).reshape(len(rows), -1)
+        if phases is None:
+            out = torch.nn.functional.conv_transpose2d(
+                image, weight, None, step.stride, 0, 0, step.groups, step.dilation
+            )
+            return _cut(out, top, left, height, width).reshape(len(rows), -1)
+        out = torch.nn.functional.conv2d(image, phases, None, 1, (phases.shape[2] - 1, phases.shape[3] - 1))
+        stride = step.stride[0]
+        down, across = -(-height // stride), -(-width // stride)
+        out = _cut(out, -(-top // stride), -(-left // stride), down, across)
+        if stride > 1:  # the phases are woven together
+            woven = out.unflatten(1, (-1, stride, stride)).permute(0, 1, 4, 2, 5, 3)
+            out = woven.reshape(len(rows), -1, down * stride, across * stride)[:, :, :height, :width]
+        return out.reshape(len(rows), -1)
 
     def bias(self, at: int) -> Tensor | None:
         """What step `at` adds whatever its sources are, flat (n,), or None."""
@@ -169,20 +176,6 @@ class Pieces:
         return len(sources_of(step)) + 1
 
 
-def _interleaved(step: Conv, phases: Tensor, image: Tensor, height: int, width: int) -> Tensor:
-    """The phases computed by one convolution and woven together, flat (q, n)."""
-    stride = step.stride[0]
-    margin = (phases.shape[2] - 1, phases.shape[3] - 1)
-    out = torch.nn.functional.conv2d(image, phases, None, 1, margin)
-    down, across = -(-height // stride), -(-width // stride)
-    out = _cut(out, -(-step.pads[0] // stride), -(-step.pads[1] // stride), down, across)
-    if stride == 1:
-        return out.reshape(len(image), -1)
-    woven = out.unflatten(1, (-1, stride, stride)).permute(0, 1, 4, 2, 5, 3)
-    woven = woven.reshape(len(image), -1, down * stride, across * stride)
-    return woven[:, :, :height, :width].reshape(len(image), -1)
-
-
 def _cut(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     """The window of an image (q, c, h, w), with zeros where it reaches beyond the end."""
     short = (top + height - image.shape[2], left + width - image.shape[3])
@@ -195,6 +188,17 @@ def _plane(source: Step) -> tuple[int, int]:
     if len(source.shape) < 2:
         raise ModelError(f"bounds: expected a convolution of (c, h, w), got a source of shape {source.shape}")
     return source.shape[-2], source.shape[-1]
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Set torch to this many threads, at least one; restored afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

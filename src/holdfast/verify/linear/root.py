@@ -36,9 +36,8 @@ class Effort:
 
 def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     """Centre and radius (1, n) that contain the box of the specification, rounded outward."""
-    low, high = (
-        np.nextafter(np.asarray(v, np.float64), way) for v, way in ((lower, -np.inf), (upper, np.inf))
-    )
+    ends = ((lower, -np.inf), (upper, np.inf))
+    low, high = (np.nextafter(np.asarray(end, np.float64), outward) for end, outward in ends)
     centre = pieces.tensor((low + high) / 2)
     middle = centre.double().numpy()
     radius = np.maximum(high - middle, middle - low) * (1 + 1e-12)
@@ -57,10 +56,8 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Region
         if isinstance(step, Start):
             continue
         # A box stays one where every element is scaled by itself: intervals are exact up to the next step.
-        alone = isinstance(step, Scale) or (
-            isinstance(step, Take) and len(step.sources) == 1 and distinct(step)
-        )
-        depth[at] = max(depth[s] for s in sources_of(step)) + (not alone)
+        moved = isinstance(step, Take) and len(step.sources) == 1 and distinct(step)
+        depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, Scale))
         if not isinstance(step, Activation | Product):
             _hold(region, at, interval(pieces, at, region), known)
             continue

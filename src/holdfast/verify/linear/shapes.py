@@ -18,11 +18,6 @@ CONVEX = ("square", "exp", "reciprocal", "elu", "softplus")  # 1/x is concave be
 SHAPED = ("sigmoid", "tanh", "erf")  # convex, then concave, turned about their middle
 
 
-def _sigmoid_bend(z: Tensor) -> Tensor:
-    s = torch.sigmoid(z)
-    return s * (1 - s) * (1 - 2 * s)
-
-
 _PLAIN: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
@@ -49,7 +44,7 @@ _SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softplus": torch.sigmoid,
 }
 _BENDS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": _sigmoid_bend,
+    "sigmoid": lambda z: (s := torch.sigmoid(z)) * (1 - s) * (1 - 2 * s),
     "tanh": lambda z: -2 * torch.tanh(z) * (1 - torch.tanh(z) ** 2),
     "erf": lambda z: -4 / pi**0.5 * z * torch.exp(-z * z),
     "square": lambda z: torch.full_like(z, 2.0),
@@ -193,16 +188,11 @@ class ProductBend:
 
     def __init__(self, step: Product, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> None:
         self.step, self.left, self.right = step, left, right
-        self.lower, self.upper = left  # as other bends have them; `double` is what needs both
+        self.lower, self.upper = left  # as other bends have them
         self.index = torch.arange(left[0].shape[1])
         self.base = torch.zeros_like(left[0])
         size = [torch.maximum(low.abs(), high.abs()) for low, high in (left, right)]
         self.pad = 16 * torch.finfo(left[0].dtype).eps * size[0] * size[1]
-
-    def double(self) -> ProductBend:
-        """The same in float64."""
-        left, right = ((low.double(), high.double()) for low, high in (self.left, self.right))
-        return ProductBend(self.step, left, right)
 
     def start(self, queries: int) -> Tensor:
         """Both planes in equal parts."""

@@ -189,8 +189,13 @@ def tune(
     for turn in range(iterations + 1):
         traced = bound(region, now)
         better = traced.lower > best[open_]
-        _keep(kept, now, open_, better)
-        best[open_[better]] = traced.lower[better]
+        index = open_[better]
+        best[index] = traced.lower[better]
+        for parameters, values in ((kept.theta, now.theta), (kept.beta or {}, now.beta or {})):
+            for at, value in values.items():
+                parameters[at][index] = value[better]
+        if kept.mix is not None and now.mix is not None:
+            kept.mix[index] = now.mix[better]
         going = traced.lower <= goal
         if turn == iterations or not bool(going.any()) or stop():
             break
@@ -205,15 +210,6 @@ def tune(
         now = _climb(region, now, traced, moves, rate, beta_rate)
         rate, beta_rate = rate * decay, beta_rate * decay
     return best, kept if kept.mix is None else kept.mixed(kept.mix)
-
-
-def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
-    index = open_[better]
-    for best, values in ((kept.theta, now.theta), (kept.beta or {}, now.beta or {})):
-        for at, value in values.items():
-            best[at][index] = value[better]
-    if kept.mix is not None and now.mix is not None:
-        kept.mix[index] = now.mix[better]
 
 
 def _climb(

@@ -92,10 +92,8 @@ def summed(step: Total, parts: Sequence[Layer], width: int) -> Layer:
     bias = bias_size = np.zeros(len(weight))
     for factor, part in zip(step.weights, parts, strict=True):
         weight, bias = weight + factor * _wide(part.weight, width), bias + factor * part.bias
-        size, bias_size = (
-            size + abs(factor) * _wide(part.size, width),
-            bias_size + abs(factor) * part.bias_size,
-        )
+        size = size + abs(factor) * _wide(part.size, width)
+        bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
     return Layer(weight, bias, size, bias_size, np.ones(len(bias)), terms)
 
@@ -138,10 +136,8 @@ def layers_of(net: Net, inputs: bool = False) -> Layers | None:
     With `inputs` they are carried along, for rows that tie inputs and outputs.
     """
     sizes = [prod(step.shape) for step in net.steps]
-    activations = sum(
-        size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation)
-    )
-    if net.inputs > INPUTS or activations > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
+    neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
+    if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
     build = _Build(net, known=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
@@ -200,15 +196,12 @@ class _Build:
             if isinstance(step, Take):
                 return taken(step, parts, width), level
             return summed(step, parts, width), level
+        if not isinstance(step, Activation | Dense | Conv | Scale):
+            return None
+        layer, level = self.known[step.source]
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
-            layer, level = self.known[step.source]
             return (self.above(layer, level, slope), level + 1) if 0.0 <= slope <= 1.0 else None
-        return self.mapped(step) if isinstance(step, Dense | Conv | Scale) else None
-
-    def mapped(self, step: Dense | Conv | Scale) -> tuple[Layer, int] | None:
-        """A linear step of one source over the level that stands on, and that level."""
-        layer, level = self.known[step.source]
         if isinstance(step, Scale):
             return scaled(step, layer), level
         if prod(step.shape) * len(layer.bias) > WEIGHTS:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.verify.lowdim.compiled import kernel, part
-from holdfast.verify.lowdim.program import begin, find_vertex, gradient, improve
+from holdfast.verify.lowdim.program import begin, find_vertex, improve
 from holdfast.verify.lowdim.tables import Program, Reals, Space, Stack, State, Table
-from holdfast.verify.lowdim.zonotope import add_rows
+from holdfast.verify.lowdim.zonotope import add_rows, gradient, kernel, part
 
 STEPS = 30  # of one climb
 

@@ -11,81 +11,12 @@ recomputes the bound from the multipliers, made non-negative, and the rows as th
 
 from __future__ import annotations
 
-from holdfast.verify.lowdim.compiled import TINY, UP, U, kernel
-from holdfast.verify.lowdim.tables import Program, Reals, Signs, Space, Table
-from holdfast.verify.lowdim.zonotope import add_rows
+from holdfast.verify.lowdim.tables import Program, Signs, Space, Stack, State, Table
+from holdfast.verify.lowdim.zonotope import TINY, UP, U, backward, kernel, part
 
 OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
-NEAR = 1e-9  # how far outside its range a variable may stand
-
-
-@kernel
-def step_back(space: Space, weight: Reals, used: int, n: int) -> None:
-    """Set `here` to the picked coefficients times the rows of a layer's weights (.., n)."""
-    here = space.here[:n]
-    for i in range(n):
-        here[i] = 0.0
-    add_rows(here, space.coef, space.pick, used, weight)
-
-
-@kernel
-def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, float]:
-    """The constant and the error of a lower bound on the row, whose slopes (inputs,) are put into `out`.
-
-    The bound is constant + slopes·x - error; ranges and states are those of the forward pass.
-    """
-    last = net.sizes.size - 1
-    q, n = net.first[last - 1] + row, net.sizes[last - 1]
-    constant, error = net.bias[q], net.unit[last - 1] * space.sum[q]
-    slop = 4.0 * U * (net.bias.size + net.sizes[0] + 16)  # of the sum `constant`, and of that with the inputs
-    error += slop * net.bias_size[q]
-    for i in range(n):
-        space.here[i] = net.weight[net.at[last - 1] + row * n + i]
-    for k in range(last - 1, 0, -1):
-        f, used, unit = net.first[k - 1], 0, net.unit[k - 1] + 16.0 * U
-        for i in range(net.sizes[k]):
-            a, q = space.here[i], f + i
-            if a == 0.0 or (space.state[q] == -1 and space.keep[q] == 0.0):
-                continue
-            if space.state[q] == -1:
-                a *= space.keep[q]
-            elif space.state[q] >= 2:
-                if a < 0.0:  # above f lies keep·x + lift
-                    constant += a * space.lift[q]
-                    error += slop * abs(a * space.lift[q])
-                    a *= space.keep[q]
-                elif space.high[q] < -space.low[q]:  # below f lie x and slope·x
-                    a *= net.slope[q]
-            if a != 0.0:
-                space.pick[used], space.coef[used] = i, a
-                used += 1
-                constant += a * net.bias[q]
-                error += abs(a) * (unit * space.sum[q] + slop * net.bias_size[q])
-        step_back(space, net.weight[net.at[k - 1] : net.at[k]], used, net.sizes[k - 1])
-    size = abs(constant)
-    for i in range(net.sizes[0]):
-        out[i] = space.here[i]
-        size += abs(space.here[i]) * (abs(space.middle[i]) + space.half[i])
-    return constant, (error + slop * size) * UP
-
-
-@kernel
-def gradient(net: Table, space: Space, row: int, out: Reals) -> None:
-    """Set `out` to the row's slopes (inputs,) at the point evaluated last."""
-    last = net.sizes.size - 1
-    n = net.sizes[last - 1]
-    for i in range(n):
-        space.here[i] = net.weight[net.at[last - 1] + row * n + i]
-    for k in range(last - 1, 0, -1):
-        f, used = net.first[k - 1], 0
-        for i in range(net.sizes[k]):
-            a = space.here[i] if space.seen[f + i] > 0.0 else space.here[i] * net.slope[f + i]
-            if a != 0.0:
-                space.pick[used], space.coef[used] = i, a
-                used += 1
-        step_back(space, net.weight[net.at[k - 1] : net.at[k]], used, net.sizes[k - 1])
-    for i in range(net.sizes[0]):
-        out[i] = space.here[i]
+ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
+TOLERANCE = 1e-9  # how far outside its range a variable may stand
 
 
 @kernel
@@ -277,7 +208,7 @@ def append(lp: Program, r: int, n: int) -> None:
 @kernel
 def worst_row(lp: Program, rows: int, n: int) -> tuple[int, float]:
     """The basic variable furthest outside its range and by how much (negative: above it), or -1."""
-    row, far, by = -1, NEAR, 0.0
+    row, far, by = -1, TOLERANCE, 0.0
     for i in range(rows):
         kind, value = lp.basic[i], lp.value[i]
         out = 0.0
@@ -297,7 +228,7 @@ def entering(lp: Program, row: int, by: float, rows: int, n: int) -> int:
     count = 0
     for j in range(n + 1):
         a = -table[j] if by > 0.0 else table[j]
-        if (a > NEAR and lp.place[j] <= 0.0) or (a < -NEAR and lp.place[j] > 0.0):
+        if (a > TOLERANCE and lp.place[j] <= 0.0) or (a < -TOLERANCE and lp.place[j] > 0.0):
             lp.order[count] = j
             lp.ratio[count] = abs(lp.cost[j]) / abs(a)
             count += 1
@@ -406,3 +337,48 @@ def find_vertex(lp: Program, rows: int, n: int) -> None:
         kind = lp.basic[i]
         if kind >= 0 and kind < n:
             lp.point[kind] = min(1.0, max(-1.0, lp.value[i]))
+
+
+@part
+def solve_case(
+    net: Table, space: Space, lp: Program, case: int, rows: int, enough: float
+) -> tuple[int, int, float]:
+    """How the case's program ended, how many rows it has with its cuts, and its certified bound."""
+    total, goals = space.count[net.sizes.size - 1], 2 * (net.start[case + 1] - net.start[case])
+    begin(lp, goals, rows, total)
+    how, bound = improve(lp, rows, total, enough)
+    for _ in range(ROUNDS):
+        if how != BEST or bound > 0.0:
+            break
+        find_vertex(lp, rows, total)
+        now = cut_rows(net, space, lp, rows, CUTS)
+        if now == rows:
+            break
+        while rows < now:
+            append(lp, rows, total)
+            rows += 1
+        how, bound = improve(lp, rows, total, enough)
+    return how, rows, bound
+
+
+@part
+def settle(
+    net: Table, space: Space, lp: Program, stack: Stack, case: int, state: State
+) -> tuple[int, int, float]:
+    """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
+    bound = goal_rows(net, space, lp, case)
+    if bound > state.target:
+        state.margin = min(state.margin, bound)
+        return NONE, 0, bound
+    back_rows(net, space, lp, case)
+    goals = 2 * (net.start[case + 1] - net.start[case])
+    rows = phase_rows(net, space, lp, stack.phase[state.top], goals)
+    how, rows, bound = solve_case(net, space, lp, case, rows, state.target)
+    if bound > 0.0:
+        share = 0.0
+        for i in range(goals):
+            share += lp.weight[i]
+        if how != NONE or share > 0.0:  # otherwise the phases alone contradict one another
+            state.margin = min(state.margin, bound / max(share, 0.5) * (1.0 - 1e-12))
+        return NONE, rows, bound
+    return how, rows, bound

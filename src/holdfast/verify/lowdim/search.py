@@ -16,14 +16,13 @@ from holdfast.core.errors import MissingExtra
 from holdfast.graph.ir import Array
 from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
 from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
-from holdfast.verify.problem import Answer, Case, Clock, Problem, narrowest, same_box
-from holdfast.verify.rounding import EXTRA, MERGED, UNIT, gamma
+from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, narrowest, same_box
+from holdfast.verify.rounding import EXTRA, MERGED, SURE, UNIT, gamma
 
 ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
 COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
-SURE = 2e-4  # a bound above this is not improved any more: float32 runtimes differ by less
 WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
 PHASES = 1024  # rows of fixed phases in a program, at most
 CUTS = 32  # room for cuts
@@ -62,7 +61,13 @@ class _Search:
         """The answer for all cases."""
         for numbers in same_box(cases):
             group = [cases[number] for number in numbers]
-            answer = self.trivial(group) or self.group([case for case in group if len(case.bound)])
+            for case in group:
+                if not len(case.bound):  # every point of its box is a witness
+                    point = 0.5 * case.lower + 0.5 * case.upper
+                    if self.problem.violates(point[None])[0]:
+                        return Answer("violated", ENGINE, point)
+                    self.parked += 1
+            answer = self.group([case for case in group if len(case.bound)])
             if answer is not None:
                 return answer
         note = f"{self.seen:,} boxes"
@@ -71,16 +76,6 @@ class _Search:
             return Answer("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=note)
-
-    def trivial(self, group: Sequence[Case]) -> Answer | None:
-        """The answer if a case has no rows: every point of its box is a witness."""
-        for case in group:
-            if not len(case.bound):
-                point = 0.5 * case.lower + 0.5 * case.upper
-                if self.problem.violates(point[None])[0]:
-                    return Answer("violated", ENGINE, point)
-                self.parked += 1
-        return None
 
     def group(self, cases: Sequence[Case]) -> Answer | None:
         """The answer if the cases, all of one box, decide it."""
@@ -104,7 +99,10 @@ class _Search:
             climbs = walkers[0].fair_climbs()
             if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
                 walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers), kind))
-            _level(walkers)
+            for walker in walkers:
+                richest = max(walkers, key=lambda w: w.open)
+                if not walker.open and richest.open > 1:
+                    richest.share(walker)
             worst = min(float(walker.state.worst) for walker in walkers)
             self.clock.tell("splitting boxes", sum(walker.open for walker in walkers), worst)
         self.margin = min(self.margin, *(float(walker.state.margin) for walker in walkers))
@@ -141,15 +139,6 @@ def _target(layers: Layers, cases: Sequence[Case]) -> float:
     rows = [case.rows @ values - case.bound for case in cases]
     rows += [case.inputs @ start for case in cases if case.inputs is not None]
     return min(SURE, 1e-3 * float(np.abs(np.concatenate(rows)).max()) + 1e-12)
-
-
-def _level(walkers: Sequence[Walker]) -> None:
-    """Give a walker without boxes half of those of the one with the most."""
-    for walker in walkers:
-        if not walker.open:
-            richest = max(walkers, key=lambda w: w.open)
-            if richest.open > 1:
-                richest.share(walker)
 
 
 @cache
@@ -225,7 +214,7 @@ class Walker:
         cases: Sequence[Case],
         target: float = SURE,
         seed: int = 0,
-        dtype: np.dtype[Any] | type = np.float32,
+        dtype: DType = np.float32,
     ) -> None:
         """An empty stack for cases of one box; witnesses are of the input's type."""
         inputs, hidden, neurons = int(net.sizes[0]), int(net.first[-2]), len(net.bias)

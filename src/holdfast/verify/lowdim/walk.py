@@ -7,20 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from holdfast.verify.lowdim.compiled import TINY, UP, U, kernel, part
 from holdfast.verify.lowdim.points import burst, evaluate, rounded, seen_best
-from holdfast.verify.lowdim.program import (
-    BEST,
-    NONE,
-    append,
-    back_rows,
-    begin,
-    cut_rows,
-    find_vertex,
-    goal_rows,
-    improve,
-    phase_rows,
-)
+from holdfast.verify.lowdim.program import BEST, NONE, find_vertex, settle
 from holdfast.verify.lowdim.tables import (
     DONE,
     FOUND,
@@ -34,9 +22,8 @@ from holdfast.verify.lowdim.tables import (
     State,
     Table,
 )
-from holdfast.verify.lowdim.zonotope import EMPTY, WILD, forward
+from holdfast.verify.lowdim.zonotope import EMPTY, TINY, UP, WILD, U, forward, kernel, part
 
-ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
 ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
 
@@ -188,51 +175,6 @@ def split_widest(stack: Stack, top: int) -> bool:
     if best >= 0:
         halve(stack, top, best, stack.lower[top, best])
     return best >= 0
-
-
-@part
-def solve_case(
-    net: Table, space: Space, lp: Program, case: int, rows: int, enough: float
-) -> tuple[int, int, float]:
-    """How the case's program ended, how many rows it has with its cuts, and its certified bound."""
-    total, goals = space.count[net.sizes.size - 1], 2 * (net.start[case + 1] - net.start[case])
-    begin(lp, goals, rows, total)
-    how, bound = improve(lp, rows, total, enough)
-    for _ in range(ROUNDS):
-        if how != BEST or bound > 0.0:
-            break
-        find_vertex(lp, rows, total)
-        now = cut_rows(net, space, lp, rows, CUTS)
-        if now == rows:
-            break
-        while rows < now:
-            append(lp, rows, total)
-            rows += 1
-        how, bound = improve(lp, rows, total, enough)
-    return how, rows, bound
-
-
-@part
-def settle(
-    net: Table, space: Space, lp: Program, stack: Stack, case: int, state: State
-) -> tuple[int, int, float]:
-    """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
-    bound = goal_rows(net, space, lp, case)
-    if bound > state.target:
-        state.margin = min(state.margin, bound)
-        return NONE, 0, bound
-    back_rows(net, space, lp, case)
-    goals = 2 * (net.start[case + 1] - net.start[case])
-    rows = phase_rows(net, space, lp, stack.phase[state.top], goals)
-    how, rows, bound = solve_case(net, space, lp, case, rows, state.target)
-    if bound > 0.0:
-        share = 0.0
-        for i in range(goals):
-            share += lp.weight[i]
-        if how != NONE or share > 0.0:  # otherwise the phases alone contradict one another
-            state.margin = min(state.margin, bound / max(share, 0.5) * (1.0 - 1e-12))
-        return NONE, rows, bound
-    return how, rows, bound
 
 
 @kernel

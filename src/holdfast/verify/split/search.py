@@ -15,21 +15,18 @@ from numpy.typing import NDArray
 
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.linear.pieces import full_precision
+from holdfast.verify.linear.pieces import full_precision, threads
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, narrowest, products, same_box
-from holdfast.verify.rounding import UNIT
+from holdfast.verify.rounding import NEAR, REPLAYED, SURE, UNIT
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
 from holdfast.verify.split.planes import Goals, Mix, Plane, along, backward, between, mixed, stacked
 
 Tensor = Any
 ENGINE = "input splitting"
-SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
 MOST_WORK = 1 << 29  # operations of one batch: well below a second
 MOST_ALONE = 1 << 32  # of one box
 SLOW = 0.7  # seconds after which batches are halved: the clock is looked at between them
 MOST_BOXES = 2048
-REPLAYED = 16  # points of one batch that are replayed at most
-NEAR = 1e-6  # a point this near, as a part of the bounds, is replayed: float32 runtimes differ by as much
 MOST_OPEN = 1 << 20  # boxes waiting, at most
 OUTWARD = 1e-9  # in half widths: far more than a clip can be rounded
 LEAST = 1e-290  # slopes below have lost digits, and clip nothing
@@ -134,13 +131,9 @@ def _twice(boxes: Boxes, score: Tensor, floor: Tensor) -> tuple[Boxes, Tensor]:
     again = able[boxes.box]
     score = score.clone()
     score[each, axis] /= 2
-    made = Boxes(
-        torch.cat([boxes.lower, second]),
-        torch.cat([first, boxes.upper[able]]),
-        torch.cat([boxes.box, number[boxes.box[again]] + len(boxes)]),
-        torch.cat([boxes.case, boxes.case[again]]),
-    )
-    return made, torch.cat([score, score[able]])
+    kept = Boxes(boxes.lower, first, boxes.box, boxes.case)
+    others = Boxes(second, boxes.upper[able], number[boxes.box[again]], boxes.case[again])
+    return joined(kept, others), torch.cat([score, score[able]])
 
 
 def search(problem: Problem, clock: Clock) -> Answer:
@@ -158,8 +151,7 @@ def search(problem: Problem, clock: Clock) -> Answer:
     work = _work(problem.net, max(len(case.bound) for case in cases))
     if work > MOST_ALONE or 4 * 8 * weights > clock.budget.memory_bytes // 2:
         return Answer("unknown", ENGINE, note="the net is too large for boxes by the thousand")
-    torch.set_num_threads(max(1, clock.budget.jobs))
-    with torch.no_grad(), full_precision():
+    with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         under_way = _Search(problem, cases, clock)
         try:
             return under_way.run()
@@ -205,8 +197,9 @@ class _Search:
                 stack.append(batch.part(slice(len(batch) - self.size)))
                 batch = batch.part(slice(len(batch) - self.size, None))
             open_ = sum(map(len, stack)) + len(batch)
-            if self.late() or open_ > MOST_OPEN:
-                status = "timeout" if self.late() else "unknown"
+            late = self.clock.left < 0.2
+            if late or open_ > MOST_OPEN:
+                status = "timeout" if late else "unknown"
                 note = f"{self.seen:,} boxes, {open_:,} open"
                 return Answer(status, ENGINE, margin=self.worst, note=note)  # type: ignore[arg-type]
             begun = time.monotonic()
@@ -225,10 +218,6 @@ class _Search:
             return Answer("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
         margin = self.margin if math.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")
-
-    def late(self) -> bool:
-        """Whether the time is up."""
-        return self.clock.left < 0.2
 
     def step(self, batch: Boxes, waiting: int) -> tuple[NDArray[Any] | None, Boxes]:
         """A witness met on the way, and the halves of what is still open."""
@@ -265,9 +254,8 @@ class _Search:
 
     def bounded(self, given: Form, passed: Passed, batch: Boxes, sure: Tensor) -> Bounded | None:
         """The pairs that stay open, if any: cheap planes first, then a pass back."""
-        planes = [
-            plane(given, passed.output, *self.asked(batch.box, batch.case)) for plane in (along, between)
-        ]
+        asked = self.asked(batch.box, batch.case)
+        planes = [plane(given, passed.output, *asked) for plane in (along, between)]
         base, slopes = stacked(planes, self.goals.bound[batch.case])
         left = self.opened(mixed(base, slopes).lower, sure)
         if not len(left):
@@ -330,13 +318,10 @@ class _Search:
         near = near[worst[near].argsort()[:REPLAYED]]
         if not len(near):
             return None
-        tried = points[near].numpy().astype(self.problem.dtype)
-        hit = np.flatnonzero(self.problem.violates(tried))
-        if len(hit):
-            witness: NDArray[Any] = tried[hit[0]].copy()
-            return witness
-        self.near = min(self.near, float(worst[near].min()) - NEAR)  # only deeper ones are worth a replay
-        return None
+        witness = self.problem.witness(points[near].numpy().astype(self.problem.dtype))
+        if witness is None:
+            self.near = min(self.near, float(worst[near].min()) - NEAR)  # only deeper ones are worth a replay
+        return witness
 
 
 def _batch(net: Net, rows: int, memory: int) -> int:

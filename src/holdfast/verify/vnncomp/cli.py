@@ -16,7 +16,6 @@ from holdfast.verify.vnncomp.options import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.verify.vnncomp.results import Row
     from holdfast.verify.vnncomp.run import Step
 
 
@@ -25,6 +24,7 @@ def run(options: VnncompRunOptions) -> int:
 
     Exit code 4 means: done, but some instances ended in an error.
     """
+    from holdfast.report.tables import Column, Table, to_text
     from holdfast.verify.vnncomp.instances import limited, read_instances, sampled
     from holdfast.verify.vnncomp.run import Plan
     from holdfast.verify.vnncomp.run import run as run_plan
@@ -35,7 +35,13 @@ def run(options: VnncompRunOptions) -> int:
     if options.sample is not None:
         chosen = sampled(chosen, options.sample, options.seed or 0)
     rows = run_plan(Plan(tuple(chosen), options.out, options.jobs), _tell)
-    say(_summary(rows))
+    kinds = ("holds", "violated", "timeout", "unknown", "error")
+    counts = [sum(row.result == kind for row in rows) for kind in kinds]
+    seconds = sum(row.seconds for row in rows)
+    cpu = sum(row.cpu_seconds or 0.0 for row in rows)
+    columns: list[Column | str] = ["benchmark", "of", "solved", *kinds, Column("s", 1), Column("CPU s", 1)]
+    names = ", ".join(dict.fromkeys(row.category for row in rows))
+    say(to_text(Table(columns, [[names, len(rows), sum(counts[:2]), *counts, seconds, cpu]])))
     score_line = command_line(VnncompScoreOptions(results=(str(options.out),)))
     sys.stderr.write(f"results  {options.out} ({score_line})\n")
     return 4 if any(row.result == "error" for row in rows) else 0
@@ -102,26 +108,9 @@ def _tell(step: Step) -> None:
     names = f"{stem_of(row.network)} {stem_of(row.spec)}"
     facts = f"{row.result} {row.seconds:.2f} s" + (f", {row.engine}" if row.engine else "")
     before = f", {step.reused} were finished already" if step.reused and step.done == step.reused + 1 else ""
-    left = f", about {_duration(step.left)} left" if step.done < step.total else ""
+    minutes = step.left / 60
+    hours = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    about = f"{step.left:.0f} s" if minutes < 1 else hours
+    left = f", about {about} left" if step.done < step.total else ""
     sys.stderr.write(f"{step.done}/{step.total} {names}: {facts}{left}{before}\n")
     sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
-def _summary(rows: list[Row]) -> str:
-    """The rows counted by what came out, in a table."""
-    from holdfast.report.tables import Column, Table, to_text
-
-    kinds = ("holds", "violated", "timeout", "unknown", "error")
-    counts = [sum(row.result == kind for row in rows) for kind in kinds]
-    seconds = sum(row.seconds for row in rows)
-    cpu = sum(row.cpu_seconds or 0.0 for row in rows)
-    columns: list[Column | str] = ["benchmark", "of", "solved", *kinds, Column("s", 1), Column("CPU s", 1)]
-    names = ", ".join(dict.fromkeys(row.category for row in rows))
-    return to_text(Table(columns, [[names, len(rows), sum(counts[:2]), *counts, seconds, cpu]]))

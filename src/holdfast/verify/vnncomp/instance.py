@@ -161,41 +161,40 @@ def _end(one: Running) -> tuple[int, Any]:
 
 
 def _finish(one: Running) -> Attempt:
+    """End the process and read what came of it from its files and its exit code."""
     late = not _has_ended(one)
     seconds = time.monotonic() - one.began
     code, usage = _end(one)
+    attempt = partial(Attempt, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
     with one.folder:
-        attempt = partial(Attempt, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
         if late:
             return attempt("timeout", note=f"killed {GRACE:g} s after the limit")
-        return _read(Path(one.folder.name), code, seconds - one.instance.limit, attempt)
-
-
-def _read(folder: Path, code: int, over: float, attempt: partial[Attempt]) -> Attempt:
-    """The attempt of a process that ended `over` s after the limit, by its files and its exit code."""
-    last = _text(folder / "err").strip().rpartition("\n")[2].strip()[:200]
-    problem = f": {last}" if last else ""
-    if code < 0:
-        return attempt("error", note=f"ended by {signal.Signals(-code).name}{problem}")
-    said = _text(folder / "out").partition("\n")[0].strip()
-    status = next((s for s in STATUSES if s == said), None)
-    if status is None or EXIT_CODES[status] != code:
-        shown = f"said {said[:60]!r}" if said else "said nothing"
-        return attempt("error", note=f"exit code {code}, {shown}{problem}")
-    verdict = read_mapping(folder / "verdict.json")
-    margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")
-    attempt = partial(
-        attempt,
-        engine=str(verdict.get("engine") or ""),
-        margin=float(margin) if isinstance(margin, int | float) else None,
-    )
-    if status == "error":
-        return attempt(status, note=note or last)
-    if status in ("holds", "violated") and over > LATE:
-        return attempt("timeout", note=f"{status} came {over:.1f} s after the limit")
-    if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
-        return attempt("unknown", note=note)
-    return attempt(status, witness=_text(folder / "witness.txt") if status == "violated" else "", note=note)
+        folder, over = Path(one.folder.name), seconds - one.instance.limit
+        last = _text(folder / "err").strip().rpartition("\n")[2].strip()[:200]
+        problem = f": {last}" if last else ""
+        if code < 0:
+            return attempt("error", note=f"ended by {signal.Signals(-code).name}{problem}")
+        said = _text(folder / "out").partition("\n")[0].strip()
+        status = next((s for s in STATUSES if s == said), None)
+        if status is None or EXIT_CODES[status] != code:
+            shown = f"said {said[:60]!r}" if said else "said nothing"
+            return attempt("error", note=f"exit code {code}, {shown}{problem}")
+        verdict = read_mapping(folder / "verdict.json")
+        margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")
+        attempt = partial(
+            attempt,
+            engine=str(verdict.get("engine") or ""),
+            margin=float(margin) if isinstance(margin, int | float) else None,
+        )
+        if status == "error":
+            return attempt(status, note=note or last)
+        if status in ("holds", "violated") and over > LATE:
+            return attempt("timeout", note=f"{status} came {over:.1f} s after the limit")
+        if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
+            return attempt("unknown", note=note)
+        return attempt(
+            status, witness=_text(folder / "witness.txt") if status == "violated" else "", note=note
+        )
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -53,7 +53,11 @@ def read_instances(path: Path) -> tuple[Instance, ...]:
             raise InputError(f"{path}: expected one *instances.csv in this folder, got {len(listings)}")
         path = listings[0]
     rows = csv_rows(path, ROWS, f"{path}: no such file; give the instances.csv of a benchmark")
-    found = [_instance(path, number, cells) for number, cells in rows if number > 1 or not _is_header(cells)]
+    if rows and rows[0][0] == 1:  # a header has words where others have the seconds
+        cells = rows[0][1]
+        if len(cells) >= 3 and number_of(cells[2]) is None and not cells[0].endswith((".onnx", ".gz")):
+            rows = rows[1:]
+    found = [_instance(path, number, cells) for number, cells in rows]
     if not found:
         raise InputError(f"{path}: expected {ROWS}, got none")
     return tuple(found)
@@ -112,10 +116,6 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    return len(cells) >= 3 and number_of(cells[2]) is None and not cells[0].endswith((".onnx", ".gz"))
 
 
 def _instance(path: Path, number: int, cells: Sequence[str]) -> Instance:

@@ -189,17 +189,17 @@ def read_rows(path: Path) -> list[Row]:
     numbered = csv_rows(path, "a csv of results", missing)
     if not numbered:
         raise InputError(f"{path}: expected rows of results, got none")
-    names = _names(numbered[0][1])
-    if names:
+    first = [cell.lower().replace(" ", "_") for cell in numbered[0][1]]
+    names = [_ALIASES.get(name, name) for name in first]
+    if {"network", "spec", "result"} <= set(names):  # a header
         return [_row(path, i, cells, names) for i, cells in numbered[1:]]
-    rows = [_row(path, i, cells, names) for i, cells in numbered]
-    return [row for row in rows if not _measures_overhead(row)]
-
-
-def _names(first: Sequence[str]) -> list[str]:
-    """The columns a header names, in our words; empty if the line is no header."""
-    names = [_ALIASES.get(c.lower().replace(" ", "_"), c.lower().replace(" ", "_")) for c in first]
-    return names if {"network", "spec", "result"} <= set(names) else []
+    rows = [_row(path, i, cells, ()) for i, cells in numbered]
+    return [
+        row
+        for row in rows
+        if row.category.split("_")[-1] == "test"
+        or Path(row.network).name[:9] not in ("test_nano", "test_tiny")
+    ]
 
 
 def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) -> Row:
@@ -224,8 +224,3 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
     if row["seconds"] is None and status in ("holds", "violated"):
         raise InputError(f"{where}: expected the seconds of the run, got {values.get('seconds')!r}")
     return Row(**{**row, "result": status, "seconds": row["seconds"] or 0.0})
-
-
-def _measures_overhead(row: Row) -> bool:
-    name = Path(row.network).name
-    return name.startswith(("test_nano", "test_tiny")) and row.category.split("_")[-1] != "test"

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,16 +23,7 @@ from holdfast.core.errors import InputError, OutputError
 from holdfast.core.fingerprint import of, of_file
 from holdfast.core.sources import code_of
 from holdfast.engine.store import to_json, write_atomic
-from holdfast.verify.vnncomp.instance import (
-    WORK,
-    Attempt,
-    Running,
-    abandon,
-    begin,
-    read_mapping,
-    verify_command,
-    wait,
-)
+from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of
 from holdfast.verify.vnncomp.results import Row, header, line_of, read_rows, table_text
 
@@ -46,13 +37,9 @@ def witness_folder(out: Path) -> Path:
 
 def remembered(out: Path) -> dict[str, Path]:
     """Where the benchmarks of our results lay when they were run, by category; nothing of other results."""
-    return {name: Path(str(place)) for name, place in read_mapping(witness_folder(out) / FOLDERS).items()}
-
-
-def remember(out: Path, folders: Mapping[str, Path]) -> None:
-    """Write where the benchmarks of these results lie, next to their counterexamples."""
-    known = {category: str(folder) for category, folder in {**remembered(out), **folders}.items()}
-    write_atomic(witness_folder(out) / FOLDERS, to_json(known, indent=True), durable=False)
+    return {
+        name: Path(str(place)) for name, place in instance.read_mapping(witness_folder(out) / FOLDERS).items()
+    }
 
 
 @contextlib.contextmanager
@@ -69,7 +56,7 @@ def alone(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             said = "another run is writing these results; wait or choose another --out"
             raise OutputError(f"{folder}: {said}") from None
-        for left in folder.glob(f"{WORK}*"):
+        for left in folder.glob(f"{instance.WORK}*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
@@ -109,14 +96,6 @@ def append(out: Path, row: Row) -> None:
         ) from problem
 
 
-def tidy(out: Path, ordered: Sequence[Row]) -> None:
-    """Put the rows of this plan in its order, those of other plans before them."""
-    ours = {row.key for row in ordered}
-    content = table_text([*(row for row in read_rows(out) if row.key not in ours), *ordered]).encode()
-    if out.read_bytes() != content:
-        write_atomic(out, content)
-
-
 @dataclass(frozen=True)
 class Plan:
     """What is to be run, where the results go, and by what command (the verifier's, if not another)."""
@@ -124,7 +103,7 @@ class Plan:
     instances: tuple[Instance, ...]
     out: Path
     jobs: int = 1
-    command: tuple[str, ...] = field(default_factory=lambda: tuple(verify_command()))
+    command: tuple[str, ...] = field(default_factory=lambda: tuple(instance.verify_command()))
 
 
 @dataclass(frozen=True)
@@ -145,8 +124,11 @@ def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Ro
     if plan.jobs < 1:
         raise InputError(f"--jobs: expected at least 1, got {plan.jobs}")
     keys = _keys(plan)
-    with alone(witness_folder(plan.out)):
-        remember(plan.out, {i.category: i.folder for i in plan.instances})
+    witnesses = witness_folder(plan.out)
+    with alone(witnesses):
+        folders = remembered(plan.out) | {i.category: i.folder for i in plan.instances}
+        known = {category: str(folder) for category, folder in folders.items()}
+        write_atomic(witnesses / FOLDERS, to_json(known, indent=True), durable=False)
         finished = resume(plan.out, plan.instances, keys)
         rows = {place: finished[key] for place, key in enumerate(keys) if key in finished}
         todo, reused = [place for place in range(len(keys)) if place not in rows], len(rows)
@@ -155,10 +137,16 @@ def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Ro
                 append(plan.out, row)
                 rows[place] = row
                 done = [rows[p] for p in todo if p in rows]
-                left = _seconds_left(done, [plan.instances[p] for p in todo if p not in rows], plan.jobs)
+                # About as much of the limits of the others as those before took of theirs.
+                allowed = sum(row.limit or 0.0 for row in done)
+                share = min(1.0, sum(row.seconds for row in done) / allowed) if allowed else 0.0
+                left = share * sum(plan.instances[p].limit for p in todo if p not in rows) / plan.jobs
                 tell(Step(row, len(rows), len(keys), reused, left))
         ordered = [rows[place] for place in range(len(keys))]
-        tidy(plan.out, ordered)
+        others = [row for row in read_rows(plan.out) if row.key not in keys]
+        content = table_text([*others, *ordered]).encode()  # the rows of other plans before those of this one
+        if plan.out.read_bytes() != content:
+            write_atomic(plan.out, content)
         return ordered
 
 
@@ -192,35 +180,26 @@ def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[t
     folder = witness_folder(plan.out)
     free = shares(plan.jobs)
     waiting = list(todo)[::-1]
-    running: dict[Running, int] = {}
+    running: dict[instance.Running, int] = {}
     try:
         while waiting or running:
             while waiting and free:
                 place = waiting.pop()
-                running[begin(plan.command, plan.instances[place], free.pop(), folder)] = place
-            for one, attempt in wait(list(running)):
+                running[instance.begin(plan.command, plan.instances[place], free.pop(), folder)] = place
+            for one, attempt in instance.wait(list(running)):
                 place = running.pop(one)
                 free.append(one.cores)
                 yield place, _row(plan.instances[place], attempt, keys[place], folder)
     finally:
-        abandon(list(running))
+        instance.abandon(list(running))
 
 
-def _row(instance: Instance, attempt: Attempt, key: str, folder: Path) -> Row:
-    names = {"category": instance.category, "network": instance.network, "spec": instance.spec}
+def _row(one: Instance, attempt: instance.Attempt, key: str, folder: Path) -> Row:
+    names = {"category": one.category, "network": one.network, "spec": one.spec}
     facts: dict[str, Any] = names | vars(attempt) | {"key": key}
     if attempt.witness:
-        name = re.sub(r"[^\w.+-]", "_", f"{stem_of(instance.network)}_{stem_of(instance.spec)}")[:150]
+        name = re.sub(r"[^\w.+-]", "_", f"{stem_of(one.network)}_{stem_of(one.spec)}")[:150]
         file = folder / f"{name}-{key[:8]}.counterexample"
         write_atomic(file, attempt.witness.encode())
         facts["witness"] = f"{folder.name}/{file.name}"
-    return Row(limit=instance.limit, result=facts.pop("status"), **facts)
-
-
-def _seconds_left(done: Sequence[Row], waiting: Sequence[Instance], jobs: int) -> float:
-    """About how long the others take: as much of their limits as those before took of theirs."""
-    allowed = sum(row.limit or 0.0 for row in done)
-    if not allowed:
-        return 0.0
-    share = min(1.0, sum(row.seconds for row in done) / allowed)
-    return share * sum(instance.limit for instance in waiting) / jobs
+    return Row(limit=one.limit, result=facts.pop("status"), **facts)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from holdfast.core.errors import InputError
 from holdfast.verify.vnncomp.results import Row, header, read_rows
 from holdfast.verify.vnncomp.rules import Rules, Ruling, Said, Votes, judge, percent, scored_seconds
-from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
+from holdfast.verify.vnncomp.witnesses import graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
@@ -28,9 +28,6 @@ class Entry:
     row: Row
     table: Path
     ours: bool
-
-
-Entries: TypeAlias = Mapping[str, Entry]  # by tool
 
 
 def read_tools(sources: Sequence[str]) -> dict[str, list[Entry]]:
@@ -192,33 +189,23 @@ def score(
         for name, entries in tools.items()
     }
     found = aligned(tools)
-    instances = tuple(
-        _judged(rules, key[0], entries, overheads, votes_on(counted, key), library)
-        for key, entries in found.items()
-        if every or names[0] in entries
-    )
+    instances = []
+    for key, entries in found.items():
+        if not every and names[0] not in entries:
+            continue
+        said: dict[str, Said] = {}
+        for tool, entry in entries.items():
+            row = entry.row
+            grade = graded(rules, row, entry.table, library, ours=entry.ours)
+            seconds = scored_seconds(rules, row.seconds, overheads[tool])
+            said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
+        row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
+        ruling = judge(rules, list(said.values()), earlier)
+        instances.append(Judged(key[0], row.network, row.spec, said, ruling, earlier))
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
-    return Score(rules, names, instances, lines, totals, left_out=len(found) - len(instances))
-
-
-def _judged(
-    rules: Rules,
-    category: str,
-    entries: Entries,
-    overheads: Mapping[str, float],
-    votes: Votes | None,
-    library: Library,
-) -> Judged:
-    said: dict[str, Said] = {}
-    for tool, entry in entries.items():
-        row = entry.row
-        grade = graded(rules, row, entry.table, library, ours=entry.ours)
-        seconds = scored_seconds(rules, row.seconds, overheads[tool])
-        said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
-    row = next(iter(entries.values())).row
-    return Judged(category, row.network, row.spec, said, judge(rules, list(said.values()), votes), votes)
+    return Score(rules, names, tuple(instances), lines, totals, left_out=len(found) - len(instances))
 
 
 def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
@@ -227,29 +214,26 @@ def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
         points = {tool: sum(one.ruling.points.get(tool, 0) for one in here) for tool in tools}
         best = max(points.values(), default=0)
         for tool in tools:
-            if any(tool in one.said for one in here):
-                yield _line(tool, category, here, points[tool], best)
-
-
-def _line(tool: str, category: str, here: Sequence[Judged], points: int, best: int) -> Line:
-    said = [(one.said[tool], one.ruling.standing[tool]) for one in here if tool in one.said]
-    right = [s for s, standing in said if standing == "right"]
-    holds = sum(s.status == "holds" for s in right)
-    standings = [standing for _, standing in said]
-    return Line(
-        category,
-        tool,
-        instances=len(here),
-        solved=len(right),
-        holds=holds,
-        violated=len(right) - holds,
-        wrong=standings.count("wrong"),
-        undecided=standings.count("open"),
-        seconds=sum(s.seconds for s in right) / len(right) if right else None,
-        cpu_seconds=_sum(s.cpu_seconds for s, _ in said),
-        points=points,
-        percent=percent(points, best),
-    )
+            said = [(one.said[tool], one.ruling.standing[tool]) for one in here if tool in one.said]
+            if not said:
+                continue
+            right = [s for s, standing in said if standing == "right"]
+            holds = sum(s.status == "holds" for s in right)
+            standings = [standing for _, standing in said]
+            yield Line(
+                category,
+                tool,
+                instances=len(here),
+                solved=len(right),
+                holds=holds,
+                violated=len(right) - holds,
+                wrong=standings.count("wrong"),
+                undecided=standings.count("open"),
+                seconds=sum(s.seconds for s in right) / len(right) if right else None,
+                cpu_seconds=_sum(s.cpu_seconds for s, _ in said),
+                points=points[tool],
+                percent=percent(points[tool], best),
+            )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.model import found_file, read_onnx
+from holdfast.core.model import found_file, read_onnx, read_unpacked
 from holdfast.graph.session import condense, open_session
 from holdfast.verify.vnncomp.results import Counterexample, Row, read_counterexample
 from holdfast.verify.vnncomp.rules import Grade, Rules
@@ -96,16 +94,14 @@ class Library:
 
     def find(self, category: str, name: str) -> Path | None:
         """The file of that name in a table, by as much of its path as is the same here; None if absent."""
-        parts, places = Path(name.removesuffix(".gz")).parts, self._places(category)
-        ends = [parts[first:] for first in range(len(parts))]
-        return _first_file(place.joinpath(*end) for end in ends for place in places)
-
-    def _places(self, category: str) -> list[Path]:
-        """Folders that belong to the category; any, if none does: names like prop_1 are in many."""
         own = [root / category for root in self.roots] + [r for r in self.roots if r.name == category]
         if category in self.known:
             own.insert(0, self.known[category])
-        return [place for place in own if place.is_dir()] or list(self.roots)
+        # Other folders only if none belongs to the category: names like prop_1 are in many.
+        places = [place for place in own if place.is_dir()] or self.roots
+        parts = Path(name.removesuffix(".gz")).parts
+        ends = [parts[first:] for first in range(len(parts))]
+        return _first_file(place.joinpath(*end) for end in ends for place in places)
 
 
 def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
@@ -125,7 +121,11 @@ def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool)
     if network is None or spec is None:
         return "unchecked", f"no file {row.network if network is None else row.spec}: give --benchmarks"
     try:
-        return _graded(rules, _content(file), library.replays(network), library.specs(spec), file)
+        text = read_unpacked(file).decode("utf-8", "replace")
+    except OSError as problem:
+        raise InputError(f"{file}: expected a counterexample, got: {problem}") from None
+    try:
+        return _graded(rules, text, library.replays(network), library.specs(spec), file)
     except ModelError as problem:  # says nothing of the counterexample
         return "unchecked", str(problem)
 
@@ -155,14 +155,6 @@ def _published(row: Row, table: Path) -> Path | None:
 def _first_file(paths: Iterable[Path]) -> Path | None:
     """The first of the paths that is there, plain or packed."""
     return next(filter(None, map(found_file, paths)), None)
-
-
-def _content(file: Path) -> str:
-    try:
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, EOFError, zlib.error) as problem:
-        raise InputError(f"{file}: expected a counterexample, got: {problem}") from None
-    return data.decode("utf-8", "replace")
 
 
 def open_replay(path: Path) -> Replay:

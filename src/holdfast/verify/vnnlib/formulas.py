@@ -246,7 +246,12 @@ def _meaning(items: list[Item], script: Script) -> Item:
     if not isinstance(head, str):
         raise Misfit("expected an operator such as <=, and, or, +, got a list")
     if head in _COMPARISONS:
-        return _comparison(head, items, script)
+        if len(items) < 3:
+            raise Misfit(f"expected two terms to compare with {head}, got {len(items) - 1}")
+        plain = _plain(head, items, script)
+        if plain is not None:
+            return plain
+        return conjoin([compare(head, left, right) for left, right in pairwise(list(_terms(items, script)))])
     if head == "and":
         return conjoin(list(_formulas(items)))
     if head == "or":
@@ -255,7 +260,7 @@ def _meaning(items: list[Item], script: Script) -> Item:
         raise Misfit(f"expected one of <= >= < > = and or + - * /, got {head!r}")
     if len(items) == 1:
         raise Misfit(f"expected terms after {head}, got none")
-    return _SUMS[head](_terms(items, script))
+    return _SUMS[head](list(_terms(items, script)))
 
 
 def _formulas(items: list[Item]) -> Iterator[Formula]:
@@ -267,15 +272,6 @@ def _formulas(items: list[Item]) -> Iterator[Formula]:
         else:
             got = repr(item) if isinstance(item, str) else "a term"
             raise Misfit(f"expected a formula such as (<= Y_0 Y_1), got {got}", at)
-
-
-def _comparison(sign: str, items: list[Item], script: Script) -> Formula:
-    if len(items) < 3:
-        raise Misfit(f"expected two terms to compare with {sign}, got {len(items) - 1}")
-    plain = _plain(sign, items, script)
-    if plain is not None:
-        return plain
-    return conjoin([compare(sign, left, right) for left, right in pairwise(_terms(items, script))])
 
 
 def _plain(sign: str, items: list[Item], script: Script) -> Formula | None:
@@ -297,19 +293,16 @@ def _plain(sign: str, items: list[Item], script: Script) -> Formula | None:
     return [All(rows=(Row(((name, weight),), weight * value + 0.0, strict),))]
 
 
-def _terms(items: list[Item], script: Script) -> list[Term]:
-    return [_term(item, at, script) for at, item in enumerate(items[1:], 1)]
-
-
-def _term(item: Item, at: int, script: Script) -> Term:
-    if isinstance(item, dict):
-        return item
-    if not isinstance(item, str):
-        raise Misfit("expected a number, a variable or a sum, got a formula", at)
-    variable = variable_of(item)
-    if variable is not None:
-        script.names[item] = variable
-        return {variable: Fraction(1)}
-    if number(item, at) is None:
-        raise Misfit(f"expected a number, X_i or Y_i, got {item!r}", at)
-    return {None: Fraction(item)}
+def _terms(items: list[Item], script: Script) -> Iterator[Term]:
+    for at, item in enumerate(items[1:], 1):
+        if isinstance(item, dict):
+            yield item
+        elif not isinstance(item, str):
+            raise Misfit("expected a number, a variable or a sum, got a formula", at)
+        elif (variable := variable_of(item)) is not None:
+            script.names[item] = variable
+            yield {variable: Fraction(1)}
+        elif number(item, at) is not None:
+            yield {None: Fraction(item)}
+        else:
+            raise Misfit(f"expected a number, X_i or Y_i, got {item!r}", at)

@@ -5,10 +5,8 @@ VNN-LIB 2.0 is read by the `vnnlib` package and turned into the same cases as 1.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
@@ -18,25 +16,10 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import InputError, MissingExtra
-from holdfast.core.model import found_file
+from holdfast.core.model import found_file, read_unpacked
 from holdfast.core.types import Floats
-from holdfast.verify.vnnlib.formulas import (
-    TOKEN,
-    All,
-    Bound,
-    Formula,
-    Misfit,
-    Row,
-    Script,
-    Term,
-    Variable,
-    add,
-    compare,
-    conjoin,
-    multiply,
-    read_command,
-    subtract,
-)
+from holdfast.verify.vnnlib import formulas
+from holdfast.verify.vnnlib.formulas import All, Bound, Formula, Misfit, Row, Script, Term, Variable
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
 LIMIT_BYTES = 1 << 29
@@ -58,7 +41,7 @@ def spec_of(inputs: int, outputs: int, asserted: list[Formula]) -> Spec:
     common = np.full(inputs, -np.inf), np.full(inputs, np.inf)
     _narrow(*common, [bound for case in always for bound in case.bounds])
     factors = [formula for formula in asserted if len(formula) != 1]
-    cases = [All(case.bounds, rows + case.rows) for case in conjoin(factors)]
+    cases = [All(case.bounds, rows + case.rows) for case in formulas.conjoin(factors)]
     # `cases` keeps every tuple alive, so that its id is its own.
     boxes = {key: _box(common, own) for key, own in {id(case.bounds): case.bounds for case in cases}.items()}
     tables = {key: _table(inputs, outputs, own) for key, own in {id(c.rows): c.rows for c in cases}.items()}
@@ -106,23 +89,18 @@ def _table(inputs: int, outputs: int, rows: tuple[Row, ...]) -> tuple[Any, ...]:
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
     """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz, of at most `limit` bytes unpacked."""
     path = found_file(Path(path)) or Path(path)
-    return parse_vnnlib(_content(path, limit), str(path))
-
-
-def _content(path: Path, limit: int) -> str:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            data = stream.read(limit + 1)
+        data = read_unpacked(path, limit)
     except FileNotFoundError:
         raise InputError(f"{path}: no such specification; give the path of a .vnnlib file") from None
-    except (OSError, EOFError, zlib.error) as problem:
-        said = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
+    except OSError as problem:
+        said = problem.strerror or problem
         raise InputError(f"{path}: expected a readable VNN-LIB file, got: {said}") from problem
     if len(data) > limit:
         raise InputError(f"{path}: has more than {limit >> 20} MB; expected a VNN-LIB file of less")
     if not data.strip():
         raise InputError(f"{path}: the file is empty; expected a VNN-LIB specification")
-    return data.decode("utf-8-sig", errors="replace")
+    return parse_vnnlib(data.decode("utf-8-sig", errors="replace"), str(path))
 
 
 def parse_vnnlib(text: str, where: str = "<text>") -> Spec:
@@ -142,13 +120,13 @@ def _parse(text: str, quick: bool = True) -> Spec:
     script, at = Script(), 0
     while True:
         if quick:
-            at = _bounds(text, _declarations(text, at, script), script)
+            at = _read_runs(text, at, script)
         at = _end(_SPACE, text, at)
         if at == len(text):
             return spec_of(*_sizes(text, script), script.asserted)
         if text[at] != "(":
             raise Misfit(f"expected '(', got {text[at : at + 40].split()[0]!r}", at)
-        at = read_command(text, at, script)
+        at = formulas.read_command(text, at, script)
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
@@ -162,19 +140,12 @@ def _split(run: str) -> list[str]:
     return re.sub(r";[^\n]*", "", run).replace("(", " ").replace(")", " ").split()
 
 
-def _declarations(text: str, at: int, script: Script) -> int:
-    """Read the run of plain declarations that begins here into the script; return where it ends."""
-    end = _end(_DECLARATIONS, text, at)
-    script.declared += [
-        int(name[2:]) if name[0] == "X" else -1 - int(name[2:]) for name in _split(text[at:end])[1::3]
-    ]
-    return end
-
-
-def _bounds(text: str, at: int, script: Script) -> int:
-    """Read the run of plain bounds that begins here into the script; return where it ends."""
-    end = _end(_BOUNDS, text, at)
-    words = _split(text[at:end])
+def _read_runs(text: str, at: int, script: Script) -> int:
+    """Read the plain declarations and bounds that begin here into the script; return where they end."""
+    middle = _end(_DECLARATIONS, text, at)
+    end = _end(_BOUNDS, text, middle)
+    declared, words = _split(text[at:middle])[1::3], _split(text[middle:end])
+    script.declared += [int(name[2:]) if name[0] == "X" else -1 - int(name[2:]) for name in declared]
     names = {name: int(name[2:]) for name in words[2::4]}
     bounds = tuple(
         Bound(names[name], "upper" if sign == "<=" else "lower", float(value) + 0.0)
@@ -199,7 +170,7 @@ def _sizes(text: str, script: Script) -> tuple[int, int]:
             raise Misfit(f"expected {letter}_{gap} to be declared: {size} {letter} variables are", len(text))
     used = next((name for name, variable in script.names.items() if variable not in declared), None)
     if used is not None:
-        place = next(token.start() for token in TOKEN.finditer(text) if token[0] == used)
+        place = next(token.start() for token in formulas.TOKEN.finditer(text) if token[0] == used)
         raise Misfit(f"expected a declared variable, got {used}, which is not declared", place)
     return len(inputs), len(outputs)
 
@@ -255,7 +226,7 @@ def _offsets(query: Any) -> tuple[dict[str, Variable], int, int]:
 def _formula(node: Any, offsets: dict[str, Variable]) -> Formula:
     match type(node).__name__:
         case "And":
-            return conjoin([_formula(part, offsets) for part in node.args])
+            return formulas.conjoin([_formula(part, offsets) for part in node.args])
         case "Or":
             return [case for part in node.args for case in _formula(part, offsets)]
         case "NotEqual":
@@ -265,7 +236,7 @@ def _formula(node: Any, offsets: dict[str, Variable]) -> Formula:
         case kind:
             raise Misfit(f"expected comparisons, and, or, got {kind}: {node}")
     left, right = _term(node.lhs, offsets), _term(node.rhs, offsets)
-    return [case for sign in signs for case in compare(sign, left, right)]
+    return [case for sign in signs for case in formulas.compare(sign, left, right)]
 
 
 def _term(node: Any, offsets: dict[str, Variable]) -> Term:
@@ -280,13 +251,13 @@ def _term(node: Any, offsets: dict[str, Variable]) -> Term:
             first = offsets[node.name]
             return {first + flat if first >= 0 else first - flat: Fraction(1)}
         case "Negate":
-            return subtract(terms([node.expr]))
+            return formulas.subtract(terms([node.expr]))
         case "Plus":
-            return add(terms(node.args))
+            return formulas.add(terms(node.args))
         case "Minus":
-            return subtract(terms([node.head, *node.rest]))
+            return formulas.subtract(terms([node.head, *node.rest]))
         case "Multiply":
-            return multiply(terms(node.args))
+            return formulas.multiply(terms(node.args))
         case _ if hasattr(node, "lexeme"):
             return {None: Fraction(node.lexeme)}
         case kind:

@@ -63,7 +63,12 @@ def print_vnnlib(spec: Spec) -> str:
     if len(spec.cases) == 1:
         lines += [f"(assert {row})" for row in _rows_text(spec.cases[0])]
     else:
-        lines += ["(assert (or", *(f"  (and {_own(case, *common)})" for case in spec.cases), "))"]
+        lines.append("(assert (or")
+        for case in spec.cases:
+            sides = zip(common, (case.lower, case.upper), strict=True)
+            own = [np.where(np.isnan(shared), bound, np.nan) for shared, bound in sides]
+            lines.append(f"  (and {' '.join([*_bounds_text(*own), *_rows_text(case)])})")
+        lines.append("))")
     return "\n".join(lines) + "\n"
 
 
@@ -76,11 +81,6 @@ def _common(spec: Spec) -> tuple[Floats, Floats]:
         other = np.stack(list({id(bound): bound for bound in bounds}.values()))
         sides.append(np.where((other == bounds[0]).all(axis=0), bounds[0], np.nan))
     return sides[0], sides[1]
-
-
-def _own(case: Disjunct, lower: Floats, upper: Floats) -> str:
-    own = np.where(np.isnan(lower), case.lower, np.nan), np.where(np.isnan(upper), case.upper, np.nan)
-    return " ".join([*_bounds_text(*own), *_rows_text(case)])
 
 
 def _bounds_text(lower: Floats, upper: Floats) -> Iterator[str]:
@@ -98,20 +98,16 @@ def _rows_text(case: Disjunct) -> Iterator[str]:
         named = [(f"Y_{j}", float(case.rows[i, j])) for j in np.flatnonzero(case.rows[i])]
         if case.inputs is not None:
             named += [(f"X_{j}", float(case.inputs[i, j])) for j in np.flatnonzero(case.inputs[i])]
-        yield _row_text(named, sign, bound)
-
-
-def _row_text(named: list[tuple[str, float]], sign: str, bound: float) -> str:
-    weights = [weight for _, weight in named]
-    if weights == [1.0]:
-        return f"(<{sign} {named[0][0]} {bound!r})"
-    if weights == [-1.0]:
-        return f"(>{sign} {named[0][0]} {0.0 - bound!r})"
-    if sorted(weights) == [-1.0, 1.0] and bound == 0.0:
-        less, more = (name for name, _ in sorted(named, key=lambda pair: -pair[1]))
-        return f"(<{sign} {less} {more})"
-    terms = " ".join(f"(* {weight!r} {name})" for name, weight in named)
-    return f"(<{sign} (+ {terms}) {bound!r})"
+        match named:
+            case [(name, 1.0)]:
+                yield f"(<{sign} {name} {bound!r})"
+            case [(name, -1.0)]:
+                yield f"(>{sign} {name} {0.0 - bound!r})"
+            case [(less, 1.0), (more, -1.0)] | [(more, -1.0), (less, 1.0)] if bound == 0.0:
+                yield f"(<{sign} {less} {more})"
+            case _:
+                terms = " ".join(f"(* {weight!r} {name})" for name, weight in named)
+                yield f"(<{sign} (+ {terms}) {bound!r})"
 
 
 def property_of(spec: Spec, network: Network) -> Property:
@@ -122,28 +118,24 @@ def property_of(spec: Spec, network: Network) -> Property:
     """
     proto = read_proto(network.path)
     shape, dtype = _shape(network, spec, proto), input_type(proto, network.path)
+    keys = [(id(case.lower), id(case.upper)) for case in spec.cases]
     boxes: dict[tuple[int, int], Box] = {}
     moved = 0
-    for case in spec.cases:
-        if _key(case) not in boxes:
-            lower, upper, count = _representable(case.lower, case.upper, dtype)
-            boxes[_key(case)] = Box(lower.reshape(shape), upper.reshape(shape))
-            moved = max(moved, count)
+    for key, case in dict(zip(keys, spec.cases, strict=True)).items():
+        lower, upper, count = _representable(case.lower, case.upper, dtype)
+        boxes[key] = Box(lower.reshape(shape), upper.reshape(shape))
+        moved = max(moved, count)
     around = list(boxes.values()) or [Box(np.zeros(shape), np.zeros(shape))]  # any: nothing is unsafe then
     threat = Box(reduce(np.minimum, [b.lower for b in around]), reduce(np.maximum, [b.upper for b in around]))
     unsafe = []
-    for case in spec.cases:
+    for key, case in zip(keys, spec.cases, strict=True):
         # Outputs are floats: less than a bound is at most the number before it.
         bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
-        unsafe.append(Rows(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[_key(case)]))
+        unsafe.append(Rows(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[key]))
     notes = list(spec.notes)
     if moved:
         notes.append(f"{moved:,} fixed inputs are no {dtype.name}: the nearest one was taken")
     return Property(network, threat, tuple(unsafe), "; ".join(notes))
-
-
-def _key(case: Disjunct) -> tuple[int, int]:
-    return id(case.lower), id(case.upper)
 
 
 def _representable(lower: Floats, upper: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats, int]:

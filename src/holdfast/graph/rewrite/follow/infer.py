@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from holdfast.graph.inspect import opset_of
-from holdfast.graph.nodes import RANDOM
+from holdfast.graph.nodes import RANDOM, attributes_of, node_alone, subgraphs
 from holdfast.graph.session import open_session
 
 
@@ -47,27 +48,20 @@ def pooled(cells: int, window: Window, ceil: bool) -> int:
 
 def windows_of(node: Any) -> list[Window] | None:
     """How a pool node looks along each of its spatial axes; None if it pads to ⌈W/S⌉ whatever its mode."""
-    from onnx import helper
-
-    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    if given.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+    given = attributes_of(node)
+    if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
         return None
-    kernel = list(given["kernel_shape"])
+    kernel = given["kernel_shape"]
     rank = len(kernel)
-    strides = list(given.get("strides", ())) or [1] * rank
-    dilations = list(given.get("dilations", ())) or [1] * rank
-    pads = list(given.get("pads", ())) or [0] * (2 * rank)
-    if given.get("auto_pad") == b"VALID":
-        pads = [0] * (2 * rank)
+    strides, dilations = (given.get(name) or [1] * rank for name in ("strides", "dilations"))
+    pads = given.get("pads") if given.get("auto_pad") != b"VALID" else None
+    pads = pads or [0] * (2 * rank)
     return [Window(kernel[i], strides[i], pads[i], pads[i + rank], dilations[i]) for i in range(rank)]
 
 
 def ceils(node: Any) -> bool:
-    """Whether a pool node rounds up."""
-    # Padding VALID is defined by the floor of eq. 8, even with ceil_mode = 1.
-    given = {a.name: a for a in node.attribute}
-    valid = "auto_pad" in given and given["auto_pad"].s == b"VALID"
-    return "ceil_mode" in given and given["ceil_mode"].i == 1 and not valid
+    """Whether a pool node rounds up, as ONNX Runtime does with ceil_mode = 1 for padding VALID too."""
+    return bool(attributes_of(node).get("ceil_mode") == 1)
 
 
 Array: TypeAlias = NDArray[Any]
@@ -88,9 +82,13 @@ class Known:
 
 def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """What is known of each output of a node of a model; ValueError if its inputs do not fit together."""
-    value = _plain_value(node, inputs)
-    if value is not None:
-        return [value]
+    attributes, array = attributes_of(node), None
+    if node.op_type == "Constant" and "value" in attributes:
+        array = numpy_helper.to_array(attributes["value"])
+    elif node.op_type == "Shape" and (shape := inputs[node.input[0]].shape) is not None:
+        array = np.array(shape[attributes.get("start") : attributes.get("end")], np.int64)
+    if array is not None:
+        return [Known(kind_of(array), array.shape, array)]
     if node.op_type in POOLS:
         return _pool(node, inputs[node.input[0]])
     given = [inputs[name] for name in node.input if name]
@@ -103,39 +101,15 @@ def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known
 
 def kind_of(value: Array) -> int:
     """The ONNX element type of an array."""
-    from onnx import helper
-
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
 
 
-def _plain_value(node: Any, inputs: Mapping[str, Known]) -> Known | None:
-    """The output of a Constant or a Shape, without a runtime."""
-    from onnx import helper, numpy_helper
-
-    given = {a.name: a for a in node.attribute}
-    if node.op_type == "Constant" and "value" in given:
-        array = numpy_helper.to_array(given["value"].t)
-        return Known(kind_of(array), array.shape, array)
-    if node.op_type == "Shape":
-        shape = inputs[node.input[0]].shape
-        if shape is None:
-            return None
-        start = helper.get_attribute_value(given["start"]) if "start" in given else 0
-        end = helper.get_attribute_value(given["end"]) if "end" in given else len(shape)
-        array = np.array(shape[start:end], np.int64)
-        return Known(kind_of(array), array.shape, array)
-    return None
-
-
 def _pool(node: Any, source: Known) -> list[Known]:
-    from onnx import TensorProto, helper
-
     shape = None
     if source.shape is not None:
         windows, cells = windows_of(node), source.shape[2:]
         if windows is None:
-            given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            strides = given.get("strides") or [1] * len(cells)
+            strides = attributes_of(node).get("strides") or [1] * len(cells)
             sizes = [-(-c // s) for c, s in zip(cells, strides, strict=True)]
         else:
             sizes = [pooled(c, w, ceils(node)) for c, w in zip(cells, windows, strict=True)]
@@ -148,10 +122,8 @@ def _pool(node: Any, source: Known) -> list[Known]:
 
 def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
-    from onnx import defs, helper, numpy_helper, shape_inference
-
     unknown = [Known(0, None) for _ in node.output]
-    if any(a.HasField("g") for a in node.attribute):
+    if subgraphs(node):
         return unknown  # If, Loop, Scan: what they give depends on more than their inputs
     types = {n: helper.make_tensor_type_proto(k.kind, k.shape) for n, k in inputs.items() if n and k.kind}
     small = {
@@ -166,7 +138,7 @@ def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]
             known = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
             found = shape_inference.infer_node_outputs(schema, node, types, small, **known)
         except defs.SchemaError:
-            found = {}
+            pass
         except shape_inference.InferenceError as problem:
             raise ValueError(str(problem).rsplit("] ", 1)[-1]) from None
     shapes = [_known(found.get(name)) for name in node.output]
@@ -174,25 +146,15 @@ def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]
         return shapes
     if node.op_type in ("NonMaxSuppression", "NonZero", "Unique", "Compress"):
         return shapes  # the shape depends on the data
-    return _tried(node, inputs, model) or shapes
-
-
-def _tried(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known] | None:
-    from onnx import helper
-
     feed: dict[str, Array] = {}
-    for name in node.input:
-        known = inputs[name] if name else None
-        if known is None:
-            continue
-        if known.value is not None:
-            feed[name] = known.value
-        elif known.shape is not None and known.kind:
-            feed[name] = np.zeros(known.shape, helper.tensor_dtype_to_np_dtype(known.kind))
+    for name, each in inputs.items():
+        if each.value is not None:
+            feed[name] = each.value
+        elif each.shape is not None and each.kind:
+            feed[name] = np.zeros(each.shape, helper.tensor_dtype_to_np_dtype(each.kind))
         else:
-            return None
-    found = run_alone(node, feed, model)
-    return None if found is None else [Known(kind_of(v), v.shape) for v in found]
+            return shapes
+    return [Known(kind_of(v), v.shape) for v in run_alone(node, feed, model) or ()] or shapes
 
 
 def _known(found: Any) -> Known:
@@ -205,21 +167,11 @@ def _known(found: Any) -> Known:
 
 
 def run_alone(node: Any, feed: Mapping[str, Any], model: Any) -> Sequence[Array] | None:
-    """The outputs of one node run in ONNX Runtime on these inputs; None if it cannot be."""
-    from onnx import helper
-
-    inputs = [helper.make_tensor_value_info(n, kind_of(v), v.shape) for n, v in feed.items()]
-    outputs = [helper.make_empty_tensor_value_info(n) for n in node.output if n]
-    graph = helper.make_graph([node], "alone", inputs, outputs)
-    alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    alone.functions.extend(model.functions)
-    return run_whole(alone.SerializeToString(), feed)
-
-
-def run_whole(model: bytes, feed: Mapping[str, Any]) -> Sequence[Array] | None:
-    """The outputs of a model run in ONNX Runtime as it is written, not optimised; None if it fails."""
+    """The outputs of one node run in ONNX Runtime on these inputs, not optimised; None if it fails."""
+    facts = {"opset_imports": model.opset_import, "ir_version": model.ir_version}
+    alone = node_alone(node, feed, functions=model.functions, **facts)
     try:
-        session = open_session(model, threads=1, optimise="none")
+        session = open_session(alone.SerializeToString(), threads=1, optimise="none")
         found: Sequence[Array] = session.run(None, dict(feed))
     except Exception:  # noqa: BLE001 - onnxruntime has no common error class
         return None

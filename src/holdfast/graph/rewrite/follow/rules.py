@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from holdfast.graph.nodes import set_attribute
-from holdfast.graph.rewrite.follow.infer import Array, Known, outputs_of
+from holdfast.graph.nodes import attributes_of, set_attribute
+from holdfast.graph.rewrite.follow.infer import Array, outputs_of
 from holdfast.graph.rewrite.follow.sizes import Axis, changed, extended, new_size, offset, old_size, regrouped
 from holdfast.graph.rewrite.follow.walk import Rule, Value, Walk, cannot, reach
 
@@ -16,23 +17,6 @@ ELEMENTWISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or"),
     *("Xor", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "BitShift"),
 )
-
-
-def rules() -> dict[str, Rule]:
-    """The rule of each operator that needs one; all others follow by themselves."""
-    return {
-        **dict.fromkeys(ELEMENTWISE, follow_elementwise),
-        **dict.fromkeys(("Resize", "Upsample"), follow_resize),
-        **dict.fromkeys(("Gemm", "MatMul"), follow_product),
-        "ConvTranspose": follow_transposed,
-        "Concat": follow_concat,
-        "Reshape": follow_reshape,
-        "Expand": follow_expand,
-        "Slice": follow_slice,
-        "Split": follow_split,
-        "Gather": follow_gather,
-        "MaxUnpool": refuse_unpool,
-    }
 
 
 def was_now(axes: Sequence[Axis] | None) -> str:
@@ -51,15 +35,13 @@ def follow_reshape(walk: Walk, node: Any) -> None:
     if target.changed and target.new is not None and _fits(target.new, source):
         return  # the graph computes its target from the data
     if not isinstance(axes, tuple):
-        raise cannot(
-            node,
-            f"cuts the {axes.old} cells that are now {axes.new}: from {was_now(source.axes)} to "
-            f"{'×'.join(map(str, wanted))}",
-        )
+        shapes = f"from {was_now(source.axes)} to {'×'.join(map(str, wanted))}"
+        raise cannot(node, f"cuts the {axes.old} cells that are now {axes.new}: {shapes}")
     new = np.array([new_size(a) for a in axes], np.int64)
     if target.constant:
-        kept = [_kept(int(t), i, source, n) for i, (t, n) in enumerate(zip(target.old, new, strict=True))]
-        new = np.where(kept, target.old, new)
+        same = [source.new_shape[i : i + 1] == (n,) for i, n in enumerate(new)]
+        # 0 (as in the input) and −1 (the rest) stay where they still mean the new size
+        new = np.where((target.old == -1) | ((target.old == 0) & same), target.old, new)
         if np.array_equal(new, target.old):
             return
     elif len(new) and source.new_shape[:1] == (new[0],):
@@ -67,17 +49,10 @@ def follow_reshape(walk: Walk, node: Any) -> None:
     walk.put(node, 1, new)
 
 
-def _kept(target: int, i: int, source: Value, new: int) -> bool:
-    """Whether 0 (as in the input) and −1 (the rest) still mean the new size."""
-    return target == -1 or (target == 0 and i < len(source.new_shape) and source.new_shape[i] == new)
-
-
 def _fits(target: Array, source: Value) -> bool:
-    count = int(np.prod(source.new_shape))
-    shape = [
-        source.new_shape[i] if t == 0 and i < len(source.new_shape) else int(t) for i, t in enumerate(target)
-    ]
-    fixed = int(np.prod([t for t in shape if t != -1]))
+    given, count = dict(enumerate(source.new_shape)), prod(source.new_shape)
+    shape = [given.get(i, 0) if t == 0 else int(t) for i, t in enumerate(target)]
+    fixed = prod(t for t in shape if t != -1)
     return count == fixed if -1 not in shape else fixed > 0 and count % fixed == 0
 
 
@@ -104,11 +79,8 @@ def follow_elementwise(walk: Walk, node: Any) -> None:
             if value.old is not None and _short(value, axes):
                 new = extended(value.old, axes)
                 if new is None:
-                    raise cannot(
-                        node,
-                        f"meets {was_now(axes)} with a constant {was_now(value.axes)} that is no grid "
-                        "of equal steps and cannot be continued",
-                    )
+                    meets = f"meets {was_now(axes)} with a constant {was_now(value.axes)}"
+                    raise cannot(node, f"{meets} that is no grid of equal steps and cannot be continued")
                 walk.put(node, i, new)
                 break
     _meet(node, leading)
@@ -120,11 +92,9 @@ def _short(value: Value, axes: Sequence[Axis]) -> bool:
     A value the graph computes from the shapes of its data may be half right: exporters write some of the
     shapes down.
     """
-    places = range(-min(len(value.old_shape), len(axes)), 0)
-    return any(
-        value.old_shape[p] == old_size(axes[p]) != 1 and value.new_shape[p] != new_size(axes[p])
-        for p in places
-    )
+    old, new = value.old_shape, value.new_shape
+    places = range(-min(len(old), len(axes)), 0)
+    return any(old[p] == old_size(axes[p]) != 1 and new[p] != new_size(axes[p]) for p in places)
 
 
 def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None) -> None:
@@ -136,9 +106,8 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
                 continue
             a, b = first[place], axes[place]
             if old_size(a) == old_size(b) and new_size(a) != new_size(b):
-                raise cannot(
-                    node, f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}"
-                )
+                sizes = f"{was_now(first)} and {was_now(axes)}"
+                raise cannot(node, f"joins branches that no longer have one size: {sizes}")
 
 
 def follow_concat(walk: Walk, node: Any) -> None:
@@ -146,12 +115,12 @@ def follow_concat(walk: Walk, node: Any) -> None:
     values = [walk.value(name) for name in node.input]
     if any(v.axes is None for v in values):
         return
-    at = next(int(a.i) for a in node.attribute if a.name == "axis") % len(values[0].axes or (0,))
+    at = attributes_of(node)["axis"] % len(values[0].axes or (0,))
     leading = [v.axes for v in values if v.axes is not None and v.old is None]
     if not leading:
         return
+    across = tuple(a if j != at else a[:0] for j, a in enumerate(leading[0]))
     for i, value in enumerate(values):
-        across = tuple(a if j != at else a[:0] for j, a in enumerate(leading[0]))
         if value.old is not None and _short(value, across):
             new = extended(value.old, across)
             if new is None:
@@ -165,27 +134,24 @@ def follow_product(walk: Walk, node: Any) -> None:
     first, second = (walk.value(name) for name in node.input[:2])
     if not first.axes or not second.axes or first.constant == second.constant:
         return
-    given = {a.name: a.i for a in node.attribute if a.name in ("transA", "transB")}
+    given = attributes_of(node)
     inner = first.axes[0 if given.get("transA") else -1]
     other = second.axes[-1 if given.get("transB") or len(second.axes) == 1 else -2]
     if new_size(inner) != new_size(other):
         data, weight = (inner, other) if second.constant else (other, inner)
-        raise cannot(
-            node,
-            f"has weights for {new_size(weight)} features, but its input now has {new_size(data)} (it had "
-            f"{old_size(data)}): it reads a flattened map of fixed size, which cannot follow",
-        )
+        has = f"has weights for {new_size(weight)} features, but its input now has {new_size(data)}"
+        reads = "it reads a flattened map of fixed size, which cannot follow"
+        raise cannot(node, f"{has} (it had {old_size(data)}): {reads}")
 
 
 def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
     """Integer arguments that are inputs 1, 2, … or, in older opsets, attributes; None if not known."""
-    given: dict[str, Array | None] = {
-        a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names
-    }
+    given: dict[str, Array | None] = dict.fromkeys(names)
+    given |= {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
     for i, name in enumerate(names, 1):
         if i < len(node.input) and node.input[i]:
             given[name] = walk.value(node.input[i]).new
-    return {name: given.get(name) for name in names}
+    return given
 
 
 def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
@@ -226,7 +192,7 @@ def follow_slice(walk: Walk, node: Any) -> None:
 def follow_split(walk: Walk, node: Any) -> None:
     """Cut an axis that changed at the borders of its parts."""
     source, sizes = walk.value(node.input[0]), arguments(walk, node, ("split",))["split"]
-    place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
+    place = attributes_of(node).get("axis", 0)
     if source.axes is None or not changed(source.axes[place]):
         return
     runs = source.axes[place]
@@ -234,9 +200,8 @@ def follow_split(walk: Walk, node: Any) -> None:
     points = [offset(runs, int(at)) for at in np.cumsum(old)]
     known = [p for p in points if p is not None]
     if len(known) < len(points):
-        raise cannot(
-            node, f"cuts {was_now([runs])} cells into {'+'.join(map(str, old))}, not at their borders"
-        )
+        parts = "+".join(map(str, old))
+        raise cannot(node, f"cuts {was_now([runs])} cells into {parts}, not at their borders")
     new = np.diff([0, *known]).astype(np.int64)
     if sizes is None and len(set(new.tolist())) > 1:
         raise cannot(node, f"cuts {was_now([runs])} cells into {len(node.output)} equal parts")
@@ -247,13 +212,12 @@ def follow_split(walk: Walk, node: Any) -> None:
 def follow_gather(walk: Walk, node: Any) -> None:
     """Refuse a constant list of all cells of an axis that changed."""
     source, picked = walk.value(node.input[0]), walk.value(node.input[1])
-    place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
+    place = attributes_of(node).get("axis", 0)
     if source.axes is None or source.old is not None or not changed(source.axes[place]) or picked.old is None:
         return
     runs = source.axes[place]
-    if picked.constant and (
-        picked.old.size >= old_size(runs) > 1 or int(picked.old.max(initial=0)) >= new_size(runs)
-    ):
+    beyond = picked.old.size >= old_size(runs) > 1 or int(picked.old.max(initial=0)) >= new_size(runs)
+    if picked.constant and beyond:
         raise cannot(node, f"picks {picked.old.size} of {was_now([runs])} cells by a constant list")
 
 
@@ -282,22 +246,19 @@ def follow_resize(walk: Walk, node: Any) -> None:
         wanted = [met.new_shape[i] if i in across else n for i, n in enumerate(now)]
     if tuple(wanted) == now:
         return
-
-    given = {a.name: a for a in node.attribute}
-    if "keep_aspect_ratio_policy" in given and given["keep_aspect_ratio_policy"].s != b"stretch":
+    given = attributes_of(node)
+    if given.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise cannot(node, "keeps an aspect ratio, which the branch it meets no longer has")
-    axes = list(given["axes"].ints) if "axes" in given else list(range(len(wanted)))
+    axes = given.get("axes", list(range(len(wanted))))
     _set_size(walk, node, source, [wanted[a] for a in axes], axes)
 
 
 def _resized(walk: Walk, node: Any) -> tuple[int, ...] | None:
     """The shape a node would now give."""
-    inputs = {name: walk.value(name).side(new=True) for name in node.input if name}
     try:
-        found: list[Known] = outputs_of(node, inputs, walk.model)
+        return outputs_of(node, walk.side(node, new=True), walk.model)[0].shape
     except ValueError:
         return None
-    return found[0].shape
 
 
 def _across(source: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
@@ -308,10 +269,9 @@ def _across(source: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
 
 def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tuple[int, ...]) -> list[int]:
     """The size without a branch to meet: constant sizes of a whole factor keep the factor."""
-    new = list(now)
-    sizes = walk.value(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-    across = _across(source.old_shape, old)
-    if sizes is None or not sizes.constant or tuple(old[i] for i in across) == walk.size:
+    new, across = list(now), _across(source.old_shape, old)
+    sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
+    if not sizes.constant or tuple(old[i] for i in across) == walk.size:
         return new
     for i in across:
         big, small = max(old[i], source.old_shape[i]), min(old[i], source.old_shape[i])
@@ -322,8 +282,8 @@ def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tupl
 
 def _set_size(walk: Walk, node: Any, source: Value, wanted: list[int], axes: list[int]) -> None:
     """Write the size in the form the node had: sizes, or the scales that give it for any batch."""
-    sizes = walk.value(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-    if sizes is not None and sizes.constant and sizes.old is not None:
+    sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
+    if sizes.constant and sizes.old is not None:
         old = walk.value(node.output[0]).old_shape
         # Kept where nothing changed: a first number other than the batch of one was so before.
         new = [w if w != old[a] else int(s) for s, w, a in zip(sizes.old, wanted, axes, strict=True)]
@@ -356,10 +316,7 @@ def follow_transposed(walk: Walk, node: Any) -> None:
     if met is None or now is None or met.new_shape[2:] == now[2:]:
         return
     more = [n - w for n, w in zip(now[2:], met.new_shape[2:], strict=True)]
-    from onnx import helper
-
-    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    rank = len(more)
+    given, rank = attributes_of(node), len(more)
     pads = list(given.get("pads", [0] * 2 * rank))
     ends = [p + m for p, m in zip(pads[rank:], more, strict=True)]
     extra = list(given.get("output_padding", [0] * rank))
@@ -386,17 +343,14 @@ def partner(walk: Walk, node: Any, old: tuple[int, ...], across: list[int]) -> V
             seen.add(user)
             taking = walk.nodes[user]
             for other in taking.input if taking.op_type in JOINS else ():
-                if other != name and reach(walk, other) and _like(walk.value(other), old, across):
-                    return walk.value(other)
+                if other != name and reach(walk, other):
+                    value = walk.value(other)
+                    alike = not value.constant and value.axes is not None and len(value.axes) == len(old)
+                    if alike and all(value.old_shape[i] == old[i] for i in across):
+                        return value
             if taking.op_type in PASSING:
                 ahead.append(taking.output[0])
     return None
-
-
-def _like(value: Value, old: tuple[int, ...], across: list[int]) -> bool:
-    if value.constant or value.axes is None or len(value.axes) != len(old):
-        return False
-    return all(value.old_shape[i] == old[i] for i in across)
 
 
 # What keeps height and width, so that the search goes on behind it. A convolution may not: then the sizes
@@ -406,3 +360,17 @@ PASSING = (
     *("Identity", "Cast", "Dropout", "BatchNormalization", "InstanceNormalization", "Mul", "Add", "Conv"),
     *("QuantizeLinear", "DequantizeLinear", "Mish", "Selu", "Gelu", "Erf"),
 )
+# The rule of each operator that needs one; all others follow by themselves.
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, follow_elementwise),
+    **dict.fromkeys(("Resize", "Upsample"), follow_resize),
+    **dict.fromkeys(("Gemm", "MatMul"), follow_product),
+    "ConvTranspose": follow_transposed,
+    "Concat": follow_concat,
+    "Reshape": follow_reshape,
+    "Expand": follow_expand,
+    "Slice": follow_slice,
+    "Split": follow_split,
+    "Gather": follow_gather,
+    "MaxUnpool": refuse_unpool,
+}

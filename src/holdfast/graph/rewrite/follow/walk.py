@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from holdfast.core.model import Card
 from holdfast.graph.inspect import STANDARD, opset_of
-from holdfast.graph.nodes import names_in, subgraphs
-from holdfast.graph.rewrite.follow.infer import POOLS, Array, Known, outputs_of, windows_of
+from holdfast.graph.nodes import attributes_of, names_in, subgraphs
+from holdfast.graph.rewrite.follow.infer import POOLS, Array, Known, kind_of, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session, runtime
@@ -72,19 +74,20 @@ class Walk:
     done: set[int] = field(default_factory=set)
     touched: dict[int, str] = field(default_factory=dict)  # number of a changed node -> its operator
 
-    @property
-    def opset(self) -> int:
-        """The version of the standard operators."""
-        return opset_of(self.model) or 1
-
-    @property
-    def nodes(self) -> Any:
-        """The nodes, in the order of the file."""
-        return self.model.graph.node
+    def __post_init__(self) -> None:
+        self.nodes, self.opset = self.model.graph.node, opset_of(self.model) or 1
+        for i, node in enumerate(self.nodes):
+            self.makers.update({name: i for name in node.output if name})
+            for name in node.input:
+                self.users.setdefault(name, []).append(i)
 
     def value(self, name: str) -> Value:
         """What is known of a tensor; of one never seen (an outer one, an empty name) nothing."""
         return self.values.get(name, Value(0, None))
+
+    def side(self, node: Any, new: bool) -> dict[str, Known]:
+        """What is known of a node's inputs in one of the graphs."""
+        return {name: self.value(name).side(new) for name in node.input if name}
 
     def touch(self, node: Any) -> None:
         """Record that a node has changed."""
@@ -92,48 +95,32 @@ class Walk:
 
     def put(self, node: Any, index: int, array: Array) -> None:
         """Give a node a constant of its own in place of an input."""
-        from onnx import numpy_helper
-
         name = f"{node.output[0]}/follows/{index}"
         while name in self.values:  # of a rewrite before this one
             name += "'"
         self.model.graph.initializer.append(numpy_helper.from_array(array, name))
-        known = Known(self.model.graph.initializer[-1].data_type, array.shape, array)
-        self.values[name] = Value(known.kind, tuple(axis(n, n) for n in array.shape), array, array)
+        self.values[name] = Value(kind_of(array), _fixed(array.shape), array, array)
         node.input.extend([""] * (index + 1 - len(node.input)))
         node.input[index] = name
         self.touch(node)
 
 
-def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
-    """A walk at the inputs of a model that is fed as its card says, one image at a time."""
-    from onnx import numpy_helper
-
-    values: dict[str, Value] = {}
-    for weight in model.graph.initializer:
-        array = numpy_helper.to_array(weight)
-        values[weight.name] = Value(weight.data_type, _fixed(array.shape), array, array)
+def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
+    """The walk through all nodes of a model that is fed as its card says, one image at a time."""
+    arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
+    values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
     image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
     for given in model.graph.input:
         if given.name not in values:
             kind = given.type.tensor_type
-            dims = [d.dim_value or 1 for d in kind.shape.dim]
-            if len(dims) == 4:
-                dims = [d.dim_value or i for d, i in zip(kind.shape.dim, image, strict=True)]
-            values[given.name] = Value(kind.elem_type, _fixed(tuple(dims)))
+            free = image if len(kind.shape.dim) == 4 else (1,) * len(kind.shape.dim)
+            dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
+            values[given.name] = Value(kind.elem_type, _fixed(dims))
     walk = Walk(model, (height, width), values, rules)
-    for i, node in enumerate(model.graph.node):
-        walk.makers.update({name: i for name in node.output if name})
-        for name in node.input:
-            walk.users.setdefault(name, []).append(i)
-    return walk
-
-
-def finish(walk: Walk) -> None:
-    """Process all remaining nodes."""
     for i in range(len(walk.nodes)):
         step(walk, i)
+    return walk
 
 
 def reach(walk: Walk, name: str) -> bool:
@@ -158,13 +145,14 @@ def step(walk: Walk, i: int) -> None:
         return
     walk.doing.add(i)
     node = walk.nodes[i]
-    before = _side(walk, node, new=False)
     try:
-        old = outputs_of(node, before, walk.model)
+        old = outputs_of(node, walk.side(node, new=False), walk.model)
     except ValueError:  # a graph that ONNX's shape inference cannot read: nothing is known from here on
         old = [Known(0, None) for _ in node.output]
     taken = tuple(node.input)
-    _shown(walk, node, old)
+    for name, was in zip(node.output, old, strict=True):
+        if name:  # so that a rule can see what the node used to give
+            walk.values[name] = Value(was.kind, None if was.shape is None else _fixed(was.shape), was.value)
     rule = walk.rules.get(node.op_type)
     if rule is not None and node.domain in STANDARD:
         rule(walk, node)
@@ -172,7 +160,7 @@ def step(walk: Walk, i: int) -> None:
         raise cannot(node, "has a graph inside that takes what changed; sizes are not followed there")
     if i in walk.touched or any(walk.value(n).changed for n in taken):
         try:
-            new = outputs_of(node, _side(walk, node, new=True), walk.model)
+            new = outputs_of(node, walk.side(node, new=True), walk.model)
         except ValueError as problem:
             raise cannot(node, f"cannot take what now reaches it: {problem}") from None
     else:
@@ -202,17 +190,6 @@ def counted(operators: Iterable[str]) -> str:
     return ", ".join(f"{n} {op}" for op, n in Counter(operators).most_common())
 
 
-def _shown(walk: Walk, node: Any, old: list[Known]) -> None:
-    """Record the old outputs, so that a rule can see what the node used to give."""
-    for name, was in zip(node.output, old, strict=True):
-        if name:
-            walk.values[name] = Value(was.kind, None if was.shape is None else _fixed(was.shape), was.value)
-
-
-def _side(walk: Walk, node: Any, new: bool) -> dict[str, Known]:
-    return {name: walk.value(name).side(new) for name in node.input if name}
-
-
 def _fixed(shape: Iterable[int]) -> tuple[Axis, ...]:
     return tuple(axis(int(n), int(n)) for n in shape)
 
@@ -228,24 +205,21 @@ def _axes(
         runs = regrouped(inputs[0], was)
         proposed = list(runs) if isinstance(runs, tuple) else proposed
     elif node.op_type == "Transpose":
-        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
-        proposed = [inputs[0][p] for p in order or range(len(now))[::-1]]
+        order = attributes_of(node).get("perm") or range(len(now))[::-1]
+        proposed = [inputs[0][p] for p in order]
     else:
-        proposed = [_carried(inputs, i - len(now), was[i], now[i]) for i in range(len(now))]
+        for i, sizes in enumerate(zip(was, now, strict=True)):
+            # the axis of an input at the same place from the right that is as long, one that changed first
+            there = [axes[i - len(now)] for axes in inputs if len(axes) >= len(now) - i]
+            fits = [a for a in there if (old_size(a), new_size(a)) == sizes]
+            proposed[i] = next((a for a in fits if changed(a)), fits[0] if fits else None)
         if node.op_type == "Concat" and len(inputs) == len(taken):
-            at = next(int(a.i) for a in node.attribute if a.name == "axis")
+            at = attributes_of(node)["axis"]
             proposed[at] = joined([axes[at] for axes in inputs])
     return tuple(
         p if p is not None and (old_size(p), new_size(p)) == (o, n) else axis(o, n)
         for p, o, n in zip(proposed, was, now, strict=True)
     )
-
-
-def _carried(inputs: list[tuple[Axis, ...]], place: int, old: int, new: int) -> Axis | None:
-    """The axis of an input at the same place from the right that is as long, one that changed first."""
-    there = [axes[place] for axes in inputs if len(axes) >= -place]
-    fits = [a for a in there if (old_size(a), new_size(a)) == (old, new)]
-    return next((a for a in fits if changed(a)), fits[0] if fits else None)
 
 
 def tidy(walk: Walk, before: set[str]) -> None:
@@ -267,24 +241,15 @@ def tidy(walk: Walk, before: set[str]) -> None:
 
 def proven(walk: Walk) -> None:
     """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph to the shapes foreseen."""
-    from onnx import helper
-
     constants = {w.name for w in walk.model.graph.initializer}
-    feed = {
-        given.name: np.zeros(
-            walk.value(given.name).new_shape,
-            helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type),
-        )
-        for given in walk.model.graph.input
-        if given.name not in constants
-    }
+    given = {i.name: walk.value(i.name) for i in walk.model.graph.input if i.name not in constants}
+    feed = {n: np.zeros(v.new_shape, helper.tensor_dtype_to_np_dtype(v.kind)) for n, v in given.items()}
     try:
         session = open_session(walk.model.SerializeToString(), threads=1)
         found = session.run(None, feed)
     except Exception as problem:
-        raise CannotRewrite(
-            f"the rewritten graph does not run in ONNX Runtime: {condense(problem, 300)}"
-        ) from problem
+        why = condense(problem, 300)
+        raise CannotRewrite(f"the rewritten graph does not run in ONNX Runtime: {why}") from problem
     for out, value in zip(session.get_outputs(), found, strict=True):
         foreseen = walk.value(out.name)
         if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
@@ -295,33 +260,25 @@ def proven(walk: Walk) -> None:
             )
 
 
-NOTHING = "nothing in the graph it could change"
-
-
 def unchanged(data: bytes, family: str) -> str:
     """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
-    import onnx
-
     nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
     if family == "ceil":
-        strides = [[s for a in n.attribute if a.name == "strides" for s in a.ints] for n in nodes]
-        strided = [n for n, steps in zip(nodes, strides, strict=True) if max(steps, default=1) > 1]
-        return _pools([n for n in strided if n.op_type in POOLS])
+        pools = [n for n in nodes if n.op_type in POOLS]
+        strided = [n for n in pools if max(attributes_of(n).get("strides", ()), default=1) > 1]
+        same = [n.op_type for n in strided if windows_of(n) is None]
+        whole = [n.op_type for n in strided if windows_of(n) is not None]
+        reasons = []
+        if whole:
+            reasons.append(
+                f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same"
+            )
+        if same:
+            reasons.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
+        return ", ".join(reasons) or "no pool of stride over 1 in the graph"
     if family == "upsample":
         kinds = [n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")]
         if not kinds:
             return "no Resize or Upsample in the graph"
         return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"
-    return NOTHING
-
-
-def _pools(strided: list[Any]) -> str:
-    """What keeps pools of stride over 1 from having another size in the other mode."""
-    same = [n.op_type for n in strided if windows_of(n) is None]
-    whole = [n.op_type for n in strided if windows_of(n) is not None]
-    said = []
-    if whole:
-        said.append(f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same")
-    if same:
-        said.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
-    return ", ".join(said) or "no pool of stride over 1 in the graph"
+    return "nothing in the graph it could change"

@@ -1,22 +1,25 @@
-"""Everything that is wrong with an entry, in one run: zip, names, pictures, changed pixels."""
+"""An entry: the names in it, everything that is wrong with it, in one run, and its zip from a folder."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from zipfile import ZipInfo
 
 from holdfast.contest.archive import read_image, read_members
-from holdfast.contest.messages import EntryError, Lang, Problem, listed, printable
-from holdfast.contest.png import decode
+from holdfast.contest.messages import SHOWN, EntryError, Lang, Problem, listed, printable
+from holdfast.contest.png import SIGNATURE, decode
 from holdfast.contest.rules import Rules
-from holdfast.core.errors import DataError, InputError
+from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.patch import changed_pixels
 from holdfast.core.types import Image, Size
 
@@ -27,13 +30,6 @@ _PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "apng")
 _ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 _RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder can be called so on Windows
 BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
-
-
-def zip_name(team: str) -> str:
-    """The name an entry of this team must have; InputError for a team that cannot be in it."""
-    if not is_team(team):
-        raise InputError(f"--team: expected {TEAM_RULE}, got {team!r}")
-    return f"advimages_{unicodedata.normalize('NFC', team)}.zip"
 
 
 def team_of(name: str) -> str | None:
@@ -203,16 +199,27 @@ def examine(
 
     `progress` is called after each image. Jobs are threads: zlib and Pillow release the interpreter lock.
     """
-    team = team_of(path.name)
+    team, size = team_of(path.name), Size(rules.width, rules.height)
     problems = [] if team else [Problem("zip-name", path.name)]
     changed: dict[int, int] = {}
+
+    def look(number: int, info: ZipInfo) -> tuple[int | None, tuple[Problem, ...]]:
+        """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
+        try:
+            image = read_image(path, info, size)
+        except EntryError as refused:
+            return None, refused.problems
+        count = changed_pixels(original(contest, number, size), image)
+        if count <= rules.pixels:
+            return count, ()
+        return count, (Problem("pixels", info.filename, {"got": count, "limit": rules.pixels}),)
+
     try:
         numbered, misnamed = read_numbered(path, rules)
     except EntryError as refused:
         problems += refused.problems
     else:
         problems += misnamed
-        look = partial(_look, path, contest, rules)
         with ThreadPoolExecutor(max(jobs, 1)) as pool:
             answers = pool.map(look, numbered, numbered.values())
             for number, (count, found) in zip(numbered, answers, strict=True):
@@ -226,21 +233,6 @@ def examine(
     return Examination(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
 
 
-def _look(
-    path: Path, contest: Path, rules: Rules, number: int, info: ZipInfo
-) -> tuple[int | None, tuple[Problem, ...]]:
-    """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
-    size = Size(rules.width, rules.height)
-    try:
-        image = read_image(path, info, size)
-    except EntryError as refused:
-        return None, refused.problems
-    count = changed_pixels(original(contest, number, size), image)
-    if count <= rules.pixels:
-        return count, ()
-    return count, (Problem("pixels", info.filename, {"got": count, "limit": rules.pixels}),)
-
-
 def original(contest: Path, number: int, size: Size) -> Image:
     """The contest's own image `number`; DataError if it is not there or not of the contest's kind."""
     path = contest / "images" / f"{number}.png"
@@ -250,3 +242,71 @@ def original(contest: Path, number: int, size: Size) -> Image:
         raise DataError(f"{path}: expected an image of the contest, got: {problem.strerror}") from None
     except EntryError as problem:
         raise DataError(f"the contest's own image is not as its rules say: {problem}") from None
+
+
+def pack(folder: Path, team: str, out: Path) -> Path:
+    """Write advimages_TEAM.zip into `out` from N.png in the folder or its folder advimages; return its path.
+
+    Names are checked before: numbers from 1 without a gap, nothing else. Files that macOS and Windows add are
+    skipped. An older zip of this name is replaced once the new one is complete.
+    """
+    if not is_team(team):
+        raise InputError(f"--team: expected {TEAM_RULE}, got {team!r}")
+    target = out / f"advimages_{unicodedata.normalize('NFC', team)}.zip"
+    images = _images(folder, target)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_zip(target, FOLDER, images, zip64=False)
+    except (OSError, zipfile.LargeZipFile) as problem:
+        raise OutputError(f"{target}: cannot be written: {problem}") from None
+    return target
+
+
+def write_zip(path: Path, inside: str, files: Sequence[Path], *, zip64: bool = True) -> None:
+    """Write a zip of these files in the folder `inside`: the same bytes for the same files."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        # PNG is compressed already; stored, the bytes depend on no version of zlib. No date, no user.
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED, allowZip64=zip64) as archive:
+            for file in files:
+                about = zipfile.ZipInfo(f"{inside}{file.name}", (1980, 1, 1, 0, 0, 0))
+                about.create_system, about.external_attr = 3, 0o100644 << 16
+                archive.writestr(about, file.read_bytes())
+        part.replace(path)
+    finally:
+        with suppress(OSError):  # the first error is the reason
+            part.unlink(missing_ok=True)
+
+
+def _images(folder: Path, target: Path) -> list[Path]:
+    """The images in the order of their numbers; DataError if there is anything else, or a gap."""
+    if not folder.is_dir():
+        got = "a file" if folder.exists() else "nothing"
+        raise DataError(f"{folder}: expected a folder of 1.png, 2.png, …, got {got}")
+    inner = folder / FOLDER.rstrip("/")
+    home = inner if inner.is_dir() else folder
+    found, strange = dict[int, Path](), list[str]()
+    for path in sorted(home.iterdir()):
+        name = path.name
+        if is_junk(name) or path.resolve() == target.resolve():
+            continue
+        if _numbered(name)[1] == name != "0.png" and path.is_file():
+            found[int(name[:-4])] = path
+        else:
+            strange.append(name + "/" * path.is_dir())
+    if strange:
+        raise DataError(
+            f"{home}: expected nothing but images named 1.png, 2.png, … (no leading zeros, lower case), "
+            f"got {listed(strange)} ({len(strange)} {'name' if len(strange) == 1 else 'names'})"
+        )
+    if not found:
+        raise DataError(f"{home}: expected images named 1.png, 2.png, …, got none")
+    count = max(found) - len(found)
+    if count:  # it may be millions: a file called 20260101.png
+        gone = islice((f"{n}.png" for n in range(1, max(found)) if n not in found), SHOWN + 1)
+        raise DataError(f"{home}: missing: {listed(gone)} ({count} {'file' if count == 1 else 'files'})")
+    for path in found.values():
+        with path.open("rb") as file:
+            if file.read(8) != SIGNATURE:
+                raise DataError(f"{path}: not a PNG by its content; expected a PNG image")
+    return [found[number] for number in sorted(found)]

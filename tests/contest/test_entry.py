@@ -23,8 +23,8 @@ from helpers.contest import (
     write_rules,
 )
 from holdfast.cli import run
+from holdfast.contest.entry import examine, is_team, team_of
 from holdfast.contest.messages import TEXTS, Problem, listed, printable
-from holdfast.contest.validate import examine, is_team, team_of
 from holdfast.core.errors import DataError
 
 

@@ -1,0 +1,279 @@
+"""Engines of other libraries: OpenVINO, ncnn (converted by its own pnnx) and OpenCV's cv2.dnn, on the CPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ImageError, ModelError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Run
+from holdfast.core.registry import stage
+from holdfast.core.types import Tensor
+from holdfast.graph.session import condense
+from holdfast.stages.infer import batch_of, batched
+from holdfast.stages.runtime.probe import Shapes, blank, cannot_load, graph_of, guarded, in_shape, probe
+
+SECONDS = 300  # a conversion or a first run takes a few
+
+
+@stage("runtime", needs="openvino", extra="runtimes", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
+def openvino(source: bytes | str, model: Model, threads: int) -> Run:
+    """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
+    library = _library()
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
+    about = probe(source, model)
+    try:
+        core = library.Core()
+        compiled = core.compile_model(core.read_model(source), "CPU", settings)
+        request = compiled.create_infer_request()
+    except Exception as problem:
+        raise cannot_load("OpenVINO", model, _plain(problem)) from problem
+    places = {name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}
+    if missing := [name for name in about.shapes if name not in places]:
+        raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
+
+    def run(tensor: Tensor) -> dict[str, Tensor]:
+        found = request.infer({0: np.ascontiguousarray(tensor)})
+        # Copied: the next image is written into the same memory.
+        return {name: np.array(found[places[name]]) for name in about.shapes}
+
+    return guarded("OpenVINO", run, about, model, _plain)
+
+
+def _plain(problem: Exception, limit: int = 300) -> str:
+    """The error in one line, without the places in OpenVINO's source that it begins with."""
+    whole = condense(problem, 10 * limit)
+    text = re.sub(r"(?:Exception from|Check '.*?' failed at) \S+:\d+:\s*", "", whole) or whole
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _library() -> Any:
+    """The openvino module, imported without its telemetry.
+
+    On import its converter would send usage data and keep an identifier in the user's home. Without the
+    telemetry package, which it takes to be optional, it does neither.
+    """
+    name = "openvino_telemetry"
+    absent = name not in sys.modules
+    if absent:
+        sys.modules[name] = None  # type: ignore[assignment] # Python's own way to say: cannot be imported
+    try:
+        import openvino
+
+        return openvino
+    finally:
+        if absent:
+            del sys.modules[name]
+
+
+@stage(
+    "runtime",
+    needs="ncnn",
+    extra="runtimes",
+    packages=("ncnn", "pnnx"),
+    systems="ncnn (phones, single-board computers)",
+)
+def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
+    """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
+    shapes, batch, _ = probe(source, model)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        net = _loaded(_converted(source, model, Path(folder)), model, threads)
+    try:
+        _extracted(net, blank(model), shapes)  # many faults show only when it first runs
+    except ImageError as problem:
+        hint = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
+        raise cannot_load("ncnn", model, f"{problem}{hint}") from problem
+    return lambda tensor: _extracted(net, tensor, shapes)
+
+
+def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
+    """The path, without its ending, of the network pnnx made in this folder."""
+    import onnx
+
+    program = _program(model)
+    graph: Any = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)
+    weights = {w.name for w in graph.graph.initializer}
+    inputs = [i for i in graph.graph.input if i.name not in weights]  # pnnx takes weights for inputs
+    del graph.graph.input[:]
+    graph.graph.input.extend(inputs)
+    onnx.save(graph, str(folder / "net.onnx"))
+    # The batch the file fixes: in its own networks ncnn has none, so these take one image all the same.
+    tensor = batched(blank(model), batch_of(graph.graph))
+    kind = {"float32": "f32", "float16": "f16", "uint8": "u8"}[str(tensor.dtype)]
+    shape = ",".join(str(d) for d in tensor.shape)
+    command = [program, "net.onnx", f"inputshape=[{shape}]{kind}", "fp16=0"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise cannot_load("ncnn", model, f"pnnx failed: {problem}") from problem
+    made = folder / "net.ncnn"
+    if done.returncode or not made.with_suffix(".ncnn.param").exists():
+        said = (done.stderr + done.stdout).decode(errors="replace")
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        words = ("error", "fail", "unsupported", "not supported")
+        wrong = [line for line in lines if any(word in line.lower() for word in words)]
+        reason = (wrong or lines or ["it said nothing"])[-1][:200]
+        raise cannot_load("ncnn", model, f"pnnx ended with code {done.returncode}: {reason}")
+    return made
+
+
+def _program(model: Model) -> str:
+    """The converter's own binary: its Python module would import torch."""
+    found = find_spec("pnnx")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        program = Path(folder) / ("pnnx.exe" if sys.platform == "win32" else "pnnx")
+        if program.is_file():
+            return str(program)
+    raise ModelError(f"{model.path}: ncnn needs the converter pnnx: pip install 'holdfast[runtimes]'")
+
+
+def _loaded(made: Path, model: Model, threads: int) -> Any:
+    import ncnn as library
+
+    net = library.Net()
+    net.opt.num_threads = threads if threads > 0 else library.get_cpu_count()
+    # In float32 throughout: by itself ncnn stores and multiplies in 16 bits where the processor can.
+    for switch in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
+        setattr(net.opt, switch, False)
+    param, weights = made.with_suffix(".ncnn.param"), made.with_suffix(".ncnn.bin")
+    layers = {line.split()[0] for line in param.read_text().splitlines()[2:]}
+    foreign = ("pnnx.", "aten::", "F.", "nn.", "torch.", "Tensor.")
+    if unknown := sorted(layer for layer in layers if layer.startswith(foreign)):
+        raise cannot_load("ncnn", model, f"it has no layer for {', '.join(unknown)}")
+    if net.load_param(str(param)) or net.load_model(str(weights)):
+        raise cannot_load("ncnn", model, "the converted network does not load")
+    return net
+
+
+def _extracted(net: Any, tensor: Tensor, shapes: Shapes) -> dict[str, Tensor]:
+    """The outputs for one image: pnnx names them out0, out1, … in the order of the ONNX file."""
+    import ncnn as library
+
+    found = {}
+    with net.create_extractor() as extractor:
+        extractor.input("in0", library.Mat(np.ascontiguousarray(tensor[0])).clone())
+        for place, (name, shape) in enumerate(shapes.items()):
+            code, value = extractor.extract(f"out{place}")
+            if code:
+                raise ImageError(f"ncnn cannot run the model on it: output {name!r} gives code {code}")
+            found[name] = in_shape("ncnn", name, np.array(value), shape)
+    return found
+
+
+# Run a network once in a process of its own: what ends that process would end holdfast too.
+TRIAL = """
+import sys, cv2, numpy
+net = cv2.dnn.readNetFromONNX(sys.argv[1], *map(int, sys.argv[4:]))
+net.setInput(numpy.load(sys.argv[2]))
+net.forward(sys.argv[3].split(chr(10)))
+"""
+
+
+@stage("runtime", "opencv-dnn", systems="OpenCV's dnn module")
+def opencv_dnn(source: bytes | str, model: Model, threads: int) -> Run:
+    """OpenCV's dnn module on the CPU, the engine it chooses itself."""
+    import cv2
+
+    if place := _misread(cv2, source):
+        engine = f"the engine of OpenCV {cv2.__version__} reads beyond the image; choose opencv-dnn-classic"
+        said = f"node {place!r} is a 1×1 convolution with padding, for which {engine}"
+        raise cannot_load("OpenCV", model, said)
+    return _opened(cv2, source, model, threads)
+
+
+@stage("runtime", "opencv-dnn-classic", default=False, systems="OpenCV's dnn module, the engine of 4.x")
+def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
+    """OpenCV's dnn module on the CPU, the engine it had until 4.x."""
+    import cv2
+
+    engine = getattr(cv2.dnn, "ENGINE_CLASSIC", None)
+    return _opened(cv2, source, model, threads, *([] if engine is None else [engine]))
+
+
+def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
+    about = probe(source, model)
+    names, first = list(about.shapes), batched(blank(model), about.batch)
+    if about.selects and (end := _ended(source, first, names, *engine)):
+        said = f"ends the process ({end}) on a blank image, which has no detection"
+        raise cannot_load("OpenCV", model, f"OpenCV {cv2.__version__} {said}")
+    try:
+        net = _read(cv2, source, *engine)
+        _forward(cv2, net, first, names, threads)  # many faults show only when it first runs
+    except Exception as problem:
+        raise cannot_load("OpenCV", model, problem) from problem
+
+    def run(tensor: Tensor) -> dict[str, Tensor]:
+        return dict(zip(names, _forward(cv2, net, tensor, names, threads), strict=True))
+
+    return guarded("OpenCV", run, about, model)
+
+
+def _ended(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) -> str:
+    """How OpenCV ends a process in which it runs this tensor; empty if it gives outputs or an exception."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        model, image = Path(folder) / "net.onnx", Path(folder) / "image.npy"
+        if isinstance(source, bytes):
+            model.write_bytes(source)
+        np.save(image, tensor)
+        given = [str(model) if isinstance(source, bytes) else source, str(image), "\n".join(names)]
+        command = [sys.executable, "-c", TRIAL, *given, *map(str, engine)]
+        known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            done = subprocess.run(command, env=known, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return f"it has no answer after {SECONDS} seconds"
+    if done.returncode in (0, 1):  # 1: an exception, which the run in this process tells in full
+        return ""
+    return signal.Signals(-done.returncode).name if done.returncode < 0 else f"code {done.returncode}"
+
+
+def _misread(cv2: Any, source: bytes | str) -> str:
+    """The first 1×1 convolution with padding if this OpenCV gets those wrong (5.0.0 does), or nothing."""
+    graph = graph_of(source)
+    kernels = {w.name: set(w.dims[2:]) for w in graph.initializer}
+    for node in graph.node:
+        settings = {a.name: list(a.ints) for a in node.attribute}
+        if node.op_type == "Conv" and any(settings.get("pads", ())) and kernels.get(node.input[1]) == {1}:
+            return "" if _pads_rightly(cv2) else node.name or node.output[0]
+    return ""
+
+
+def _pads_rightly(cv2: Any) -> bool:
+    """Whether a 1×1 convolution by one with a border of one gives the image with zeros around it."""
+    from onnx import TensorProto, helper
+
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 5, 5])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 7, 7])
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [8, 8, 1, 1], np.eye(8).ravel().tolist())
+    node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[1, 1], pads=[1, 1, 1, 1])
+    graph = helper.make_graph([node], "g", [x], [y], [weight])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    image = np.arange(1, 201, dtype=np.float32).reshape(1, 8, 5, 5)
+    found = _forward(cv2, _read(cv2, made.SerializeToString()), image, ["y"], 0)[0]
+    return bool(np.array_equal(found, np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))))
+
+
+def _read(cv2: Any, source: bytes | str, *engine: int) -> Any:
+    given = source if isinstance(source, str) else np.frombuffer(source, np.uint8)
+    return cv2.dnn.readNetFromONNX(given, *engine)
+
+
+def _forward(cv2: Any, net: Any, tensor: Tensor, names: list[str], threads: int) -> list[Tensor]:
+    """The outputs of that name, copied: the network writes the next image into the same memory."""
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(threads if threads > 0 else before)
+    try:
+        net.setInput(np.ascontiguousarray(tensor))
+        return [np.array(value) for value in net.forward(names)]
+    finally:
+        cv2.setNumThreads(before)
