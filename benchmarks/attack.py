@@ -32,13 +32,13 @@ import numpy as np
 
 from holdfast.attack.judge import open_judge, target_in
 from holdfast.attack.types import Limits, Method, Target
+from holdfast.core.fingerprint import generator
 from holdfast.core.model import Model
 from holdfast.core.patch import changed_pixels
-from holdfast.core.seeds import generator
+from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Image, Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found as Record
-from holdfast.engine.versions import versions
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES

@@ -22,10 +22,10 @@ from typing import Any
 
 import onnx
 
+from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
 from holdfast.engine.progress import progress
 from holdfast.engine.store import to_json
-from holdfast.engine.versions import versions
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.result import Suite, as_plain

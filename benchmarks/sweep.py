@@ -31,11 +31,11 @@ from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.registry import lookup
+from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import input_stages
 from holdfast.engine.preprocess import distinct_tensors
-from holdfast.engine.versions import versions
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import CLEAN, SweepPlan, Variant, sweep

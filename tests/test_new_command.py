@@ -6,10 +6,9 @@ from typing import Annotated
 import jsonschema
 import pytest
 
-from holdfast.config.form import inputs_of
+from holdfast.config.form import inputs_of, table_schema
 from holdfast.config.options import Argument, Option, fields_of
 from holdfast.config.parser import command_line, help_of, parse
-from holdfast.config.schema import table_schema
 from holdfast.config.toml import read_value
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup

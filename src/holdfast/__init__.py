@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.audit.result import Audit, open_audit
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
+    from holdfast.core.fingerprint import generator
     from holdfast.core.frame import Frame
     from holdfast.core.model import Card, Head, Input, Model, Network
     from holdfast.core.patch import OnBoxes, Patch, Spot
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         settle,
     )
     from holdfast.core.registry import stage
-    from holdfast.core.seeds import generator
     from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Sample, Scores, Size
     from holdfast.data.open import open_dataset
     from holdfast.data.patchfile import read_patch
@@ -103,7 +103,7 @@ _HOMES = {
     "apply_patch": "core.patch:apply",
     "attack_data": "attack.run:attack",
     "evaluate": "evaluate.run",
-    "generator": "core.seeds",
+    "generator": "core.fingerprint",
     "linf_ball": "core.property",
     "load_model": "graph.load",
     "measure_noise": "noise.vision.run:measure",

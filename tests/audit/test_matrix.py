@@ -18,10 +18,10 @@ from holdfast.audit.replay import PatchThreat, replay
 from holdfast.audit.result import NO_THREAT, TRAINED, open_audit, save
 from holdfast.audit.threats import patched_dataset
 from holdfast.core.errors import DataError, ImageError, InputError
+from holdfast.core.fingerprint import generator
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup, stage
-from holdfast.core.seeds import generator
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found, Ranked

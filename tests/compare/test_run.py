@@ -17,7 +17,7 @@ from holdfast.cli import run
 from holdfast.compare.result import FEWEST, Stated, Subject, as_plain, from_draws, from_stated, order
 from holdfast.compare.run import compare_runs, kind_of
 from holdfast.core.errors import InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import open_run
 from holdfast.evaluate.score import Settings

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.cli.app import Group, load, root, walk
+from holdfast.config.form import value_schema
 from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
-from holdfast.config.schema import value_schema
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, read_experiment, schema
 

@@ -9,10 +9,9 @@ from typing import Annotated, ClassVar, Literal
 import jsonschema
 import pytest
 
-from holdfast.config.form import inputs_of, values_of
+from holdfast.config.form import inputs_of, table_schema, values_of
 from holdfast.config.options import Argument, InvalidValue, Option, Options, carry, changed, fields_of
 from holdfast.config.parser import command_line, command_words, help_of, parse
-from holdfast.config.schema import table_schema
 from holdfast.config.toml import read_value
 from holdfast.core.errors import InputError
 

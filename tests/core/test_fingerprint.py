@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core import fingerprint, registry
+from holdfast.core.fingerprint import generator
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -197,3 +198,16 @@ def test_sealed_data_is_found_under_its_key_alone():
     assert fingerprint.unsealed("other", content) is None
     assert fingerprint.unsealed("key", content[:-1]) is None
     assert fingerprint.unsealed("key", b"") is None
+
+
+def test_a_generator_depends_on_seed_and_names_only():
+    first = generator(1, "noise", 3).random(4)
+    assert (first == generator(1, "noise", 3).random(4)).all()
+    assert (first != generator(2, "noise", 3).random(4)).any()
+    assert (first != generator(1, "noise", 4).random(4)).any()
+
+
+def test_a_file_name_of_any_bytes_has_its_generator():
+    odd = b"a\xff.jpg".decode("utf-8", "surrogateescape")
+    assert generator(0, odd).random() == generator(0, odd).random()
+    assert generator(0, odd).random() != generator(0, "a.jpg").random()

@@ -182,7 +182,8 @@ DEPENDS = {
     "stages.deployed": PICTURES,  # calibration
     "engine.cells": EVERY - {"signs", "rewrite", "patched"},
     "attack.masks": {"attack", "squares"},
-    "core.fingerprint": EVERY - {"signs"},
+    "core.fingerprint": EVERY,
+    "core.registry": EVERY - {"signs"},
     "report.tables": set(),
     "evaluate.cli": set(),
 }

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import GRID, Counted, Found, Ranked
 from holdfast.evaluate.difference import Changes, Side, broken, changes, compare, unpartnered

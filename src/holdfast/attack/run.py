@@ -24,13 +24,13 @@ from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
+from holdfast.core.sources import versions
 from holdfast.core.types import Image
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import now
 from holdfast.engine.records import Failed
 from holdfast.engine.store import printable, to_json, write_atomic
-from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
 from holdfast.report.tables import table_of, to_csv

@@ -17,8 +17,8 @@ from holdfast.attack.types import Limits, Method, Target
 from holdfast.attack.work import victims_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, InputError
+from holdfast.core.fingerprint import generator
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply
-from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Floats, Ints
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.executor import Progress, silent

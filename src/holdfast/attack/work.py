@@ -19,10 +19,10 @@ from holdfast.attack.types import Found, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
+from holdfast.core.fingerprint import generator
 from holdfast.core.patch import Patch, amplitude, apply, changed, changed_pixels, difference
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Floats, Image, Sample, Size
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.engine.cells import ItemWork, Setup

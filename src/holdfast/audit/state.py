@@ -17,9 +17,9 @@ from holdfast.audit.square_map import THREAT, SquareMap, describe_square
 from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.core.sources import versions
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
-from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import Side, drawn
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan

@@ -17,7 +17,7 @@ GROUPS = {
 }
 COMMANDS = {
     "report": "commands:report",
-    "doctor": "commands:doctor",
+    "doctor": "doctor:doctor",
     "data info": "commands:data_info",
     "data make": "commands:data_make",
     "data crop": "commands:data_crop",
@@ -54,14 +54,13 @@ def _listen_for_interrupts() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)  # a signal handler must not wait
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_answer_interrupts, args=(reader,), name="interrupts", daemon=True).start()
 
+    def answer() -> None:
+        while number := os.read(reader, 1):  # unless the command has a handler of its own by then
+            if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _stop:
+                _stop(signal.SIGINT, None)
 
-def _answer_interrupts(reader: int) -> None:
-    """Wait for SIGINT and end the process, unless the command has a handler of its own by then."""
-    while number := os.read(reader, 1):
-        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _stop:
-            _stop(signal.SIGINT, None)
+    threading.Thread(target=answer, name="interrupts", daemon=True).start()
 
 
 def _stop(_signal: int, _frame: object) -> None:
@@ -121,15 +120,11 @@ def run(arguments: list[str]) -> int:
         return _say(f"{where}{problem.strerror or problem}", 2)
     except MemoryError:
         return _say("out of memory; try a smaller --jobs", 2)
-    except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
-        return _unexpected(problem)
-
-
-def _unexpected(problem: Exception) -> int:
-    if os.environ.get("HOLDFAST_TRACEBACK"):
-        raise problem
-    kind = type(problem).__name__
-    return _say(f"internal error, please report it ({kind}: {problem}); HOLDFAST_TRACEBACK=1 shows where", 70)
+    except Exception as problem:  # the last line of defence: no traceback for the user
+        if os.environ.get("HOLDFAST_TRACEBACK"):
+            raise
+        what = f"{type(problem).__name__}: {problem}"
+        return _say(f"internal error, please report it ({what}); HOLDFAST_TRACEBACK=1 shows where", 70)
 
 
 def _say(line: str, code: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import holdfast
@@ -75,7 +77,13 @@ def execute(words: list[str]) -> int:
         return command.run(options) or 0
     first = rest[0] if rest else ""
     if not first or first in HELP:
-        say(_group_text(name, node), sys.stdout if first else sys.stderr)
+        rows = list(summaries(node))
+        if node.itself:
+            command = load(node.itself)
+            text = help_of(command.options, command.about, rows)
+        else:
+            text = group_help(name, node.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
+        say(text, sys.stdout if first else sys.stderr)
         return 0 if first else 2
     if name == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
         return _root_option(rest)
@@ -98,30 +106,24 @@ def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
 
 def load(home: str) -> Command:
     """The command of a module:function; its options class is the type of the function's parameter."""
-    function = _function(home)
+    module, name = home.split(":")
+    function = getattr(importlib.import_module(f"holdfast.{module}"), name)
     hints = get_type_hints(function)
     return Command(next(hint for name, hint in hints.items() if name != "return"), function)
-
-
-def _function(home: str) -> Callable[[Any], int | None]:
-    module, _, name = home.partition(":")
-    function: Callable[[Any], int | None] = getattr(importlib.import_module(f"holdfast.{module}"), name)
-    return function
 
 
 def summaries(group: Group) -> Iterator[tuple[str, str]]:
     """Each word of a group and one line about it."""
     for word, node in group.commands.items():
-        text = node.about if isinstance(node, Group) else _function(node).__doc__ or ""
-        yield word, text.strip().splitlines()[0]
+        yield word, node.about if isinstance(node, Group) else _docstrings(node.split(":")[0])[node]
 
 
-def _group_text(name: str, group: Group) -> str:
-    rows = list(summaries(group))
-    if group.itself:
-        command = load(group.itself)
-        return help_of(command.options, command.about, rows)
-    return group_help(name, group.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
+@cache
+def _docstrings(module: str) -> dict[str, str]:
+    """The first docstring line of each function, as module:function; the module is read, not imported."""
+    path = Path(holdfast.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    functions = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)]
+    return {f"{module}:{one.name}": (ast.get_docstring(one) or "").partition("\n")[0] for one in functions}
 
 
 def _root_option(words: list[str]) -> int:

@@ -18,7 +18,7 @@ from holdfast.attack.run import MANIFEST
 from holdfast.compare import result
 from holdfast.compare.result import SEED, Body, Change, Listed, Rise, Subject
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store

@@ -1,9 +1,10 @@
-"""The inputs of a web form, from the fields of an options class, and options from what a form sends."""
+"""The fields of an options class as inputs of a web form, read back from what is sent, and as JSON schema."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from holdfast.config.options import FieldSpec, InvalidValue, Options, fields_of
@@ -36,13 +37,18 @@ def inputs_of(shape: type[Options], names: tuple[str, ...], given: Mapping[str, 
 def _input(spec: FieldSpec, given: Mapping[str, str]) -> Input:
     number = spec.kind in (int, float) and not spec.many
     kinds = {bool: "checkbox", int: "number", float: "number"}
+    default = "" if spec.default is None or spec.kind is dict else str(spec.default)
+    if spec.many:
+        default = "\n".join(map(str, spec.default))
+    elif spec.kind is bool:
+        default = "on" if spec.default else ""
     kind = "lines" if spec.repeats else "select" if spec.choices else kinds.get(spec.kind, "text")
     return Input(
         name=spec.key,
         kind=kind,
         label=spec.key.replace("-", " ").capitalize(),
         hint=spec.option.help,
-        value=given.get(spec.key, default_text(spec)),
+        value=given.get(spec.key, default),
         required=spec.required,
         choices=spec.choices,
         least=spec.option.least if number else None,
@@ -50,15 +56,6 @@ def _input(spec: FieldSpec, given: Mapping[str, str]) -> Input:
         step="any" if spec.kind is float else "",
         example=spec.option.example,
     )
-
-
-def default_text(spec: FieldSpec) -> str:
-    """The default as a form shows it; several values are one per line."""
-    if spec.default is None or spec.kind is dict:
-        return ""
-    if spec.many:
-        return "\n".join(map(str, spec.default))
-    return ("on" if spec.default else "") if spec.kind is bool else str(spec.default)
 
 
 def values_of(shape: type[Options], names: tuple[str, ...], given: Mapping[str, str]) -> dict[str, Any]:
@@ -77,3 +74,40 @@ def values_of(shape: type[Options], names: tuple[str, ...], given: Mapping[str, 
         except InvalidValue as problem:
             raise InputError(f"{spec.key}: {problem}") from None
     return found
+
+
+def table_schema(shape: type[Options]) -> dict[str, Any]:
+    """The schema of a table with the keys of an options class."""
+    specs = fields_of(shape)
+    return {
+        "type": "object",
+        "properties": {spec.key: value_schema(spec) for spec in specs},
+        "required": [spec.key for spec in specs if spec.required],
+        "additionalProperties": False,
+    }
+
+
+def value_schema(spec: FieldSpec) -> dict[str, Any]:
+    """The schema of one key."""
+    one = _single(spec)
+    if spec.many:
+        one = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]}
+    one["description"] = spec.option.help
+    if spec.default not in (None, "", (), {}):
+        one["default"] = str(spec.default) if isinstance(spec.default, Path) else spec.default
+    return one
+
+
+def _single(spec: FieldSpec) -> dict[str, Any]:
+    if spec.kind is bool:
+        return {"type": "boolean"}
+    if spec.kind in (int, float):
+        limits = {"minimum": spec.option.least, "maximum": spec.most}
+        kept = {key: value for key, value in limits.items() if value is not None}
+        return {"type": "integer" if spec.kind is int else "number", **kept}
+    if spec.kind is dict:
+        return {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
+    if names := spec.names():
+        return {"type": "string", "enum": list(names)}
+    examples = {"examples": [spec.option.example]} if spec.option.example else {}
+    return {"type": "string", "minLength": 1, **examples}

@@ -215,12 +215,8 @@ _FIELDS: dict[type[Options], tuple[FieldSpec, ...]] = {}
 
 def fields_of(shape: type[Options]) -> tuple[FieldSpec, ...]:
     """The fields of an options class: those of its bases from left to right, then its own."""
-    if shape not in _FIELDS:
-        _FIELDS[shape] = _read_fields(shape)
-    return _FIELDS[shape]
-
-
-def _read_fields(shape: type[Options]) -> tuple[FieldSpec, ...]:
+    if shape in _FIELDS:
+        return _FIELDS[shape]
     hints = get_type_hints(shape, include_extras=True)
     known = {field.name: field for field in dataclasses.fields(shape)}
     specs = []
@@ -239,7 +235,8 @@ def _read_fields(shape: type[Options]) -> tuple[FieldSpec, ...]:
                 choices=choices, many=many, optional=optional, required=required, default=value,
             )
         )  # fmt: skip
-    return tuple(specs)
+    _FIELDS[shape] = tuple(specs)
+    return _FIELDS[shape]
 
 
 def _groups(shape: type) -> dict[str, str]:

@@ -40,11 +40,8 @@ def _read_one(spec: FieldSpec, value: Any, folder: Path) -> Any:
     if infinite or blank:
         raise InvalidValue(f"expected {spec.expected()}, got {shown(value)}")
     checked = spec.check([value] if spec.many else value)
-    return _existing(spec, value, folder) if isinstance(value, str) else checked[0] if spec.many else checked
-
-
-def _existing(spec: FieldSpec, value: str, folder: Path) -> Any:
-    """The text, as a path if it is one; raise InvalidValue for a name or a file that does not exist."""
+    if not isinstance(value, str):
+        return checked[0] if spec.many else checked
     known = spec.names()
     if known and value not in known:
         raise InvalidValue(unknown_name(value, known))

@@ -18,7 +18,7 @@ from holdfast.contest.make import is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Image
 from holdfast.data.patchfile import png_of

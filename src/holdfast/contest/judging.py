@@ -19,8 +19,8 @@ from holdfast.contest.messages import EntryError
 from holdfast.contest.png import decode
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
+from holdfast.core.fingerprint import generator
 from holdfast.core.patch import changed_pixels
-from holdfast.core.seeds import generator
 from holdfast.core.sources import code_of
 from holdfast.core.types import Floats, Image, Sample, Size
 from holdfast.data.entries import PixelBoxes

@@ -30,10 +30,10 @@ from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, InputError, ModelError, OutputError, UnknownName
+from holdfast.core.fingerprint import generator
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, open_machine, pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.entries import PixelBoxes, Row, pack
 from holdfast.data.open import open_dataset

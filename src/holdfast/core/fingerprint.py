@@ -1,4 +1,4 @@
-"""Content hashes: of files, of plain values, of functions. Equal content, equal name, everywhere."""
+"""Content hashes of files, plain values and functions, and random generators that depend on names alone."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def _source(function: Callable[..., Any]) -> list[str]:
 def _bound(function: Callable[..., Any]) -> list[Any]:
     """What two functions of the same source can differ in: the object of a method, defaults, closure."""
     owner = getattr(function, "__self__", None)
-    owned = [] if owner is None or inspect.ismodule(owner) else [vars(owner) if _has_fields(owner) else owner]
+    owned = [] if owner is None or inspect.ismodule(owner) else [owner]
+    if hasattr(owner, "__dict__") and not is_dataclass(owner) and not isinstance(owner, type):
+        owned = [vars(owner) for _ in owned]
     defaults = [getattr(function, name, None) for name in ("__defaults__", "__kwdefaults__")]
     cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
     own = [value for value in cells if value is not function]  # a function that calls itself
@@ -95,10 +97,6 @@ def _bound(function: Callable[..., Any]) -> list[Any]:
 def _fields(value: Any) -> dict[str, Any]:
     """What an object holds, by name."""
     return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
-
-
-def _has_fields(owner: Any) -> bool:
-    return hasattr(owner, "__dict__") and not is_dataclass(owner) and not isinstance(owner, type)
 
 
 def _is_filled(cell: Any) -> bool:
@@ -150,3 +148,10 @@ def _plain(value: Any) -> Any:
     if callable(value):
         return {"function": of_function(value)}
     raise TypeError(f"cannot fingerprint a {type(value).__name__}")
+
+
+def generator(seed: int, *names: object) -> np.random.Generator:
+    """A random generator for one piece of work: it depends on the seed and on the names, on nothing else."""
+    text = "/".join(str(name) for name in names)
+    words = np.frombuffer(hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest(), np.uint32)
+    return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))

@@ -157,6 +157,7 @@ class Property:
         return any(rows.met_by(output, point) for rows in self.unsafe)
 
 
+Run: TypeAlias = Callable[[Tensor], Mapping[str, Any]]  # the network: a point -> its outputs by name
 Status: TypeAlias = Literal["holds", "violated", "unknown", "timeout", "error"]
 
 
@@ -202,10 +203,7 @@ class Verdict:
 
 
 def settle(
-    question: Property,
-    verdict: Verdict,
-    run: Callable[[Tensor], Mapping[str, Any]],
-    dtype: np.dtype[Any] | type = np.float32,
+    question: Property, verdict: Verdict, run: Run, dtype: np.dtype[Any] | type = np.float32
 ) -> Verdict:
     """The verdict after its witness was replayed by `run` (ONNX Runtime on the original file).
 
@@ -225,12 +223,7 @@ def settle(
     return dataclasses.replace(verdict, status="unknown", replay=replay, note=note)
 
 
-def _replay(
-    question: Property,
-    witness: NDArray[Any],
-    run: Callable[[Tensor], Mapping[str, Any]],
-    dtype: np.dtype[Any],
-) -> Replay:
+def _replay(question: Property, witness: NDArray[Any], run: Run, dtype: np.dtype[Any]) -> Replay:
     point = witness.astype(dtype)
     if not np.array_equal(point.astype(np.float64), witness.astype(np.float64)):
         return Replay(np.zeros(0), False, f"its values are not representable in {dtype.name}")

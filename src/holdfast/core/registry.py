@@ -162,12 +162,17 @@ def load_parts(path: Path) -> tuple[Part, ...]:
     try:
         exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the user's own file
         made = _parts_of(name)
-        _check_parts(made)
+        if not made:
+            raise InputError("it registers no part; decorate a function with @stage(KIND)")
+        for one in made:
+            if one.kind not in (*_HOMES, "noise"):
+                raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))
+            _load(one.kind)  # a name of ours that it takes is found out here, not at first use
     except BaseException as problem:  # SystemExit too: a file that ends the program is a broken file
         _forget(name)
         if isinstance(problem, KeyboardInterrupt | MemoryError):
             raise
-        raise InputError(_told(path, problem)) from problem
+        raise InputError(_describe_error(path, problem)) from problem
     _FILES[name] = path
     return made
 
@@ -193,16 +198,7 @@ def foreign_modules() -> tuple[str, ...]:
     return tuple(sorted(h for h in homes if not h.startswith(("holdfast.", "__")) and h not in _FILES))
 
 
-def _check_parts(made: tuple[Part, ...]) -> None:
-    if not made:
-        raise InputError("it registers no part; decorate a function with @stage(KIND)")
-    for one in made:
-        if one.kind not in (*_HOMES, "noise"):
-            raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))
-        _load(one.kind)  # a name of ours that it takes is found out here, not at first use
-
-
-def _told(path: Path, problem: BaseException) -> str:
+def _describe_error(path: Path, problem: BaseException) -> str:
     """What went wrong in a user's file, and at which of its lines."""
     import traceback  # here, because only a mistake needs it
 

@@ -1,4 +1,4 @@
-"""The one rule for source code in cache keys: every holdfast module that the work runs through is in the key.
+"""What a cache key says of the software: library versions, and every holdfast module that work runs through.
 
 Each kind of work that keeps results declares the packages and modules it runs through; they are hashed whole,
 except a feature's options, commands and pages, which do not change results.
@@ -7,10 +7,13 @@ A test traces every kind of work and fails if it calls a module that is not decl
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,7 +25,7 @@ SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _REWRITE = ("graph.inspect", "graph.kept", "graph.nodes", "graph.rewrite", "graph.session")
-_CELLS = ("engine.cells", "engine.store", "engine.versions")
+_CELLS = ("engine.cells", "engine.store")
 _EVALUATE = (
     *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",
 )  # fmt: skip
@@ -31,7 +34,7 @@ _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 # Kind of work -> the packages and modules below `holdfast` that can change its results.
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "signs": ("core.seeds", "core.types", "data.embedded", "data.signs"),  # the embedded images
+        "signs": ("core.fingerprint", "core.types", "data.embedded", "data.signs"),  # the embedded images
         "rewrite": _KERNEL,  # rewritten and calibrated graphs
         "evaluate": _EVALUATE,  # noise, audit, contest and compare share these cells
         "patched": (*_KERNEL, "audit.threats", "engine.store"),  # images with a patch on them
@@ -50,6 +53,21 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.executor", "engine.records"),
     }
 )  # fmt: skip
+
+# The libraries under test and those the numbers pass through.
+LIBRARIES = (
+    "holdfast", "numpy", "onnx", "onnxruntime", "opencv-python-headless", "pillow", "av", "simplejpeg",
+)  # fmt: skip
+# Decoders of the extras: named only where they are installed.
+OPTIONAL = (
+    "jpeglib", "kornia-rs",
+    "nvidia-dali-cuda110", "nvidia-dali-cuda120", "nvidia-dali-cuda130", "tensorflow", "tensorflow-cpu",
+)  # fmt: skip
+# What some kinds of work run through besides.
+MORE = {
+    "attack": ("torch",), "train": ("torch",), "verify": ("torch", "numba", "highspy"),
+    "language": ("tokenizers",), "speech": ("scipy", "librosa", "torch"),
+}  # fmt: skip
 
 
 @functools.cache
@@ -79,3 +97,19 @@ def _below(folder: str) -> list[str]:
         folders[:] = [name for name in folders if name not in SHOWING]
         found += [f"{at}/{n}" for n in names if n.endswith(".py") and n[:-3].split("_")[-1] not in SHOWING]
     return sorted(found)
+
+
+@functools.cache  # asking takes longer than most of what is asked for
+def versions(kind: str = "") -> dict[str, str]:
+    """Name -> version of Python and of the libraries the numbers of a kind of work depend on."""
+    there = installed((*LIBRARIES, *OPTIONAL, *MORE.get(kind, ())))
+    return {"python": platform.python_version(), **dict.fromkeys(LIBRARIES, "not installed"), **there}
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Name -> version of those of the packages that are installed."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

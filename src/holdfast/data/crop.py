@@ -16,7 +16,7 @@ import orjson
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
 from holdfast.data.files import whole_folder
 from holdfast.data.images import sniff

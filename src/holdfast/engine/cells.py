@@ -31,10 +31,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core import fingerprint
-from holdfast.core.sources import code_of
+from holdfast.core.sources import code_of, versions
 from holdfast.engine.executor import Progress, Shards, choose_executor, silent
 from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
 
 Item = TypeVar("Item")
 State = TypeVar("State")
@@ -265,8 +264,13 @@ class CellTask:
             work.tally(item, len([k for k in row if k]), sum(k in finished for k in row))
             for item, row in zip(shard, keys, strict=True)
         ]
-        for at, item in enumerate(shard):
-            self._use(item, at, keys[at], unstored)
+        if type(work).use is not Work.use:
+            for at, item in enumerate(shard):
+                values = [
+                    unstored[at, n] if (at, n) in unstored else self.store.read(key) if key else None
+                    for n, key in enumerate(keys[at])
+                ]
+                work.use(item, values)
         progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
         return ShardAnswer(items, self._problems(state), unstored), state, progress
 
@@ -298,11 +302,3 @@ class CellTask:
             return {}
         named = {self.setups[n]: text for n, text in self.work.problems(state).items()}
         return {n: named[setup] for n, setup in enumerate(self.setups) if setup in named}
-
-    def _use(self, item: Any, at: int, keys: list[str], unstored: Mapping[tuple[int, int], Any]) -> None:
-        if type(self.work).use is not Work.use:
-            values = [
-                unstored[at, n] if (at, n) in unstored else self.store.read(key) if key else None
-                for n, key in enumerate(keys)
-            ]
-            self.work.use(item, values)

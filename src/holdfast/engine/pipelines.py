@@ -18,7 +18,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Tensor
 from holdfast.data.images import notes
 from holdfast.engine.cells import CellSet, Computed, Missing, Setup, Work
-from holdfast.engine.preprocess import Errors, InputStages, InputTensor, distinct_tensors, grouped
+from holdfast.engine.preprocess import Errors, InputStages, InputTensor, attempt, distinct_tensors, grouped
 from holdfast.engine.records import Failed, Record, from_plain, record_of, to_plain
 from holdfast.engine.store import printable
 
@@ -69,7 +69,7 @@ class Inference:
                 run = self._network(group)
                 if run is None:
                     continue
-                raw = _attempt(_outputs, run, item.tensor, len(networks) > 1)
+                raw = attempt(_outputs, run, item.tensor, len(networks) > 1)
                 for way in new:
                     state.known[way] = self._record(ways[way][0], item, raw, shared=len(new) > 1)
             for way, members in ways.items():
@@ -93,7 +93,7 @@ class Inference:
         infer = self.stages[group[0]]["infer"]
         if infer not in self.runs:
             function = lookup("infer", self.work.pipelines[group[0]].pipeline.infer)
-            self.runs[infer] = _attempt(function, self.work.model, self.threads)
+            self.runs[infer] = attempt(function, self.work.model, self.threads)
         run = self.runs[infer]
         if isinstance(run, Exception):
             self.problems.update(dict.fromkeys(group, run))
@@ -108,10 +108,10 @@ class Inference:
         work, frame = self.work, item.frames[n]
         post = lookup("post", work.pipelines[n].pipeline.post)
         mine = {name: value.copy() for name, value in raw.items()} if shared else raw
-        prediction = _attempt(lambda: post(checked(mine), frame, work.model.card))
+        prediction = attempt(lambda: post(checked(mine), frame, work.model.card))
         if isinstance(prediction, Exception):
             return prediction
-        record: Record | Exception = _attempt(
+        record: Record | Exception = attempt(
             record_of, item.sample, frame.original, prediction, work.classes, work.ignore_index
         )
         return record
@@ -212,16 +212,6 @@ def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
     if not isinstance(raw, Mapping):
         raise ModelError(f"expected the outputs of a network by their names, got {type(raw).__name__}")
     return raw if pure else {name: np.array(value) for name, value in raw.items()}
-
-
-def _attempt(function: Any, *given: Any) -> Any:
-    """The result of the function, or the exception it raises."""
-    try:
-        return function(*given)
-    except MemoryError:
-        raise
-    except Exception as problem:  # noqa: BLE001 - a stage may be the user's; its error is reported
-        return problem
 
 
 def content_of(entry: Entry) -> list[str]:

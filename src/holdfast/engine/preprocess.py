@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -82,7 +82,7 @@ def distinct_tensors(
         groups = grouped(small.users, lambda u: (small.users[u][1], stages[u].names["normalise"]))  # noqa: B023
         for (target, name), users in groups.items():
             normalise = stages[users[0]].normalise
-            tensor = _attempt(errors, users, partial(_normalised, normalise, small.pixels, target))
+            tensor = _attempt(errors, users, _normalised, normalise, small.pixels, target)
             if tensor is None:
                 continue
             digest = digest_of(tensor, small.pixels, target, name)
@@ -96,7 +96,7 @@ def _resized(stages: Mapping[int, InputStages], card: Input, data: bytes, errors
     found: _Distinct = {}
     targets: dict[int, Input] = {}
     for users in grouped(stages, lambda u: stages[u].names["fit"]).values():
-        target = _attempt(errors, users, partial(stages[users[0]].fit, card))
+        target = _attempt(errors, users, stages[users[0]].fit, card)
         if target is not None:
             targets.update(dict.fromkeys(users, target))
     for decoded, by_decode in _split(list(targets), stages, "decode", data, errors):
@@ -104,7 +104,7 @@ def _resized(stages: Mapping[int, InputStages], card: Input, data: bytes, errors
             groups = grouped(by_colour, lambda u: (targets[u], stages[u].names["resize"]))
             for (target, _), users in groups.items():
                 resize = stages[users[0]].resize
-                placed = _attempt(errors, users, partial(place, _given(resize, coloured), target, resize))
+                placed = _attempt(errors, users, place, _given(resize, coloured), target, resize)
                 if placed is not None:
                     _same_pixels(found, placed[0]).users.update(dict.fromkeys(users, (placed[1], target)))
     return [pixels for alike in found.values() for pixels in alike]
@@ -129,7 +129,7 @@ def _split(
     members: dict[int, tuple[Image, list[int]]] = {}
     for group in grouped(users, lambda u: stages[u].names[kind]).values():
         stage = getattr(stages[group[0]], kind)
-        pixels = _attempt(errors, group, partial(stage, _given(stage, given)))
+        pixels = _attempt(errors, group, stage, _given(stage, given))
         if pixels is not None:
             shared = _same_pixels(found, pixels)
             members.setdefault(id(shared), (shared.pixels, []))[1].extend(group)
@@ -155,12 +155,20 @@ def grouped(users: Iterable[int], key: Callable[[int], Hashable]) -> dict[Any, l
     return groups
 
 
-def _attempt(errors: Errors, users: list[int], work: Callable[[], A]) -> A | None:
-    """The result of the work; None if it fails, and then the users have that error."""
+def attempt(function: Callable[..., Any], *given: Any) -> Any:
+    """The result of the function, or the exception it raises."""
     try:
-        return work()
+        return function(*given)
     except MemoryError:
         raise
     except Exception as problem:  # noqa: BLE001 - a stage may be the user's; its error is reported
-        errors.update(dict.fromkeys(users, problem))
+        return problem
+
+
+def _attempt(errors: Errors, users: list[int], function: Callable[..., Any], *given: Any) -> Any:
+    """The result of the function; None if it fails, and then the users have that error."""
+    result = attempt(function, *given)
+    if isinstance(result, Exception):
+        errors.update(dict.fromkeys(users, result))
         return None
+    return result

@@ -11,20 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core import types
 from holdfast.core.errors import ImageError, InputError
-from holdfast.core.types import (
-    Boxes,
-    Detections,
-    Floats,
-    Ints,
-    Label,
-    LabelMap,
-    MaskFile,
-    Prediction,
-    Sample,
-    Scores,
-    Size,
-)
 from holdfast.metrics.classification import pixel_confusion
 
 TOP = 5  # classes kept of a classifier's answer
@@ -37,9 +25,9 @@ class Found:
     """A detector's image: truth boxes and detections, in pixels of the encoded image."""
 
     name: str
-    size: Size
-    truth: Boxes
-    detections: Detections
+    size: types.Size
+    truth: types.Boxes
+    detections: types.Detections
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +35,15 @@ class Ranked:
     """A classifier's image: the true class and the best classes with their scores, best first."""
 
     name: str
-    size: Size
+    size: types.Size
     label: int
-    top: Ints
-    scores: Floats
+    top: types.Ints
+    scores: types.Floats
+
+    @property
+    def best(self) -> int:
+        """The best class; −1 without one."""
+        return int(self.top[0]) if len(self.top) else -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +55,8 @@ class Counted:
     """
 
     name: str
-    size: Size
-    confusion: Ints
+    size: types.Size
+    confusion: types.Ints
     grid: Grid = field(default_factory=lambda: np.zeros((0, 0), np.uint16))
 
 
@@ -101,7 +94,7 @@ def to_plain(record: Record) -> dict[str, Any]:
     return {**common, "confusion": record.confusion.tolist(), "grid": grid}
 
 
-def _columns(boxes: Boxes | Detections) -> dict[str, Any]:
+def _columns(boxes: types.Boxes | types.Detections) -> dict[str, Any]:
     return {column.name: getattr(boxes, column.name).tolist() for column in fields(boxes)}
 
 
@@ -109,9 +102,9 @@ def from_plain(plain: dict[str, Any]) -> Record:
     """The record that `to_plain` wrote."""
     if "failed" in plain:
         return Failed(plain["failed"], plain["reason"])
-    name, size = plain["name"], Size(*plain["size"])
+    name, size = plain["name"], types.Size(*plain["size"])
     if "found" in plain:
-        return Found(name, size, Boxes(**plain["truth"]), Detections(**plain["found"]))
+        return Found(name, size, types.Boxes(**plain["truth"]), types.Detections(**plain["found"]))
     if "label" in plain:
         top, scores = np.array(plain["top"], np.int64), np.array(plain["scores"], np.float64)
         return Ranked(name, size, plain["label"], top, scores)
@@ -122,27 +115,31 @@ def from_plain(plain: dict[str, Any]) -> Record:
     return Counted(name, size, confusion, labels.reshape(GRID, GRID).astype(np.uint16))
 
 
-def record_of(sample: Sample, size: Size, prediction: Prediction, classes: int, ignore: int | None) -> Record:
+def record_of(
+    sample: types.Sample, size: types.Size, prediction: types.Prediction, classes: int, ignore: int | None
+) -> Record:
     """The record of one image of that size; InputError if truth and prediction are not of one kind."""
     truth: Any = sample.truth
-    if isinstance(truth, Boxes) and isinstance(prediction, Detections):
+    if isinstance(truth, types.Boxes) and isinstance(prediction, types.Detections):
         return Found(sample.name, size, truth, prediction)
-    if isinstance(truth, Label) and isinstance(prediction, Scores):
+    if isinstance(truth, types.Label) and isinstance(prediction, types.Scores):
         top = first_of(prediction.values, TOP)
         return Ranked(sample.name, size, truth.index, top, prediction.values[top])
-    if isinstance(truth, MaskFile) and isinstance(prediction, LabelMap):
+    if isinstance(truth, types.MaskFile) and isinstance(prediction, types.LabelMap):
         confusion = _confusion(truth, size, prediction, classes, ignore)
         return Counted(sample.name, size, confusion, sampled(prediction.classes))
     got, has = type(prediction).__name__, type(truth).__name__
     raise InputError(f"the model gives {got}, the data has {has}")
 
 
-def first_of(values: Floats, count: int) -> Ints:
+def first_of(values: types.Floats, count: int) -> types.Ints:
     """The places of the highest values, highest first, of equals the first one first."""
     return np.argsort(-values, kind="stable")[:count]
 
 
-def _confusion(truth: MaskFile, size: Size, prediction: LabelMap, classes: int, ignore: int | None) -> Ints:
+def _confusion(
+    truth: types.MaskFile, size: types.Size, prediction: types.LabelMap, classes: int, ignore: int | None
+) -> types.Ints:
     mask = read_mask(truth.data)
     if mask.shape != prediction.classes.shape:
         raise ImageError(

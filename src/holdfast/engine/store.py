@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.errors import DataError, OutputError
+from holdfast.core.fingerprint import sealed, unsealed
 
 
 def printable(text: str) -> str:
@@ -47,7 +48,11 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file in it")
     if path.exists() and not path.is_file():
-        return _write_through(path, data)
+        try:
+            path.write_bytes(data)
+        except OSError as problem:
+            raise OutputError(f"{path}: could not be written: {problem.strerror}") from problem
+        return
     path = path.resolve() if path.is_symlink() else path
     temporary = path.parent / f".writing-{os.getpid()}-{os.urandom(6).hex()}"
     try:
@@ -74,13 +79,6 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _write_through(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as problem:
-        raise OutputError(f"{path}: could not be written: {problem.strerror}") from problem
-
-
 @dataclass(frozen=True)
 class Store:
     """A folder of cells by key; a cell is a checksum of its key and bytes, a newline, and its bytes."""
@@ -93,8 +91,6 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a finished cell; None if there is none, or it is damaged or another key's."""
-        from holdfast.core.fingerprint import unsealed
-
         try:
             content = self.path(key).read_bytes()
         except OSError:
@@ -112,8 +108,6 @@ class Store:
 
     def put(self, key: str, data: bytes) -> None:
         """Write the cell to disk."""
-        from holdfast.core.fingerprint import sealed  # here: a command without cells need not load OpenSSL
-
         # Not durable: what a power failure damages is noticed by its checksum and computed again. Cells are
         # many and small, so they are written without pathlib, in half the time; what fails is tried again by
         # `write_atomic`, whose errors say what to do.

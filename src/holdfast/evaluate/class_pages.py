@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.types import Bools, Floats, Ints
+from holdfast.core.types import Ints
 from holdfast.engine.records import Counted, Found, Ranked
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import places, single_outputs
@@ -21,34 +21,25 @@ from holdfast.report.gallery import MOST, Mark, Shot, Worst
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Column, Table, to_html
 
-_NOTES = {
-    "AP": "average precision by the rule above",
-    "AP50": "average precision at IoU 0.5",
-    "AP75": "average precision at IoU 0.75",
-    "truth": "true objects of this class",
-    "found": "detections of this class at any score",
-    "tp": "right detections at the score threshold",
-    "fp": "wrong detections at the score threshold",
-    "fn": "true objects missed at the score threshold",
-    "precision": "tp / (tp + fp)",
-    "recall": "tp / (tp + fn)",
-    "f1": "2 tp / (2 tp + fp + fn)",
-    "IoU": "TP / (TP + FP + FN) over all pixels",
-    "pixels": "true pixels of this class",
-    "top1": "share whose best answer is right",
-    "iou_equal": "mean of IoU with the true box, 0 if the class is wrong",
-    "above_half": "share of images with IoU × equal above 0.5",
-    "top5": "share with the true class among the best five",
-}
-_NAMES = {
-    "tp": "TP",
-    "fp": "FP",
-    "fn": "FN",
-    "f1": "F1",
-    "top1": "top-1",
-    "top5": "top-5",
-    "iou_equal": "IoU × equal",
-    "above_half": "above ½",
+# The heading and the meaning of each column that is known; others appear under their own key.
+_COLUMNS = {
+    "AP": ("AP", "average precision by the rule above"),
+    "AP50": ("AP50", "average precision at IoU 0.5"),
+    "AP75": ("AP75", "average precision at IoU 0.75"),
+    "truth": ("truth", "true objects of this class"),
+    "found": ("found", "detections of this class at any score"),
+    "tp": ("TP", "right detections at the score threshold"),
+    "fp": ("FP", "wrong detections at the score threshold"),
+    "fn": ("FN", "true objects missed at the score threshold"),
+    "precision": ("precision", "tp / (tp + fp)"),
+    "recall": ("recall", "tp / (tp + fn)"),
+    "f1": ("F1", "2 tp / (2 tp + fp + fn)"),
+    "IoU": ("IoU", "TP / (TP + FP + FN) over all pixels"),
+    "pixels": ("pixels", "true pixels of this class"),
+    "top1": ("top-1", "share whose best answer is right"),
+    "iou_equal": ("IoU × equal", "mean of IoU with the true box, 0 if the class is wrong"),
+    "above_half": ("above ½", "share of images with IoU × equal above 0.5"),
+    "top5": ("top-5", "share with the true class among the best five"),
 }
 _FIRST = ("class", "AP", "AP50", "AP75", "truth", "found", "tp", "fp", "fn", "precision", "recall", "f1")
 MOST_CLASSES = 100  # a larger matrix is cut to the classes with the most errors
@@ -60,10 +51,10 @@ def class_section(result: dict[str, Any], lead: str = "") -> Section:
     rows = result.get("per_class", [])
     keys: list[str] = list(dict.fromkeys(key for row in rows for key in row))
     ordered: list[str] = [k for k in _FIRST if k in keys] + [k for k in keys if k not in _FIRST]
-    columns = [
-        Column(_NAMES.get(key, key), get=methodcaller("get", key), note=_NOTES.get(key, ""))
-        for key in ordered
-    ]
+    columns = []
+    for key in ordered:
+        name, note = _COLUMNS.get(key, (key, ""))
+        columns.append(Column(name, get=methodcaller("get", key), note=note))
     table = Table.of(rows, columns)
     body = scroll(to_html(table), "Numbers per class")
     note = "Click a heading to sort; n/a: there is nothing to measure."
@@ -143,11 +134,14 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     certainty = Section(
         "certainty", "Right and wrong", (_scores(records), class_bars(evaluation, "top1", "Top-1 by class"))
     )
-    counts = _confusion([r.label for r in records], [_first(r) for r in records], len(classes))
+    counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
+    wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
+    shots = tuple(Shot(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST])
+    worst = Worst("The wrong answers it was most certain of, by the score of the best answer.", shots)
     lead = "The best answer of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
-    return [certainty, class_section(evaluation.result), confusion], _worst_answers(records, classes)
+    return [certainty, class_section(evaluation.result), confusion], worst
 
 
 def class_bars(evaluation: Evaluation, key: str, title: str) -> Figure:
@@ -159,10 +153,6 @@ def class_bars(evaluation: Evaluation, key: str, title: str) -> Figure:
     chart = bar_chart([Bar(*row) for row in order], title=title, desc="Best class first.", mean=mean)
     note = f"Best class first; the line is the mean of the classes{f', {mean:.3f}' if values else ''}."
     return Figure(title, scroll(chart, title), note)
-
-
-def _first(record: Ranked) -> int:
-    return int(record.top[0]) if len(record.top) else -1
 
 
 def _score(record: Ranked) -> float:
@@ -193,15 +183,9 @@ def _scores(records: list[Ranked]) -> Figure:
     return Figure(title, chart, "How certain it is when it is right, and when it is wrong.")
 
 
-def _worst_answers(records: list[Ranked], classes: tuple[str, ...]) -> Worst:
-    wrong = sorted((r for r in records if _first(r) != r.label), key=lambda r: (-_score(r), r.name))
-    shots = [Shot(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST]]
-    return Worst("The wrong answers it was most certain of, by the score of the best answer.", tuple(shots))
-
-
 def _answer_text(record: Ranked, classes: tuple[str, ...]) -> str:
-    first, place = _first(record), int(places([record])[0][0])
-    name = classes[first] if first >= 0 else "a class the data does not have"
+    place = int(places([record])[0][0])
+    name = classes[record.best] if record.best >= 0 else "a class the data does not have"
     known = place < len(record.top)
     rank = f"number {place + 1}" if known else f"not among the best {len(record.top)}"
     return f"true: {classes[record.label]}; said: {name} ({_score(record):.2f}); the true class is {rank}"
@@ -217,31 +201,25 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     boxes = [(r.detections.boxes[:1], r.truth.xyxy) for r in records]
     overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
     bars = class_bars(evaluation, "iou_equal", "IoU × equal by class")
-    overview = Section("overlap", "Overlap", (_overlaps(overlap, said == labels), bars))
+    equal = said == labels
+    title = "IoU of the box with the true box"
+    right, wrong = Kind("right class", "right", overlap[equal]), Kind("wrong class", "wrong", overlap[~equal])
+    chart = histogram(right, wrong, title=title, x_label="IoU", height=360.0)
+    note = "One box an image, by whether its class is right; a wrong class counts as 0."
+    overview = Section("overlap", "Overlap", (Figure(title, chart, note), bars))
     counts = _confusion(labels, said, len(classes))
     nothing = "nothing" if counts[:, -1].any() else ""
     lead = "The one object of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
-    worst = _worst_boxes(records, values, overlap, classes)
+    order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
+    shots = tuple(_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order)
+    worst = Worst("Ranked by IoU × [class equal], lowest first; equal ones by IoU.", shots)
     return [overview, class_section(evaluation.result), confusion], worst
 
 
 def _said_class(record: Found) -> int:
     """The class of the one detection, or −1 (the last column) without one."""
     return int(record.detections.classes[0]) if len(record.detections) else -1
-
-
-def _overlaps(overlap: Floats, equal: Bools) -> Figure:
-    title = "IoU of the box with the true box"
-    right, wrong = Kind("right class", "right", overlap[equal]), Kind("wrong class", "wrong", overlap[~equal])
-    chart = histogram(right, wrong, title=title, x_label="IoU", height=360.0)
-    return Figure(title, chart, "One box an image, by whether its class is right; a wrong class counts as 0.")
-
-
-def _worst_boxes(records: list[Found], values: Floats, overlap: Floats, classes: tuple[str, ...]) -> Worst:
-    order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
-    shots = [_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order]
-    return Worst("Ranked by IoU × [class equal], lowest first; equal ones by IoU.", tuple(shots))
 
 
 def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
@@ -263,32 +241,24 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     total = (
         np.sum([r.confusion for r in records], axis=0) if records else np.zeros((len(classes),) * 2, np.int64)
     )
-    overview = Section(
-        "overlap", "Overlap", (class_bars(evaluation, "IoU", "IoU by class"), _image_overlaps(means))
-    )
+    title = "Mean IoU of each image"
+    known = Kind("images", "right", means[np.isfinite(means)])
+    chart = histogram(known, None, title=title, x_label="mean IoU of the image")
+    note = "The mean over the classes that occur in the image's truth or answer."
+    bars = class_bars(evaluation, "IoU", "IoU by class")
+    overview = Section("overlap", "Overlap", (bars, Figure(title, chart, note)))
     lead = "All pixels of all images; pixels the truth marks as to be ignored are left out."
     confusion = confusion_section(total, classes, lead=lead, unit="pixels", shares=True)
-    return [overview, class_section(evaluation.result), confusion], _worst_masks(records, means, classes)
-
-
-def _image_overlaps(means: Floats) -> Figure:
-    title = "Mean IoU of each image"
-    known = means[np.isfinite(means)]
-    chart = histogram(Kind("images", "right", known), None, title=title, x_label="mean IoU of the image")
-    return Figure(title, chart, "The mean over the classes that occur in the image's truth or answer.")
-
-
-def _worst_masks(records: list[Counted], means: Floats, classes: tuple[str, ...]) -> Worst:
-    shots = [
+    shots = tuple(
         Shot(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
         for i in np.argsort(means, kind="stable")[:MOST].tolist()
         if means[i] < 1.0
-    ]
+    )
     definition = (
         "Ranked by mean IoU of the image, lowest first. "
         "A run keeps the counts of pixels, not the masks, so none is drawn."
     )
-    return Worst(definition, tuple(shots))
+    return [overview, class_section(evaluation.result), confusion], Worst(definition, shots)
 
 
 def _mask_text(record: Counted, mean: float, classes: tuple[str, ...]) -> str:

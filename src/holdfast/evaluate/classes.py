@@ -41,11 +41,7 @@ class Alignment:
 
 
 def align(
-    model: tuple[str, ...],
-    data: tuple[str, ...],
-    *,
-    common: bool = False,
-    renames: Mapping[str, str] | None = None,
+    model: tuple[str, ...], data: tuple[str, ...], *, common: bool = False, renames: Mapping[str, str] = {}
 ) -> Alignment:
     """The classes to evaluate; DataError if some class of the data is unknown to the model.
 
@@ -53,7 +49,12 @@ def align(
     names of the model; several mapped to one are evaluated as that one. With `common` only the classes both
     know are evaluated.
     """
-    found = _places(_renamed(data, model, renames or {}), model)
+    for old, new in renames.items():
+        if old not in data:
+            raise UnknownName("class of the data", old, data)
+        if new not in model:
+            raise UnknownName("class of the model", new, model)
+    found = _places([renames.get(name, name) for name in data], model)
     if all(i >= 0 for i in found) or (common and any(i >= 0 for i in found)):
         return _by_name(model, data, found)
     if not renames and len(model) == len(data) and (_numbered(model) or _numbered(data)):
@@ -92,15 +93,6 @@ def _by_name(model: tuple[str, ...], data: tuple[str, ...], found: list[int]) ->
     if joined:
         notes.append(f"several classes of the data are one class of the model: {_listed(joined)}")
     return Alignment(names, of_model, of_data, "; ".join(notes))
-
-
-def _renamed(data: tuple[str, ...], model: tuple[str, ...], renames: Mapping[str, str]) -> list[str]:
-    for old, new in renames.items():
-        if old not in data:
-            raise UnknownName("class of the data", old, data)
-        if new not in model:
-            raise UnknownName("class of the model", new, model)
-    return [renames.get(name, name) for name in data]
 
 
 def _numbered(names: tuple[str, ...]) -> bool:

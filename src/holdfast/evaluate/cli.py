@@ -6,19 +6,26 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.config.options import changed, field_of
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import pipeline_of
+from holdfast.data.embedded import is_embedded
+from holdfast.data.open import open_dataset
+from holdfast.engine.progress import progress
+from holdfast.evaluate import explain, run
+from holdfast.evaluate.difference import difference
 from holdfast.evaluate.options import EvaluateOptions, EvaluationOptions
-
-if TYPE_CHECKING:
-    from holdfast.core.dataset import Dataset
-    from holdfast.core.model import Model
-    from holdfast.evaluate.run import Plan
-    from holdfast.evaluate.score import Settings
+from holdfast.evaluate.result import Evaluation, as_json, by_class, headline, open_run
+from holdfast.evaluate.run import Plan
+from holdfast.evaluate.score import Settings, score_files
+from holdfast.graph.load import load_model
+from holdfast.metrics.rules import rule_named
 
 FILE_OPTIONS = (
     "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
@@ -42,19 +49,24 @@ def evaluate(options: EvaluateOptions) -> int:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)
         raise InputError(f"{flags}: of use only with MODEL DATA")
     if options.truth and options.predictions and not options.model:
-        return _files(options, options.truth, options.predictions)
+        settings = settings_of(options)
+        _show(options, score_files(options.truth, options.predictions, settings), {})
+        if options.explain:
+            text = explain.explain_files(options.truth, options.predictions, settings, options.class_)
+            say("\n" + text, sys.stderr if options.csv else sys.stdout)
+        return 0
     if files:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not options.explain or options.model:
         raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
-    return _lecture(options)
+    text, result = explain.explain_lecture()
+    options.write_json(result)
+    say(text)
+    return 0
 
 
 def settings_of(options: EvaluationOptions) -> Settings:
     """The rule and the thresholds of the options."""
-    from holdfast.evaluate.score import Settings
-    from holdfast.metrics.rules import rule_named
-
     return Settings(
         rule_named(options.rule or "coco"),
         iou=0.5 if options.iou is None else options.iou,
@@ -66,12 +78,7 @@ def plan_of(
     options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
 ) -> Plan:
     """The plan of an evaluation; the model and the dataset are opened unless they are given."""
-    from holdfast.core.pipeline import pipeline_of
-    from holdfast.data.open import open_dataset
-    from holdfast.evaluate.run import Plan
-    from holdfast.graph.load import load_model
-
-    settings = settings_of(options)
+    settings, data = settings_of(options), options.data
     loaded = model or load_model(options.model, options.card)
     reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
     for text in options.stage:
@@ -79,7 +86,7 @@ def plan_of(
             raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
     return Plan(
         loaded,
-        dataset or open_dataset(options.data, task=loaded.card.task, **reading),
+        dataset or open_dataset(data, task=loaded.card.task, **reading),
         pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
         settings,
         runs=options.runs,
@@ -87,16 +94,10 @@ def plan_of(
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
-        source={"data": _absolute(options.data), **reading},
+        # The whole path, so that a report can be made from another folder.
+        source={"data": data if is_embedded(data) else str(Path(data).resolve()), **reading},
         command=command or command_line(options),
     )
-
-
-def _absolute(data: str) -> str:
-    """The path, so that a report can be made from another folder; the name of the embedded data as it is."""
-    from holdfast.data.embedded import is_embedded
-
-    return data if is_embedded(data) else str(Path(data).resolve())
 
 
 def tell_about(plan: Plan) -> None:
@@ -109,11 +110,6 @@ def tell_about(plan: Plan) -> None:
 
 def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     """Run the plan, show its result and return the exit code."""
-    from holdfast.engine.progress import progress
-    from holdfast.evaluate.result import open_run
-    from holdfast.evaluate.run import evaluate as run
-    from holdfast.evaluate.run import run_folder
-
     task = plan.model.card.task
     stated = [f"--{name}" for name in ("rule", "iou", "score") if getattr(options, name) is not None]
     if stated and task != "detect":
@@ -131,25 +127,19 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
             f"data     and {len(plan.dataset.problems) - 10} more problems: holdfast data info\n"
         )
     with progress("evaluate", len(plan.dataset)) as step:
-        done = run(plan, step)
-    folder = run_folder(plan)
+        done = run.evaluate(plan, step)
+    folder = run.run_folder(plan)
     _show(options, done.result, {"run": str(folder), "failed": len(done.failed)})
     more = sys.stderr if options.csv else sys.stdout
     if options.explain:
-        from holdfast.evaluate.explain import explain_run
-
-        say("\n" + explain_run(done, plan.settings, options.class_), more)
+        say("\n" + explain.explain_run(done, plan.settings, options.class_), more)
     if before:
-        from holdfast.evaluate.difference import difference
-
         say(f"\n{difference(before, done)}", more)
     return _ending(done, folder)
 
 
 def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.evaluate.result import as_json, by_class, headline
-
     options.write_json({**as_json(result), **extra})
     if options.csv:
         return options.print_table(by_class(result, every=True, overall=True))
@@ -158,7 +148,7 @@ def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[st
     return options.print_table(by_class(result, every=options.markdown or options.latex))
 
 
-def _ending(done: Any, folder: Path) -> int:
+def _ending(done: Evaluation, folder: Path) -> int:
     warnings = done.result.get("warnings", ())
     for note in done.notes[:10]:
         sys.stderr.write(f"{'warning' if note in warnings else 'note':8} {note}\n")
@@ -170,25 +160,3 @@ def _ending(done: Any, folder: Path) -> int:
         sys.stderr.write(f"{len(done.failed)} of {total} images failed and {verb} not in the numbers\n")
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if done.failed else 0
-
-
-def _files(options: EvaluateOptions, truth: Path, predictions: Path) -> int:
-    from holdfast.evaluate.score import score_files
-
-    settings = settings_of(options)
-    _show(options, score_files(truth, predictions, settings), {})
-    if options.explain:
-        from holdfast.evaluate.explain import explain_files
-
-        text = explain_files(truth, predictions, settings, options.class_)
-        say("\n" + text, sys.stderr if options.csv else sys.stdout)
-    return 0
-
-
-def _lecture(options: EvaluateOptions) -> int:
-    from holdfast.evaluate.explain import explain_lecture
-
-    text, result = explain_lecture()
-    options.write_json(result)
-    say(text)
-    return 0

@@ -66,6 +66,9 @@ def detected(evaluation: Evaluation) -> MatchedDetections:
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a detector's page, and its worst images."""
     d = detected(evaluation)
+    total = d.result.counts.total()
+    right, false, missed = (grouped(int(column[0])) for column in (total.tp, total.fp, total.fn))
+    counted = f"{right} right, {false} false and {missed} missed, by {d.overlap}."
     lead = (
         f"At {d.at} and {d.overlap}. A detection of the wrong class on a true box is a confusion; one that "
         "lies on no free true box is background, a second box on the same object, or badly placed."
@@ -75,7 +78,7 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
         class_section(
             evaluation.result, f"TP, FP, FN, precision, recall and F1 are at {d.at} and {d.overlap}."
         ),
-        Section("threshold", f"At {d.at}", (_scores(d), _fit(d), _fate(d), _sizes(d)), _counted(d)),
+        Section("threshold", f"At {d.at}", (_scores(d), _fit(d), _fate(d), _sizes(d)), counted),
         confusion_section(
             d.result.confusion, d.classes, lead=lead, unit="boxes", extra=("no object", "missed")
         ),
@@ -129,12 +132,6 @@ def _bars(d: MatchedDetections) -> Figure:
     kind, mean = d.result.rule.interpolation, d.result.mean_ap
     note = f"{kind} average precision, best class first; the line is the mean, {mean:.3f}."
     return Figure(title, scroll(chart, title), note)
-
-
-def _counted(d: MatchedDetections) -> str:
-    total = d.result.counts.total()
-    right, false, missed = (grouped(int(column[0])) for column in (total.tp, total.fp, total.fn))
-    return f"{right} right, {false} false and {missed} missed, by {d.overlap}."
 
 
 def _fates(table: Ints) -> tuple[int, int, int, int]:

@@ -13,28 +13,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
+from holdfast.core.model import Task
 from holdfast.core.types import Bools, Detections, Floats, Ints
 from holdfast.engine.records import Counted, Found, Ranked, Record
-from holdfast.evaluate.classes import realign
+from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.run import Plan
 from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
 from holdfast.metrics.detection import passes
 from holdfast.metrics.intervals import Flips, Interval, flips, map_values, mean_values, miou_values, paired
 from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
-
-if TYPE_CHECKING:
-    from holdfast.core.model import Task
-    from holdfast.evaluate.classes import Alignment
-    from holdfast.evaluate.result import Evaluation
-    from holdfast.evaluate.run import Plan
-
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
 CLEAR = ("classify", "single")  # tasks in which an image is right or wrong
@@ -61,18 +57,18 @@ def changes(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     """What changed from one run to another; record i of both is of the same image."""
     pairs: list[tuple[Any, Any]] = list(zip(before, after, strict=True))
     if task == "classify":
-        return Changes(sum(_best(a) != _best(b) for a, b in pairs))
+        return Changes(sum(a.best != b.best for a, b in pairs))
     if task == "single":
         return Changes(sum(_other_single(a, b) for a, b in pairs))
     if task == "segment":
-        return _label_maps(pairs)
+        if any(a.grid.shape != b.grid.shape or not a.grid.size for a, b in pairs):
+            # Records of a version without grids tell only that some pixel of an image changed.
+            return Changes(sum(not np.array_equal(a.confusion, b.confusion) for a, b in pairs))
+        shares = np.array([float((a.grid != b.grid).mean()) for a, b in pairs])
+        return Changes(int((shares >= POINTS).sum()), points=float(shares.mean()))
     moved = np.array([unpartnered(_shown(a, settings), _shown(b, settings)) for a, b in pairs], np.int64)
     lost, gained = moved.reshape(-1, 2).sum(axis=0).tolist()
     return Changes(int(moved.any(axis=1).sum()), lost, gained)
-
-
-def _best(record: Ranked) -> int:
-    return int(record.top[0]) if len(record.top) else -1
 
 
 def _other_single(before: Found, after: Found) -> bool:
@@ -112,14 +108,6 @@ def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
             free_a[i] = free_b[j] = False
             pairs.append((i, j))
     return pairs
-
-
-def _label_maps(pairs: Sequence[tuple[Counted, Counted]]) -> Changes:
-    if any(a.grid.shape != b.grid.shape or not a.grid.size for a, b in pairs):
-        # Records of a version without grids tell only that some pixel of an image changed.
-        return Changes(sum(not np.array_equal(a.confusion, b.confusion) for a, b in pairs))
-    shares = np.array([float((a.grid != b.grid).mean()) for a, b in pairs])
-    return Changes(int((shares >= POINTS).sum()), points=float(shares.mean()))
 
 
 def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Bools:

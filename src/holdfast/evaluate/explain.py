@@ -34,14 +34,8 @@ def explain_files(truth: Path, predictions: Path, settings: Settings, class_name
 def explain_lecture() -> tuple[str, dict[str, Any]]:
     """The walk through the lecture's worked example, as text and as plain values."""
     example = LECTURE_EXAMPLE
-    story = explain(
-        example.truth,
-        example.detections,
-        RULES["lecture"],
-        images=example.images,
-        class_names=example.class_names,
-        iou=example.iou,
-    )
+    known: dict[str, Any] = {"images": example.images, "class_names": example.class_names, "iou": example.iou}
+    story = explain(example.truth, example.detections, RULES["lecture"], **known)
     text = explanation_text(
         story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
     )
@@ -65,15 +59,8 @@ def _walk(
         raise InputError("--explain walks through one class; the truth names none")
     counts = np.bincount(truth.category, minlength=len(classes))
     index = classes.index(class_name) if class_name is not None else int(counts.argmax())
-    story = explain(
-        truth,
-        detections,
-        settings.rule,
-        images=len(images),
-        class_names=classes,
-        iou=settings.iou,
-        class_index=index,
-    )
+    known: dict[str, Any] = {"images": len(images), "class_names": classes, "class_index": index}
+    story = explain(truth, detections, settings.rule, iou=settings.iou, **known)
     hint = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
     text = explanation_text(story, scores=(settings.score,), image_names=images)
     return f"How AP comes about{hint}\n\n{text}"

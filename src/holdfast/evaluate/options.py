@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.core.errors import InputError
-
-if TYPE_CHECKING:
-    from holdfast.report.tables import Table
+from holdfast.report.tables import Table, to_csv, to_latex, to_markdown, to_text
 
 INPUT, SCORING, OUTPUT, EXECUTION = "Input", "Scoring", "Output", "Execution"
 ModelArgument = Annotated[
@@ -153,8 +151,6 @@ class OutputOptions(Options, group=OUTPUT):
 
     def print_table(self, table: Table) -> None:
         """Print a table in the format of choice."""
-        from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
-
         if self.csv:
             return say(to_csv(table), end="")
         return say((to_latex if self.latex else to_markdown if self.markdown else to_text)(table))

@@ -15,6 +15,7 @@ from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
 from holdfast.report.tables import Table, grouped, many, to_html
 
+# Name on the page and meaning of each metric that is known; others appear under their own key.
 _METRICS: dict[str, tuple[str, str]] = {
     "AP50": ("mAP@.5", "mean over classes of AP at IoU 0.5"),
     "AP": ("mAP@.5:.95", "mean of AP over ten IoU thresholds"),
@@ -99,7 +100,6 @@ def _document(evaluation: Evaluation, sections: list[Section]) -> Document:
     )
 
 
-# name on the page and meaning of each metric that is known; others appear under their own key
 def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
     """The large cards and the small ones, from whatever metrics the result has."""
     metrics = {k: v for k, v in result.get("metrics", {}).items() if isinstance(v, int | float | None)}
@@ -120,7 +120,10 @@ def verdict(evaluation: Evaluation) -> str:
     metrics, counted = evaluation.result.get("metrics", {}), evaluation.result.get("at_score", {})
     images, task = len(evaluation.records), evaluation.about.task
     if {"tp", "fp", "fn"} <= counted.keys():
-        return _found(counted)
+        tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
+        found = f"it finds {_of(tp, tp + fn, 'objects')}" if tp + fn else "there is no object to find"
+        right = f"{_percent(tp, tp + fp)} of what it reports is right" if tp + fp else "it reports nothing"
+        return f"At a score threshold of {counted.get('score', 0):g}, {found}, and {right}."
     if task == "classify" and metrics.get("top1") is not None:
         return f"It names the right class of {_of(round(metrics['top1'] * images), images, 'images')}."
     if task == "segment" and metrics.get("pixel_accuracy") is not None:
@@ -129,13 +132,6 @@ def verdict(evaluation: Evaluation) -> str:
         good = _of(round(metrics["above_half"] * images), images, "images")
         return f"It names the object and covers it by more than half on {good}."
     return f"Evaluated on {grouped(images)} images."
-
-
-def _found(counted: dict[str, Any]) -> str:
-    tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
-    found = f"it finds {_of(tp, tp + fn, 'objects')}" if tp + fn else "there is no object to find"
-    right = f"{_percent(tp, tp + fp)} of what it reports is right" if tp + fp else "it reports nothing"
-    return f"At a score threshold of {counted.get('score', 0):g}, {found}, and {right}."
 
 
 def _card(key: str, value: float | None, result: dict[str, Any]) -> Card:

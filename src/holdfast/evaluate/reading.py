@@ -73,10 +73,8 @@ def doubts(
     if not any(len(r.detections) for r in found):
         return ()
     now = overlap([(r.truth, r.detections) for r in found])
-    if now.met >= WEAK:
-        line = _class_doubt(found, model.card, alignment)
-    else:
-        line = _box_doubt(now, model, dataset, pipeline, found) or _class_doubt(found, model.card, alignment)
+    line = _box_doubt(now, model, dataset, pipeline, found) if now.met < WEAK else ""
+    line = line or _class_doubt(found, model.card, alignment)
     return (line,) if line else ()
 
 

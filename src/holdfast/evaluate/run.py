@@ -18,6 +18,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.core.sources import versions
 from holdfast.data.problems import MISSING_FILE
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
@@ -25,7 +26,6 @@ from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.result import CELLS, About, Evaluation, identity, save
@@ -124,15 +124,10 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
 
 def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
     """The work of running pipelines on the plan's model and data."""
-    classes = len(plan.dataset.classes) or len(plan.model.card.classes)
+    model, data = plan.model, plan.dataset
+    classes = len(data.classes) or len(model.card.classes)
     return PipelineWork(
-        plan.model,
-        pipelines,
-        classes,
-        plan.dataset.ignore_index,
-        strict=plan.strict,
-        fatal=fatal,
-        batch=plan.shard,
+        model, pipelines, classes, data.ignore_index, strict=plan.strict, fatal=fatal, batch=plan.shard
     )
 
 

@@ -16,8 +16,8 @@ from holdfast.attack.options import AttackSettings
 from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min_images_of
 from holdfast.audit.options import ENOUGH, AuditSettings
 from holdfast.config import completions
+from holdfast.config.form import table_schema
 from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, shown
-from holdfast.config.schema import table_schema
 from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of

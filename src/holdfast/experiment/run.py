@@ -9,8 +9,8 @@ from dataclasses import replace
 from holdfast.audit.gates import GateVerdict
 from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
+from holdfast.core.sources import versions
 from holdfast.engine.manifest import now
-from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.pieces import Keep, check_piece, run_piece

@@ -264,7 +264,7 @@ def _measure(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
 
 def suite_of(models: Sequence[ModelNoise], plan: NoisePlan, command: str, began: float) -> Suite:
     """The suite of these models; it began at `began` (time.perf_counter)."""
-    from holdfast.engine.versions import versions
+    from holdfast.core.sources import versions
     from holdfast.noise.vision.result import Suite
 
     data = plan.plan.dataset.name

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.fingerprint import generator
 from holdfast.core.model import Card, Model, read_onnx
 from holdfast.core.patch import Spot, apply
-from holdfast.core.seeds import generator
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent

@@ -15,17 +15,17 @@ import numpy as np
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
+from holdfast.core.fingerprint import generator
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
 from holdfast.core.pipeline import Machine, Prepared, open_machine, pipeline_of
-from holdfast.core.seeds import generator
+from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import check_new, whole_folder
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import to_json
-from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
 from holdfast.metrics.boxes import single_values

@@ -17,6 +17,7 @@ digits everywhere but in CSV and in the sort keys of HTML, which keep all of the
 
 from __future__ import annotations
 
+import csv
 import io
 import math
 import re
@@ -154,8 +155,6 @@ def to_markdown(table: Table) -> str:
 def to_csv(table: Table) -> str:
     """The table as comma-separated values with all digits; missing ones are empty, there is no caption."""
     out = io.StringIO()
-    import csv
-
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([head.name for head in table.heads])
     writer.writerows(["" if is_missing(cell) else cell for cell in row] for row in table.rows)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
 from holdfast.core.registry import lookup, part
-from holdfast.core.sources import code_of
+from holdfast.core.sources import code_of, installed
 from holdfast.core.types import Tensor
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
@@ -47,7 +46,7 @@ class Calibration:
     def key(self) -> str:
         """A hash of the images, wherever they lie, and of how they are prepared."""
         stages = [lookup(kind, getattr(self.pipeline, kind)) for kind in BEFORE]
-        return fingerprint.of([[_content(e) for e in self.entries], stages, _versions(LIBRARIES)])
+        return fingerprint.of([[_content(e) for e in self.entries], stages, installed(LIBRARIES)])
 
     def tensors(self, model: Model) -> Iterator[Tensor]:
         """The input tensor (1, …) of each image; images that cannot be read are left out."""
@@ -119,7 +118,7 @@ class Deployed:
         """What cells are named by: not the folder, which changes no number."""
         on = part("runtime", self.runtime)
         chosen = {"made by": self._made_by(), "runtime": self.runtime, "on": on.function}
-        return {**chosen, "versions": _versions(on.facts.get("packages", ()))}
+        return {**chosen, "versions": installed(on.facts.get("packages", ()))}
 
     def _made_by(self) -> dict[str, Any]:
         """The rewrites and what they are calibrated on."""
@@ -130,15 +129,6 @@ class Deployed:
 
 def _calibrated(rewrites: Iterable[str]) -> bool:
     return any(part("rewrite", name).facts.get("calibrated", False) for name in rewrites)
-
-
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Name -> version of the packages a runtime consists of; those not installed are left out."""
-    found = {}
-    for name in packages:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def _content(entry: Entry) -> str:

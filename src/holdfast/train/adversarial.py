@@ -31,7 +31,13 @@ def perturbed(
     The start is drawn from `seed`, or without one from torch's own generator. What comes back is detached;
     the net's weights get no gradient of it, its running statistics and its mode stay as they were.
     """
-    _check(x, labels, epsilon, steps, size)
+    if steps < 1:
+        raise InputError(f"adversarial training: expected 1 step or more, got {steps}")
+    if len(x) != len(labels):
+        raise InputError(f"adversarial training: expected {len(x)} labels, got {len(labels)}")
+    for name, value in (("epsilon", epsilon), ("step size", size)):
+        if not bool((torch.as_tensor(value) >= 0).all()):
+            raise InputError(f"adversarial training: expected {name} to be 0 or more, got {value}")
     epsilon, size, low, high = (
         torch.as_tensor(value, dtype=x.dtype, device=x.device) for value in (epsilon, size, low, high)
     )
@@ -49,16 +55,6 @@ def perturbed(
                 (slope,) = torch.autograd.grad(loss, moved)
             moved = (moved.detach() + size * slope.sign()).clamp(least, most)
     return moved.detach()
-
-
-def _check(x: Tensor, labels: Tensor, epsilon: Bound, steps: int, size: Bound) -> None:
-    if steps < 1:
-        raise InputError(f"adversarial training: expected 1 step or more, got {steps}")
-    if len(x) != len(labels):
-        raise InputError(f"adversarial training: expected {len(x)} labels, got {len(labels)}")
-    for name, value in (("epsilon", epsilon), ("step size", size)):
-        if not bool((torch.as_tensor(value) >= 0).all()):
-            raise InputError(f"adversarial training: expected {name} to be 0 or more, got {value}")
 
 
 @contextmanager

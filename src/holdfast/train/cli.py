@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,19 +10,27 @@ from typing import TYPE_CHECKING
 from holdfast.config.options import carry
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, MissingExtra, UnknownName
+from holdfast.core.model import Card, Model
+from holdfast.core.registry import lookup
+from holdfast.data.embedded import NAMES
+from holdfast.data.open import open_dataset
+from holdfast.engine.progress import progress
 from holdfast.evaluate.cli import plan_of, tell_about
 from holdfast.evaluate.options import EvaluationOptions
+from holdfast.evaluate.run import Plan
+from holdfast.graph.load import load_model
 from holdfast.noise.options import NoiseOptions
+from holdfast.noise.suite import NoiseSelection
+from holdfast.noise.vision.result import as_plain as suite_as_plain
+from holdfast.stages.families import option
+from holdfast.train.mitigate import rows
 from holdfast.train.options import MatrixOptions, MitigateOptions, MitigationOptions, MixOptions, TentOptions
+from holdfast.train.pictures import Choice
 
 if TYPE_CHECKING:
-    from holdfast.core.dataset import Dataset
-    from holdfast.core.model import Card, Model
-    from holdfast.evaluate.run import Plan
     from holdfast.train.mitigate.training import Training
-    from holdfast.train.pictures import Choice
-    from holdfast.train.run import MixResult
 
 HELD_OUT = 4  # every fourth image is tested on if no test data is given
 
@@ -32,8 +41,6 @@ def mix(options: MixOptions) -> int:
     Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
     of them only that one. The graph stays as it is, its weights become others; MODEL is never changed.
     """
-    from holdfast.engine.progress import progress
-
     options.check_output()
     if options.steps and options.epochs:
         raise InputError("expected --steps or --epochs, not both")
@@ -47,7 +54,16 @@ def mix(options: MixOptions) -> int:
     result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
     options.write_json(run.as_plain(result))
     options.print_table(mix_table(result))
-    _print_next(result, options)
+    kept = f"; {len(result.kept)} other float constants are as they were" if result.kept else ""
+    sys.stderr.write(f"trained  {result.numbers:,} numbers in {result.weights} weights{kept}\n")
+    for failure in result.left_out[:20]:
+        sys.stderr.write(f"failed   {failure}\n")
+    sys.stderr.write(f"model    {result.new} ({Path(result.new).with_suffix('.toml')} is its card)\n")
+    models, test = (options.model, result.new), options.test
+    say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
+    if unseen := result.held_out or ("" if test else _other_seed(options.data)):
+        command = command_line(NoiseOptions(models_data=(*models, unseen)))
+        say(f"on images it was not trained on: {command}")
     return 4 if result.left_out else 0
 
 
@@ -66,7 +82,11 @@ def tent(options: TentOptions) -> int:
 
     plan = _plan(options)
     over = options.only or FAMILIES
-    _check_families(over, FAMILIES)
+    for word in over:
+        if word.split("=")[0] not in FAMILIES:
+            raise UnknownName("family of noise before the network", word.split("=")[0], FAMILIES)
+        if "=" in word:
+            option(word)
     check_adaptable(trainable_of(plan.model), plan.model.name)
     how = Adaptation(options.batch, options.rate, options.steps, options.seed)
     with threads(options.jobs):
@@ -84,13 +104,12 @@ def matrix(options: MatrixOptions) -> int:
     options.check_output()
     training, tested = _training(options)
     from holdfast.train.mitigate import matrix as matrices
-    from holdfast.train.mitigate.rows import DECODERS, RESIZES, matrix_rows
     from holdfast.train.mitigate.training import orders, train
     from holdfast.train.tables import matrix_csv, matrix_table
 
-    names = options.with_ or (RESIZES if options.over == "resize" else DECODERS)
-    rows = matrix_rows(training.model, options.over, names, names)
-    models = train(training, orders(rows, range(options.seed, options.seed + options.seeds)), _say)
+    names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.DECODERS)
+    ways = rows.matrix_rows(training.model, options.over, names, names)
+    models = train(training, orders(ways, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
     options.write_json(matrices.as_plain(result))
     options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
@@ -105,21 +124,17 @@ def compare(options: MitigateOptions) -> int:
     Standard, AugMix, APR-SP, DeepAugment alone and with both, adversarial and mix training, all starting
     from the model's own weights; then the noise suite of each.
     """
-    from holdfast.engine.progress import progress
-    from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.result import as_plain
-
     options.check_output()
     NoiseSelection(options.only).check()
     training, tested = _training(options)
     from holdfast.train.mitigate.matrix import FAMILIES, families
-    from holdfast.train.mitigate.rows import mitigations
     from holdfast.train.mitigate.training import orders, train
     from holdfast.train.tables import families_csv, families_table
 
-    models = train(training, orders(mitigations(training.model, options.with_), (options.seed,)), _say)
+    ways = rows.mitigations(training.model, options.with_)
+    models = train(training, orders(ways, (options.seed,)), _say)
     result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
-    options.write_json(as_plain(result))
+    options.write_json(suite_as_plain(result))
     name = training.model.name
     options.print_table(families_csv(result, name) if options.csv else families_table(result, name))
     return 0
@@ -127,15 +142,11 @@ def compare(options: MitigateOptions) -> int:
 
 def check_torch() -> None:
     """Raise MissingExtra if torch is not installed."""
-    import importlib.util
-
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("training", "torch", "torch")
 
 
 def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str = "") -> Model:
-    from holdfast.graph.load import load_model
-
     model = load_model(options.model, options.card)
     task = model.card.task
     if task != "classify":
@@ -152,40 +163,25 @@ def _plan(options: MixOptions | TentOptions) -> Plan:
 def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
     """What is trained, and the images it is tested on, none of which it is trained on."""
     check_torch()
-    from holdfast.data.open import open_dataset
-    from holdfast.train.mitigate.rows import apart, held_out, some
     from holdfast.train.mitigate.training import Training
 
     model = _classifier(options)
-    whole = some(open_dataset(options.data, task="classify"), options.images)
+    seen = rows.some(open_dataset(options.data, task="classify"), options.images)
     if options.test is None:
-        seen, tested = held_out(whole, HELD_OUT)
+        seen, tested = rows.held_out(seen, HELD_OUT)
     else:
-        seen, tested = apart(whole, some(open_dataset(options.test, task="classify"), options.images))
+        tested = rows.some(open_dataset(options.test, task="classify"), options.images)
+        rows.check_apart(seen, tested)
     same = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
     return Training(model, seen, options.work, **same), tested
-
-
-def _check_families(over: tuple[str, ...], known: tuple[str, ...]) -> None:
-    from holdfast.stages.families import option
-
-    for word in over:
-        if word.split("=")[0] not in known:
-            raise UnknownName("family of noise before the network", word.split("=")[0], known)
-        if "=" in word:
-            option(word)
 
 
 def _choices(
     card: Card, decode: tuple[str, ...], resize: tuple[str, ...]
 ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
     """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
-    from holdfast.core.registry import lookup
-    from holdfast.train.mitigate.rows import DECODERS, RESIZES
-    from holdfast.train.pictures import Choice
-
     if not decode and not resize:
-        decode, resize = DECODERS, RESIZES
+        decode, resize = rows.DECODERS, rows.RESIZES
     decode, resize = decode or (card.decode,), resize or (card.resize,)
     for kind, names in (("decode", decode), ("resize", resize)):
         for name in names:
@@ -204,25 +200,8 @@ def _say_unless_bar(text: str) -> None:
         _say(text)
 
 
-def _print_next(result: MixResult, options: MixOptions) -> None:
-    """Print what was trained and what to do next."""
-    kept = f"; {len(result.kept)} other float constants are as they were" if result.kept else ""
-    sys.stderr.write(f"trained  {result.numbers:,} numbers in {result.weights} weights{kept}\n")
-    for failure in result.left_out[:20]:
-        sys.stderr.write(f"failed   {failure}\n")
-    sys.stderr.write(f"model    {result.new} ({Path(result.new).with_suffix('.toml')} is its card)\n")
-    models, test = (options.model, result.new), options.test
-    say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
-    unseen = result.held_out or ("" if test else _other_seed(options.data))
-    if unseen:
-        command = command_line(NoiseOptions(models_data=(*models, unseen)))
-        say(f"on images it was not trained on: {command}")
-
-
 def _other_seed(data: str) -> str:
     """Embedded data of the next seed; empty for other data."""
-    from holdfast.data.embedded import NAMES
-
     name, *numbers = data.split(":")
     seed = int(numbers[0]) if numbers else 0
     return ":".join([name, str(seed + 1), *numbers[1:]]) if name in NAMES else ""

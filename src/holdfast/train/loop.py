@@ -73,8 +73,16 @@ def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Modul
     """The averaged network after all stages; a killed run goes on from `checkpoint`, on the same batches."""
     net = job.net.to(memory_format=torch.channels_last).train()
     average = copy.deepcopy(net).eval()
-    optimiser = _optimiser(net, job.weight_decay)
-    done = _resume(checkpoint, key := job.key(), net, average, optimiser)
+    # AdamW that spares biases and normalisation from weight decay.
+    matrices = {"params": [p for p in net.parameters() if p.ndim > 1], "weight_decay": job.weight_decay}
+    vectors = {"params": [p for p in net.parameters() if p.ndim <= 1], "weight_decay": 0.0}
+    optimiser = torch.optim.AdamW([matrices, vectors], lr=1e-3, fused=True)
+    states: dict[str, Any] = {"net": net, "average": average, "optimiser": optimiser}
+    done = 0
+    if state := checkpoint_of(checkpoint, key := job.key()):
+        done = int(state["done"])
+        for name, item in states.items():
+            item.load_state_dict(state[name])
     start, first = time.monotonic(), done
     losses: list[float] = []
     with ThreadPoolExecutor(1) as ahead:
@@ -94,16 +102,9 @@ def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Modul
                     f"loss {np.mean(losses[-50:]):.4f} {pace * 1000:.0f} ms/step {left:.1f} min left"
                 )
             if (at + 1) % save_every == 0 or at + 1 == len(plan):
-                _save(checkpoint, key, net, average, optimiser, at + 1)
+                content = {name: item.state_dict() for name, item in states.items()}
+                _save(checkpoint, {**content, "done": at + 1, "key": key})
     return average
-
-
-def _optimiser(net: nn.Module, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW that spares biases and normalisation from weight decay."""
-    matrices = [p for p in net.parameters() if p.ndim > 1]
-    vectors = [p for p in net.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=1e-3, fused=True)
 
 
 def _ask(ahead: ThreadPoolExecutor, job: Job, plan: list[tuple[int, int]], at: int) -> Any:
@@ -144,14 +145,12 @@ def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> Non
                 mean.copy_(value)
 
 
-def _save(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: Any, done: int) -> None:
+def _save(path: Path, content: dict[str, Any]) -> None:
     """Write the checkpoint beside the old one and rename, so that a kill leaves a whole file."""
     part = path.with_suffix(".part")
-    states = {"net": net, "average": average, "optimiser": optimiser}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = {name: item.state_dict() for name, item in states.items()}
-        torch.save({**content, "done": done, "key": key}, part)
+        torch.save(content, part)
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
         said = one_line(problem)[:120]
@@ -164,17 +163,6 @@ def checkpoint_of(path: Path, key: str) -> dict[str, Any] | None:
         return None
     state: dict[str, Any] = torch.load(path, weights_only=True)
     return state if state.get("key") == key else None
-
-
-def _resume(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: Any) -> int:
-    """Load the checkpoint and return how many steps it has behind it; 0 without one."""
-    state = checkpoint_of(path, key)
-    if state is None:
-        return 0
-    net.load_state_dict(state["net"])
-    average.load_state_dict(state["average"])
-    optimiser.load_state_dict(state["optimiser"])
-    return int(state["done"])
 
 
 @contextmanager

@@ -8,15 +8,8 @@ from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import (
-    EXECUTION,
-    INPUT,
-    CardOptions,
-    JobsOptions,
-    MapOptions,
-    OutputOptions,
-    SubjectOptions,
-)
+from holdfast.evaluate import options as shared
+from holdfast.evaluate.options import CardOptions, JobsOptions, MapOptions, OutputOptions, SubjectOptions
 
 MIX, TRAINING = "Mix", "Training"
 
@@ -38,7 +31,7 @@ class ClassifierOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkOptions(Options, group=EXECUTION):
+class WorkOptions(Options, group=shared.EXECUTION):
     """Where training keeps its files."""
 
     work: Annotated[
@@ -153,21 +146,23 @@ class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptio
 
     test: Annotated[
         str | None,
-        Option("Images to test on (default: every fourth of the data).", group=INPUT, metavar="DATA"),
+        Option("Images to test on (default: every fourth of the data).", group=shared.INPUT, metavar="DATA"),
     ] = None
     images: Annotated[
-        int | None, Option("Only N images of each dataset, evenly spread.", group=INPUT, least=8)
+        int | None, Option("Only N images of each dataset, evenly spread.", group=shared.INPUT, least=8)
     ] = None
     steps: Annotated[int, Option("Training steps of each row.", least=1)] = 300
     batch: Annotated[int, Option("Images per step.", least=2)] = 64
     rate: Annotated[float, Option("Highest learning rate.", least=0)] = 1e-3
     shift: Annotated[int, Option("Move each training image by up to this many pixels.", least=0)] = 2
     seed: Annotated[int, Option("First random seed of training.", least=0)] = 0
-    jobs: Annotated[int, Option("Rows trained at once, each on one core.", group=EXECUTION, least=1)] = 1
+    jobs: Annotated[
+        int, Option("Rows trained at once, each on one core.", group=shared.EXECUTION, least=1)
+    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixOptions(MitigationOptions, command="train matrix", group=INPUT):
+class MatrixOptions(MitigationOptions, command="train matrix", group=shared.INPUT):
     """The options of `holdfast train matrix`."""
 
     over: Annotated[Literal["resize", "decode"], Option("What is replaced.")] = "resize"
@@ -180,7 +175,7 @@ class MatrixOptions(MitigationOptions, command="train matrix", group=INPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MitigateOptions(MitigationOptions, command="train compare", group=INPUT):
+class MitigateOptions(MitigationOptions, command="train compare", group=shared.INPUT):
     """The options of `holdfast train compare`."""
 
     with_: Annotated[

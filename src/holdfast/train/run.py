@@ -77,7 +77,11 @@ def mix(
     model, work = plan.model, options.work
     test = open_dataset(options.test, task="classify", images=options.images) if options.test else None
     _check_out(options.out, model)
-    tuning = _tuning(options, mixed)
+    if not 0 < options.held_out < 1:
+        raise InputError(f"--held-out: expected a part between 0 and 1, got {options.held_out}")
+    same = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
+    tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in same})
+    tuning.check()
     net = trainable_of(model)  # a graph that cannot be trained is reported before the pictures are made
     places = places_of(plan)
     seen, tested = _parts(plan.dataset, test, options)
@@ -116,15 +120,6 @@ def mix(
         held_out=_write_list(options.out, tested, shown) if test is None else "",
         left_out=(*pictures.left_out, *shown.left_out),
     )
-
-
-def _tuning(options: MixOptions, mixed: tuple[Choice, ...]) -> Tuning:
-    if not 0 < options.held_out < 1:
-        raise InputError(f"--held-out: expected a part between 0 and 1, got {options.held_out}")
-    same = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
-    tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in same})
-    tuning.check()
-    return tuning
 
 
 def _check_out(out: Path, model: Model) -> None:

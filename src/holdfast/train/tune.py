@@ -238,8 +238,15 @@ def tent(
     for name, value in net.weights.items():
         value.requires_grad_(name in names)
     optimiser = torch.optim.Adam([net.weights[name] for name in names], lr=rate, betas=(0.9, 0.999))
+    found: list[NDArray[np.int64]] = []
     try:
-        found = [_adapt(net, optimiser, batch, steps)[:, skip:].argmax(1) for batch in batches]
+        for batch in batches:
+            for _ in range(steps):
+                scores = net(batch)
+                optimiser.zero_grad(set_to_none=True)
+                entropy(scores).mean().backward()
+                optimiser.step()
+            found.append(scores.detach().numpy()[:, skip:].argmax(1))
     finally:
         net.statistics(before[0])
         for name, value in net.weights.items():
@@ -267,16 +274,3 @@ def adapted(net: Trainable) -> tuple[str, ...]:
 def entropy(scores: Tensor) -> Tensor:
     """The entropy (n,) of the softmax of scores (n, k)."""
     return -(scores.softmax(1) * scores.log_softmax(1)).sum(1)
-
-
-def _adapt(
-    net: Trainable, optimiser: torch.optim.Optimizer, batch: Tensor, steps: int
-) -> NDArray[np.float32]:
-    scores = torch.zeros(0)
-    for _ in range(steps):
-        scores = net(batch)
-        optimiser.zero_grad(set_to_none=True)
-        entropy(scores).mean().backward()
-        optimiser.step()
-    said: NDArray[np.float32] = scores.detach().numpy()
-    return said

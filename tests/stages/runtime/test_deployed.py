@@ -92,7 +92,7 @@ def test_one_precision_and_it_comes_last():
 
 def test_the_version_of_a_runtime_is_part_of_its_name(monkeypatch):
     before = fingerprint.of_function(Deployed(runtime="ncnn"))
-    monkeypatch.setattr("holdfast.stages.deployed.metadata.version", lambda name: f"{name} of tomorrow")
+    monkeypatch.setattr("holdfast.core.sources.metadata.version", lambda name: f"{name} of tomorrow")
     assert fingerprint.of_function(Deployed(runtime="ncnn")) != before
     assert fingerprint.of_function(Deployed()) == fingerprint.of_function(Deployed(folder=None))
 

@@ -11,7 +11,7 @@ from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 from holdfast.train.mitigate import training as module
 from holdfast.train.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
-from holdfast.train.mitigate.rows import apart, held_out, matrix_rows, mitigations, some
+from holdfast.train.mitigate.rows import check_apart, held_out, matrix_rows, mitigations, some
 from holdfast.train.mitigate.training import Order, Training, answers, orders, places_of, right, train
 from holdfast.train.pictures import Choice, pictures_of
 from holdfast.train.tables import matrix_csv, matrix_table
@@ -161,9 +161,9 @@ def test_classes_in_another_order(tmp_path):
 def test_nothing_is_trained_and_tested_on(tmp_path):
     data = open_dataset(image_folder(tmp_path / "data", 8))
     with pytest.raises(DataError, match="8 images of data are in data too"):
-        apart(data, data)
+        check_apart(data, data)
     other = open_dataset(image_folder(tmp_path / "other", 8, seed=1))
-    assert apart(data, other) == (data, other)
+    check_apart(data, other)
     with pytest.raises(DataError, match="at least 4 images"):
         held_out(data.first(3), 4)
     assert [entry.name for entry in some(data, 2).entries] == ["bright/0005.jpg", "dark/0004.jpg"]

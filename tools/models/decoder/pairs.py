@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image as Pillow
 
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Image, Tensor
 from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import facts_of, planes

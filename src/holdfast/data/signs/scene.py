@@ -13,7 +13,7 @@ import orjson
 from PIL import Image as Pillow
 
 from holdfast.core.errors import DataError, InputError, OutputError
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats, Image, Ints
 from holdfast.data.signs.backdrop import paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEGMENTS, WIDTH, Camera, Road, blank

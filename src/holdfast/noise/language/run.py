@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
+from holdfast.core.fingerprint import generator
 from holdfast.core.language import Question, Scored, TextSet
-from holdfast.core.seeds import generator
+from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
 from holdfast.noise import suite

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
-from holdfast.core.seeds import generator
+from holdfast.core.fingerprint import generator
 from holdfast.engine.cells import count_missing
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import CardError
+from holdfast.core.fingerprint import generator
 from holdfast.core.registry import lookup, part
-from holdfast.core.seeds import generator
 
 Padding: TypeAlias = Literal["reflect", "constant"]
 MelScale: TypeAlias = Literal["slaney", "htk"]

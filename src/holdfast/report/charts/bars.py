@@ -7,18 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.report.charts.svg import (
-    WIDTH,
-    Scale,
-    drawing,
-    element,
-    label,
-    legend,
-    shortened,
-    ticks,
-    tip,
-    width_of,
-)
+from holdfast.report.charts import svg
+from holdfast.report.charts.svg import Scale, drawing, element, label, legend, shortened, ticks, tip, width_of
 
 ROW, BAR = 24.0, 14.0
 _NAME = 18  # characters of a row's name; the whole name is in the tip
@@ -37,14 +27,14 @@ def bar_chart(bars: Sequence[Bar], *, title: str, desc: str = "", mean: float | 
     """Horizontal bars from 0 to 1, in the order given, each with its number; a line at the mean."""
     left = _name_width([bar.name for bar in bars])
     height = ROW * max(len(bars), 1) + 8
-    x = Scale(0.0, 1.0, left, WIDTH - 52.0)
+    x = Scale(0.0, 1.0, left, svg.WIDTH - 52.0)
     rows = [_row(bar, 4 + ROW * i, x) for i, bar in enumerate(bars)]
     if not bars:
-        rows.append(label(WIDTH / 2, 18, "nothing to show", class_="name middle"))
+        rows.append(label(svg.WIDTH / 2, 18, "nothing to show", class_="name middle"))
     if mean is not None and math.isfinite(mean):
         name = tip(f"mean {mean:.3f}")
         rows.append(element("line", name, x1=x(mean), x2=x(mean), y1=2, y2=height - 2, class_="mean"))
-    return drawing(WIDTH, height, title, desc, *rows)
+    return drawing(svg.WIDTH, height, title, desc, *rows)
 
 
 def _row(bar: Bar, top: float, x: Scale) -> str:
@@ -55,13 +45,13 @@ def _row(bar: Bar, top: float, x: Scale) -> str:
     end = min(max(x(value), x.start), x.end)
     parts = [
         tip(f"{bar.name}: {shown}{f'; {bar.note}' if bar.note else ''}"),
-        element("rect", x=0, y=top, width=WIDTH, height=ROW, class_="hit"),
+        element("rect", x=0, y=top, width=svg.WIDTH, height=ROW, class_="hit"),
         label(x.start - 8, middle, shortened(bar.name, _NAME), class_="tick end strong"),
         element("rect", x=x.start, y=top + 5, width=x.end - x.start, height=BAR, rx=3, class_="track"),
         element("rect", x=x.start, y=top + 5, width=end - x.start, height=BAR, rx=3, class_="bar")
         if known
         else "",
-        label(WIDTH - 2, middle, shown, class_="tick end"),
+        label(svg.WIDTH - 2, middle, shown, class_="tick end"),
     ]
     return element("g", *parts, class_="row")
 
@@ -80,11 +70,11 @@ def stacked_chart(
     """Each row's parts as shares of the row; `kinds` are (style class, name) of the parts, for the legend."""
     left = _name_width([stack.name for stack in stacks])
     height = 40.0 * max(len(stacks), 1) + 4
-    x = Scale(0.0, 1.0, left, WIDTH - 4.0)
+    x = Scale(0.0, 1.0, left, svg.WIDTH - 4.0)
     rows = [_stack(stack, kinds, 2 + 40.0 * i, x) for i, stack in enumerate(stacks)]
     if not stacks:
-        rows.append(label(WIDTH / 2, 18, "nothing to show", class_="name middle"))
-    return drawing(WIDTH, height, title, desc, *rows) + legend(
+        rows.append(label(svg.WIDTH / 2, 18, "nothing to show", class_="name middle"))
+    return drawing(svg.WIDTH, height, title, desc, *rows) + legend(
         [(f"area {kind}", name) for kind, name in kinds]
     )
 
@@ -139,7 +129,7 @@ class Stair:
 def staircase(start: Stair, stairs: Sequence[Stair], *, title: str, desc: str = "", y_label: str = "") -> str:
     """Columns as high as what each step changed, to the number after it; the first column is the whole."""
     every = [start, *stairs]
-    wide = max(WIDTH * 1.5, 92.0 * len(every) + _LEFT)
+    wide = max(svg.WIDTH * 1.5, 92.0 * len(every) + _LEFT)
     values = [v for s in every for v in (s.value, s.value - s.change)]
     spread = max(values) - min(values) or 1.0
     y = Scale(min(values) - 0.35 * spread, max(values) + 0.12 * spread, _BOTTOM, _TOP)

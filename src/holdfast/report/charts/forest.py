@@ -6,18 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from holdfast.report.charts.svg import (
-    WIDTH,
-    Scale,
-    drawing,
-    element,
-    label,
-    number,
-    shortened,
-    ticks,
-    tip,
-    width_of,
-)
+from holdfast.report.charts import svg
+from holdfast.report.charts.svg import Scale, drawing, element, label, number, shortened, ticks, tip, width_of
 
 ROW, HEAD, FOOT = 22.0, 26.0, 30.0
 SLIM = 42.0  # height of a row whose name is above its interval
@@ -64,7 +54,7 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
 
 def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     """Names at the left, numbers at the right, intervals between them."""
-    wide = 2 * WIDTH
+    wide = 2 * svg.WIDTH
     x = _scale(groups, _name_width(groups), wide - 64.0)
 
     def row(spot: Spot, top: float) -> str:
@@ -79,18 +69,18 @@ def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
 
 def _slim(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     """Name and number above the interval, which has the whole width."""
-    x = _scale(groups, 6.0, WIDTH - 6.0)
+    x = _scale(groups, 6.0, svg.WIDTH - 6.0)
 
     def high(spot: Spot) -> float:
         return SLIM if spot.interval else ROW
 
     def row(spot: Spot, top: float) -> str:
         name = label(0, top + 16, shortened(spot.name, _NAME + 6), class_="tick")
-        words = [label(WIDTH - 2, top + 16, spot.words, class_="tick quiet end")] if spot.words else []
-        parts = [*_number(spot, WIDTH, top + 16), *_marks(spot, x, top + 27)] or words
-        return _row(spot, top, WIDTH, high(spot), [name, *parts])
+        words = [label(svg.WIDTH - 2, top + 16, spot.words, class_="tick quiet end")] if spot.words else []
+        parts = [*_number(spot, svg.WIDTH, top + 16), *_marks(spot, x, top + 27)] or words
+        return _row(spot, top, svg.WIDTH, high(spot), [name, *parts])
 
-    return _plot(groups, x, WIDTH, unit, high, row, title, desc, "slim")
+    return _plot(groups, x, svg.WIDTH, unit, high, row, title, desc, "slim")
 
 
 def _scale(groups: Sequence[Group], start: float, end: float) -> Scale:
@@ -122,7 +112,7 @@ def decades(groups: Sequence[Group], line: float, *, title: str, desc: str = "",
     numbers = [v for g in groups for s in g.spots for v in (s.value, s.low, s.high) if v and v > _LEAST]
     ends = [_power(v) for v in (*numbers, line)]
     low, high = math.floor(min(ends)), max(math.ceil(max(ends)), math.floor(min(ends)) + 1)
-    wide = 2 * WIDTH
+    wide = 2 * svg.WIDTH
     x = Scale(low, high, _name_width(groups), wide - 64.0)
     height = 18.0 + sum(HEAD + ROW * len(g.spots) for g in groups) + FOOT
     drawn = []

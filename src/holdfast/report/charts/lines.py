@@ -9,18 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.core.types import Floats
-from holdfast.report.charts.svg import (
-    SERIES,
-    WIDTH,
-    Scale,
-    axes,
-    drawing,
-    element,
-    empty,
-    legend,
-    number,
-    tip,
-)
+from holdfast.report.charts import svg
+from holdfast.report.charts.svg import WIDTH, Scale, axes, drawing, element, empty, legend, number, tip
 
 HEIGHT = 400.0
 
@@ -39,7 +29,7 @@ class Line:
     @property
     def kind(self) -> str:
         """The style class of the line."""
-        return "bold" if self.bold else f"c{(self.colour - 1) % SERIES + 1}" if self.colour else "quiet"
+        return "bold" if self.bold else f"c{(self.colour - 1) % svg.SERIES + 1}" if self.colour else "quiet"
 
 
 def line_chart(
@@ -111,9 +101,11 @@ def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", 
     for place, (name, seconds) in enumerate(times.items()):
         ordered = np.sort(np.maximum(np.asarray(seconds, np.float64), LEAST_SECONDS))
         count = np.arange(1, len(ordered) + 1, dtype=np.float64)
-        colour, note = place if 0 < place <= SERIES else 0, f"{len(ordered)} solved"
+        colour, note = place if 0 < place <= svg.SERIES else 0, f"{len(ordered)} solved"
         lines.append(Line(name, count, np.log10(ordered), colour, bold=place == 0, note=note))
-    low, high = _decades([max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds])
+    every = [max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds] or [1.0]
+    low = math.floor(math.log10(min(every)))
+    high = max(math.ceil(math.log10(max(every))), low + 1)
     most = max((len(seconds) for seconds in times.values()), default=0)
     powers = range(low, high + 1)
     marks = [(float(p), f"{10**p}" if p >= 0 else f"{10.0**p:.{-p}f}") for p in powers]
@@ -122,11 +114,3 @@ def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", 
         x_range=(0.0, float(max(most, 1))), y_range=(float(low), float(high)), y_ticks=marks,
         width=2 * WIDTH if wide else WIDTH,
     )  # fmt: skip
-
-
-def _decades(seconds: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten around all times, at least one decade."""
-    if not seconds:
-        return 0, 1
-    low, high = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
-    return low, max(high, low + 1)

@@ -53,17 +53,12 @@ def changed(images: Pictures, rng: np.random.Generator, severity: float) -> Pict
     for start in range(0, n, GROUP):
         part = slice(start, start + GROUP)
         added = _run(planes(even[part], facts[part]), damaged(weights(), rng), rng)[:, :, :height, :width]
-        added *= _scale(added, size[part])
+        rms = np.sqrt(np.square(added).mean((1, 2, 3)))
+        factors = np.minimum(size[part] / np.maximum(rms, 1e-9), MOST)
+        added *= np.asarray(factors, np.float32)[:, None, None, None]
         levels = images[part] + added.transpose(0, 2, 3, 1) * 255
         made[part] = np.rint(levels.clip(0, 255))
     return made
-
-
-def _scale(added: Tensor, wanted: Tensor) -> Tensor:
-    """What to multiply each addition (n, 3, h, w) by, so that its root mean square is as wanted."""
-    found: Tensor = np.sqrt(np.square(added).mean((1, 2, 3)))
-    factors = np.minimum(wanted / np.maximum(found, 1e-9), MOST)
-    return np.asarray(factors, np.float32)[:, None, None, None]
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.stages.families import Exchange, family, options
 from holdfast.train.mitigate.training import places_of, right
-from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.pictures import Choice, Say, pictures_of
 from holdfast.train.tune import normalised, skipped, tent, trainable_of
 
 FAMILIES: Final = ("decode", "resize", "colour")
@@ -66,18 +66,24 @@ def adapt(
     over: tuple[str, ...] = FAMILIES,
 ) -> Adapted:  # fmt: skip
     """The model with and without TENT, its weights as in the file before each option."""
+    if how.batch < 2:
+        raise InputError(f"batch: expected 2 images or more, whose statistics TENT takes, got {how.batch}")
     usual = Choice(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
     shown = pictures_of(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
     kept = distinct(shown.images)
     without = 100 * right(model, shown, folder).mean(1)
     order = np.random.default_rng(how.seed).permutation(len(shown))
+    rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
+    labels = shown.labels[np.concatenate(rows)]
     names = list(asked)
     adapted = {}
     for place in kept:
-        adapted[place] = 100 * float(_tented(model, shown, place, order, how).mean())
-        told = "=".join(names[place]) if place else CLEAN
-        say(f"{model.name}: {told}: {without[place]:.2f}, with TENT {adapted[place]:.2f}")
+        batches = (normalised(shown.images[place][part], model.card) for part in rows)
+        said = tent(trainable_of(model), batches, how.rate, how.steps, skipped(model))
+        adapted[place] = 100 * float((said == labels).mean())
+        option = "=".join(names[place]) if place else CLEAN
+        say(f"{model.name}: {option}: {without[place]:.2f}, with TENT {adapted[place]:.2f}")
     drops = tuple(
         Drop(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
         for place in kept
@@ -111,20 +117,6 @@ def distinct(images: NDArray[np.uint8]) -> tuple[int, ...]:
         if not any(np.array_equal(images[place], images[other]) for other in kept):
             kept.append(place)
     return tuple(kept)
-
-
-def _tented(
-    model: Model, shown: Pictures, place: int, order: NDArray[np.int64], how: Adaptation
-) -> NDArray[np.bool_]:
-    """Right or wrong of every picture, in the order they are shown to a fresh network."""
-    if how.batch < 2:
-        raise InputError(f"batch: expected 2 images or more, whose statistics TENT takes, got {how.batch}")
-
-    rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
-    batches = (normalised(shown.images[place][part], model.card) for part in rows)
-    said = tent(trainable_of(model), batches, how.rate, how.steps, skipped(model))
-    hits: NDArray[np.bool_] = said == shown.labels[np.concatenate(rows)]
-    return hits
 
 
 def as_plain(found: Adapted) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.train.mitigate.rows import MIX, Over, choice_of
 from holdfast.train.mitigate.training import Trained, Training, pictures_for, right
-from holdfast.train.pictures import Choice, Pictures, Say
+from holdfast.train.pictures import Say
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
@@ -86,7 +86,10 @@ def matrix(
 ) -> Matrix:
     """The matrix of trained rows by tests; what is tested already is not done again."""
     choices = [choice_of(training.model, over, name) for name in tests]
-    shown = _only(pictures_for(training, tested, choices, say), choices)
+    shown = pictures_for(training, tested, choices, say)
+    places = [shown.place(choice) for choice in choices]
+    key = fingerprint.of([shown.key, places])
+    shown = dataclasses.replace(shown, images=shown.images[places], choices=tuple(choices), key=key)
     rows: dict[str, dict[int, Model]] = {}
     for order, model in models.items():
         rows.setdefault(order.row.name, {})[order.seed] = model
@@ -109,13 +112,6 @@ def matrix(
         steps=training.steps,
         binomial=100 * float(np.sqrt(share * (1 - share) / len(shown))),
     )
-
-
-def _only(pictures: Pictures, choices: Sequence[Choice]) -> Pictures:
-    """The pictures of some of the choices."""
-    places = [pictures.place(choice) for choice in choices]
-    key = fingerprint.of([pictures.key, places])
-    return dataclasses.replace(pictures, images=pictures.images[places], choices=tuple(choices), key=key)
 
 
 def line_of(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> Line:

@@ -111,14 +111,13 @@ def some(data: Dataset, count: int | None) -> Dataset:
     return dataclasses.replace(data, entries=spread(data.entries, count))
 
 
-def apart(data: Dataset, tested: Dataset) -> tuple[Dataset, Dataset]:
-    """Both as they are; DataError if an image is in both."""
+def check_apart(data: Dataset, tested: Dataset) -> None:
+    """Raise DataError if an image is in both."""
     if twice := in_both(data, tested):
         raise DataError(
             f"{len(twice)} images of {tested.name} are in {data.name} too, first {twice[0]}; "
             "test on images that are not trained on"
         )
-    return data, tested
 
 
 def in_both(data: Dataset, tested: Dataset) -> list[str]:

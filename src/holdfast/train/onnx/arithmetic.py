@@ -24,10 +24,6 @@ def _curve(function: Callable[..., Tensor], **defaults: float) -> Run:
     return run
 
 
-def _gelu(net: Any, node: Node, x: Tensor) -> Tensor:
-    return functional.gelu(x, approximate=str(node.attributes.get("approximate", "none")))
-
-
 def _clip(net: Any, node: Node, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     bottom = node.attributes.get("min") if low is None else low
     top = node.attributes.get("max") if high is None else high
@@ -41,19 +37,6 @@ def _softmax(net: Any, node: Node, x: Tensor) -> Tensor:
     if node.opset >= 13:
         return squash(x, axis)
     return squash(x.flatten(axis), -1).reshape(x.shape) if x.ndim else x  # one over all axes behind
-
-
-def _divided(a: Tensor, b: Tensor) -> Tensor:
-    # whole numbers are cut off, as in C
-    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
-
-
-def _remainder(net: Any, node: Node, a: Tensor, b: Tensor) -> Tensor:
-    return torch.fmod(a, b) if node.attributes.get("fmod") else torch.remainder(a, b)
-
-
-def _power(a: Tensor, b: Tensor) -> Tensor:
-    return torch.pow(a, b.to(a.dtype) if a.is_floating_point() else b).to(a.dtype)
 
 
 def _product(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -85,11 +68,13 @@ _WITH_ATTRIBUTES: Final[Mapping[str, Run]] = {
     "Celu": _curve(functional.celu, alpha=1.0),
     "Swish": _curve(lambda x, alpha: x * torch.sigmoid(alpha * x), alpha=1.0),
     "HardSigmoid": _curve(lambda x, alpha, beta: (alpha * x + beta).clamp(0, 1), alpha=0.2, beta=0.5),
-    "Gelu": _gelu,
+    "Gelu": lambda net, node, x: functional.gelu(
+        x, approximate=str(node.attributes.get("approximate", "none"))
+    ),
     "Clip": _clip,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
-    "Mod": _remainder,
+    "Mod": lambda net, node, a, b: (torch.fmod if node.attributes.get("fmod") else torch.remainder)(a, b),
     "ReduceMean": _reduction(torch.mean),
     "ReduceSum": _reduction(torch.sum),
     "ReduceMax": _reduction(torch.amax),
@@ -126,8 +111,9 @@ _PLAIN: Final[Mapping[str, Callable[..., Tensor]]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mul": operator.mul,
-    "Div": _divided,
-    "Pow": _power,
+    # whole numbers are cut off, as in C
+    "Div": lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc"),
+    "Pow": lambda a, b: torch.pow(a, b.to(a.dtype) if a.is_floating_point() else b).to(a.dtype),
     "PRelu": lambda x, slope: torch.where(x < 0, x * slope, x),
     "Equal": operator.eq,
     "Less": operator.lt,

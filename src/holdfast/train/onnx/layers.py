@@ -108,10 +108,6 @@ def _gemm(net: Any, node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -
     return made if c is None else made + (c if beta == 1 else c * beta)
 
 
-def _einsum(net: Any, node: Node, *values: Tensor) -> Tensor:
-    return torch.einsum(str(node.attributes["equation"]), *values)
-
-
 def _batch(
     net: Any, node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
@@ -172,7 +168,8 @@ def _length(net: Any, node: Node, x: Tensor) -> Tensor:
 def _resize(net: Any, node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
     if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise node.fail("tf_crop_and_resize is not supported")
-    sizes = [None if g is None else (_kind(g), tuple(g.tolist())) for g in given]
+    kinds = {torch.int64: "int64"}
+    sizes = [None if g is None else (kinds.get(g.dtype, "float32"), tuple(g.tolist())) for g in given]
     if len(sizes) > 2 and sizes[2] and sizes[2][1] and node.ints("axes") is None:
         sizes[2] = (sizes[2][0], (1, *sizes[2][1][1:]))  # a batch may stand among the sizes
     # one image says it all: the batch keeps its size
@@ -200,10 +197,6 @@ def _matrices(
     return tuple((axis, _compact(along(known, shape, axis, still))) for axis in changed)
 
 
-def _kind(value: Tensor) -> str:
-    return "int64" if value.dtype == torch.int64 else "float32"
-
-
 def _compact(matrix: np.ndarray) -> Tensor:
     """The matrix, or the places it picks if every column holds a single 1."""
     picks = ((matrix == 0) | (matrix == 1)).all() and (matrix.sum(0) == 1).all()
@@ -225,7 +218,7 @@ OPERATORS: Mapping[str, Lowering] = recorded(
         "GlobalMaxPool": plain(lambda x: x.amax(tuple(range(2, x.ndim)), keepdim=True)),
         "Gemm": _gemm,
         "MatMul": plain(torch.matmul),
-        "Einsum": _einsum,
+        "Einsum": lambda net, node, *values: torch.einsum(str(node.attributes["equation"]), *values),
         "LRN": _across_channels,
         "LpNormalization": _length,
         "Resize": _resize,

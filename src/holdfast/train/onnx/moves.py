@@ -58,10 +58,6 @@ def _flatten(net: Any, node: Node, x: Tensor) -> Tensor:
     return x.reshape(prod(x.shape[: axis % x.ndim if axis < 0 else axis]), -1)
 
 
-def _transpose(net: Any, node: Node, x: Tensor) -> Tensor:
-    return x.permute(node.ints("perm") or tuple(reversed(range(x.ndim))))
-
-
 def _squeeze(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
     found = _stated(node, "axes", axes)
     return x.squeeze() if found is None else x.squeeze(tuple(found))
@@ -73,10 +69,6 @@ def _unsqueeze(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> T
     for axis in sorted(a % rank for a in found):
         x = x.unsqueeze(axis)
     return x
-
-
-def _expand(x: Tensor, shape: Tensor) -> Tensor:
-    return x.expand(torch.broadcast_shapes(x.shape, tuple(int(d) for d in shape.tolist())))
 
 
 def _concat(net: Any, node: Node, *values: Tensor) -> Tensor:
@@ -188,10 +180,6 @@ def _constant_of_shape(net: Any, node: Node, shape: Tensor) -> Tensor:
     return value.expand(tuple(shape.tolist())).clone()
 
 
-def _range(start: Tensor, limit: Tensor, step: Tensor) -> Tensor:
-    return torch.arange(start.item(), limit.item(), step.item(), dtype=start.dtype)
-
-
 OPERATORS: Mapping[str, Lowering] = {
     "Identity": _same,
     "Dropout": _same,
@@ -200,10 +188,10 @@ OPERATORS: Mapping[str, Lowering] = {
         {
             "Cast": _cast,
             "Flatten": _flatten,
-            "Transpose": _transpose,
+            "Transpose": lambda net, node, x: x.permute(node.ints("perm") or tuple(range(x.ndim))[::-1]),
             "Squeeze": _squeeze,
             "Unsqueeze": _unsqueeze,
-            "Expand": plain(_expand),
+            "Expand": plain(lambda x, shape: x.expand(torch.broadcast_shapes(x.shape, shape.tolist()))),
             "Tile": plain(lambda x, times: x.repeat(times.tolist())),
             "Concat": _concat,
             "Pad": _pad,
@@ -217,7 +205,7 @@ OPERATORS: Mapping[str, Lowering] = {
             "Shape": _shape,
             "Size": plain(lambda x: torch.tensor(x.numel(), dtype=torch.int64)),
             "ConstantOfShape": _constant_of_shape,
-            "Range": plain(_range),
+            "Range": plain(lambda *ends: torch.arange(*(end.item() for end in ends), dtype=ends[0].dtype)),
         }
     ),
 }

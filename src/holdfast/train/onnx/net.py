@@ -75,7 +75,11 @@ class Tape(Build):
         """The values of the outputs of a new step."""
         batched = any(map(is_batched, node.inputs))
         made = [self.symbol(batched) for _ in range(node.outputs)]
-        inputs = tuple(_held(value) for value in node.inputs)
+        # Arrays are copied: those of a parsed file may not be written to.
+        inputs = tuple(
+            v.number if isinstance(v, Symbol) else None if v is None else torch.from_numpy(np.array(v))
+            for v in node.inputs
+        )
         self.tape.append(Step(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
         return list(made)
 
@@ -104,13 +108,6 @@ def tape_of(build: Build) -> Tape:
 def is_batched(value: Value | None) -> bool:
     """Whether a value depends on the network's input."""
     return isinstance(value, Symbol) and value.batched
-
-
-def _held(value: Value | None) -> int | Tensor | None:
-    if isinstance(value, Symbol):
-        return value.number
-    # a copy: arrays of a parsed file may not be written to
-    return None if value is None else torch.from_numpy(np.array(value))
 
 
 @dataclass(frozen=True, eq=False)

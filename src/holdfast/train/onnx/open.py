@@ -115,7 +115,10 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     net = Trainable(plan, weights, statistics)
     net.eval()
     problems = []
-    for attempt in _attempts(plan):
+    # As the file states its batch; as if it were made for one image, as some are that say they take any
+    # batch; one by one.
+    attempts = [plan] if plan.fixed else [plan, replace(plan, fixed=1)]
+    for attempt in (*attempts, replace(plan, fixed=plan.fixed or 1, one_by_one=True)):
         net.plan = attempt
         try:
             check_alike(net, proto)
@@ -133,14 +136,6 @@ def _normalisations(tape: Tape, numbers: Mapping[str, int]) -> Iterator[Normalis
         if step.node.operator.endswith("Normalization") and step.node.operator in WEIGHTS:
             read = [names.get(given, "") for given in step.inputs[1:5]]
             yield Normalisation(step.node.name, step.node.operator, *read)
-
-
-def _attempts(plan: Plan) -> Iterator[Plan]:
-    """The plan as the file states its batch; then as if it were made for one image; then one by one."""
-    yield plan
-    if not plan.fixed:  # a file may say that it takes any batch and yet have been made for one image
-        yield replace(plan, fixed=1)
-    yield replace(plan, fixed=plan.fixed or 1, one_by_one=True)
 
 
 def _take_constants(graph: Any, known: set[str]) -> None:

@@ -254,7 +254,7 @@ def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    from holdfast.core.seeds import generator
+    from holdfast.core.fingerprint import generator
     from holdfast.verify.vnnlib import Disjunct, Spec, print_vnnlib
 
     rng = generator(0, "vnncomp", "warm", number)

@@ -78,7 +78,7 @@ def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | Non
 
 def sampled(instances: Sequence[Instance], count: int, seed: int = 0) -> list[Instance]:
     """A number of the instances, each network's share as large as in the whole, in the order of the csv."""
-    from holdfast.core.seeds import generator
+    from holdfast.core.fingerprint import generator
 
     if count < 1:
         raise InputError(f"--sample: expected at least 1 instance, got {count}")

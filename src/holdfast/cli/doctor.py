@@ -1,16 +1,21 @@
-"""What this machine has: versions, extras, CPU features, and the line that installs what is missing."""
+"""`holdfast doctor`: what this machine has, and the line that installs what is missing.
+
+It must work where a library is missing: nothing here imports one.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from holdfast.cli.options import DoctorOptions
+from holdfast.config.output import say
 from holdfast.engine.executor import cores
+from holdfast.report.tables import Table, to_text
 
 # extra, module to look for, distribution, what it is good for
 EXTRAS = (
@@ -31,29 +36,29 @@ REQUIRED = (
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line of the diagnosis; `remedy` is empty when all is well."""
-
-    topic: str
-    name: str
-    state: str
-    remedy: str = ""
+def doctor(_options: DoctorOptions) -> int:
+    """Print versions, extras and CPU features, what is missing and the pip line for it."""
+    rows = list(_findings())
+    say(to_text(Table(["", "what", "state", "remedy"], rows)))
+    return 2 if any(topic == "library" and remedy for topic, _, _, remedy in rows) else 0
 
 
-def diagnose() -> list[Finding]:
-    """All findings about Python, libraries, extras and the processor."""
-    return [*_system(), *_libraries(), *_extras()]
-
-
-def _system() -> Iterable[Finding]:
-    yield Finding(
-        "system", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    )
-    yield Finding("system", "cores", f"{cores()} usable of {os.cpu_count()}")
+def _findings() -> Iterator[tuple[str, str, str, str]]:
+    """Topic, name, state and remedy, which is empty when all is well."""
+    where = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield "system", "python", where, ""
+    yield "system", "cores", f"{cores()} usable of {os.cpu_count()}", ""
     flags = _cpu_flags()
-    found = [name for name in FEATURES if name in flags]
-    yield Finding("system", "cpu features", ", ".join(found) if found else "unknown")
+    yield "system", "cpu features", ", ".join(n for n in FEATURES if n in flags) or "unknown", ""
+    for name in REQUIRED:
+        version = _version(name)
+        yield "library", name, version or "missing", "" if version else f"pip install {name}"
+    for extra, module, distribution, purpose in EXTRAS:
+        if importlib.util.find_spec(module) is None:
+            remedy = f"pip install 'holdfast[{extra}]'"
+            yield f"extra {extra}", distribution, f"not installed ({purpose})", remedy
+        else:  # a module may have no distribution, or one of another name
+            yield f"extra {extra}", distribution, _version(distribution) or "installed, version unknown", ""
 
 
 def _cpu_flags() -> set[str]:
@@ -63,22 +68,6 @@ def _cpu_flags() -> set[str]:
         return set()
     rows = (line.split(":", 1) for line in text.splitlines() if ":" in line)
     return {flag for key, value in rows if key.strip() in ("flags", "Features") for flag in value.split()}
-
-
-def _libraries() -> Iterable[Finding]:
-    for name in REQUIRED:
-        version = _version(name)
-        yield Finding("library", name, version or "missing", "" if version else f"pip install {name}")
-
-
-def _extras() -> Iterable[Finding]:
-    for extra, module, distribution, purpose in EXTRAS:
-        if importlib.util.find_spec(module) is None:
-            remedy = f"pip install 'holdfast[{extra}]'"
-            yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
-        else:  # a module may have no distribution, or one of another name
-            state = _version(distribution) or "installed, version unknown"
-            yield Finding(f"extra {extra}", distribution, state)
 
 
 def _version(distribution: str) -> str:
