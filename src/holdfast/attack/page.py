@@ -149,7 +149,16 @@ def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
             f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
             f"{attempt.left} of {attempt.targets} targets still found"
         )
-        rows.append(Exhibit(attempt.name, note, before, apply(before, attempt.patch), first.truth, said))
+        rows.append(
+            Exhibit(
+                name=attempt.name,
+                summary=note,
+                before=before,
+                after=apply(before, attempt.patch),
+                truth=first.truth,
+                said=said,
+            )
+        )
     least = float(found.about["method"]["rule"]["iou"])
     names = found.alignment.names
     body = exhibition(rows, names, least, "patched") if rows else "<p>No image was changed.</p>"

@@ -101,7 +101,9 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return Task(attack, clean, deployed, classes, patch, facts)
+    return Task(
+        attack=attack, pipeline=clean, deployments=deployed, to_model=classes, patch=patch, facts=facts
+    )
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:

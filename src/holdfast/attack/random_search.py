@@ -48,7 +48,7 @@ def search_black(
     allowed, mask = within(target, method), part("mask", method.mask)
     if not mask.facts.get("grows"):  # a mask that does needs a gradient: then anywhere in the boxes
         allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    inquiry = Inquiry(judge, target, method, limits, allowed, rng)
+    inquiry = Inquiry(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
     if not inquiry.allowed.any():
         inquiry.ask(inquiry.blank)
         return inquiry.result("no pixel may be changed: no box meets the image")
@@ -127,7 +127,15 @@ class Inquiry:
         note = note or (f"first success at query {self.first}" if self.first else "")
         trail = tuple({**self.trail, (pixels, lacks == 0): None})
         seconds = time.perf_counter() - self.began
-        return Found(self.image, self.after, lacks == 0, self.queries, seconds, trail, note)
+        return Found(
+            image=self.image,
+            after=self.after,
+            success=lacks == 0,
+            steps=self.queries,
+            seconds=seconds,
+            trail=trail,
+            note=note,
+        )
 
     def visible(self, paint: Paint) -> Bools:
         """(h, w): the pixels that differ: one whose colour is its clean one joins no region."""

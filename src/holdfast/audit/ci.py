@@ -76,7 +76,15 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
             numbers = _fields(one, "drop", "low", "high", "images")
             key = one.family if one.family == "combined" else one.label
-            yield Finding("noise", "warning", key, text, numbers, one.command, one.images)
+            yield Finding(
+                kind="noise",
+                level="warning",
+                key=key,
+                text=text,
+                numbers=numbers,
+                command=one.command,
+                images=one.images,
+            )
 
 
 def _fields(one: object, *names: str) -> dict[str, Any]:
@@ -96,7 +104,15 @@ def _attack(audit: Audit) -> Iterator[Finding]:
             text = f"{patch} breaks {one.broken} of {one.aimed} images; {fall}."
             numbers = {**_fields(one, "pixels", "broken", "aimed"), "Se": one.effect}
             numbers |= _fields(one, "before", "after", "engine")
-            yield Finding("attack", "warning", one.threat, text, numbers, one.command, one.aimed)
+            yield Finding(
+                kind="attack",
+                level="warning",
+                key=one.threat,
+                text=text,
+                numbers=numbers,
+                command=one.command,
+                images=one.aimed,
+            )
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
@@ -109,7 +125,15 @@ def _squares(audit: Audit) -> Iterator[Finding]:
         if worst.where is not None:
             text += f" Worst in {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
         numbers = {"broken": len(broken), "images": len(asked), "engine": worst.engine}
-        yield Finding("square", "warning", SQUARE, text, numbers, worst.command, len(asked))
+        yield Finding(
+            kind="square",
+            level="warning",
+            key=SQUARE,
+            text=text,
+            numbers=numbers,
+            command=worst.command,
+            images=len(asked),
+        )
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
@@ -118,7 +142,14 @@ def _specs(audit: Audit) -> Iterator[Finding]:
             of = f" of {one.image}" if one.image and one.image != one.threat else ""
             note = f" ({one.note})" if one.note else ""
             text = f"Specification {one.threat}{of} is violated, found by {one.engine}{note}."
-            yield Finding("spec", "warning", f"{one.threat} {one.image}", text, {}, one.command)
+            yield Finding(
+                kind="spec",
+                level="warning",
+                key=f"{one.threat} {one.image}",
+                text=text,
+                numbers={},
+                command=one.command,
+            )
 
 
 def _rechecks(audit: Audit) -> Iterator[Finding]:
@@ -132,7 +163,14 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
         text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {some(images, MOST)}."
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
         level: Level = "warning" if was == "holds" else "note"
-        yield Finding("recheck", level, f"{threat} {deployment} {was}", text, numbers, audit.command)
+        yield Finding(
+            kind="recheck",
+            level=level,
+            key=f"{threat} {deployment} {was}",
+            text=text,
+            numbers=numbers,
+            command=audit.command,
+        )
 
 
 def _matrix(audit: Audit) -> Iterator[Finding]:
@@ -143,7 +181,15 @@ def _matrix(audit: Audit) -> Iterator[Finding]:
             text = f"{one.threat} and {one.deployment} {cost}."
             numbers = _fields(one, "extra", "low", "high", "value")
             key = f"{one.threat} {one.deployment}"
-            yield Finding("matrix", "warning", key, text, numbers, one.command, one.images)
+            yield Finding(
+                kind="matrix",
+                level="warning",
+                key=key,
+                text=text,
+                numbers=numbers,
+                command=one.command,
+                images=one.images,
+            )
 
 
 def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:

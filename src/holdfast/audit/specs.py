@@ -148,7 +148,15 @@ def _decide(one: Specification, seconds: float, jobs: int) -> tuple[Proof, list[
 def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
     """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
     network = question.model.path
-    asked = Instance("audit", str(network), str(path), seconds, network, path, path.parent)
+    asked = Instance(
+        category="audit",
+        network=str(network),
+        spec=str(path),
+        limit=seconds,
+        network_path=network,
+        spec_path=path,
+        folder=path.parent,
+    )
     running = begin([*verify_command(), "--jobs", str(jobs)], asked)
     try:
         ((_, said),) = wait([running])
@@ -162,7 +170,15 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
             witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
         except (InputError, ValueError) as problem:
             return Verdict("error", engine, said.seconds, note=one_line(problem))
-    verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
+    verdict = Verdict(
+        status=said.status,
+        engine=engine,
+        seconds=said.seconds,
+        witness=witness,
+        replay=None,
+        bound=said.margin,
+        note=said.note,
+    )
     if witness is None:
         return verdict
     verdict = settle(question, verdict, runner_of(question, domain).run, domain.dtype)

@@ -207,6 +207,6 @@ def from_plain(image: str, plain: dict[str, Any]) -> SquareMap:
     said = plain["targets"]
     targets = Label(said["label"]) if "label" in said else Boxes(said["boxes"], said["classes"])
     return SquareMap(
-        image, Size(*plain["size"]), Grid(*plain["grid"]), np.array(plain["scores"], np.float64),
-        plain["threshold"], targets, plain["clean"], plain["seconds"], plain["note"],
+        image=image, size=Size(*plain["size"]), grid=Grid(*plain["grid"]), scores=np.array(plain["scores"], np.float64),
+        threshold=plain["threshold"], targets=targets, clean=plain["clean"], seconds=plain["seconds"], note=plain["note"],
     )  # fmt: skip

@@ -158,7 +158,16 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
             size = Size(image.shape[1], image.shape[0])
             grid = grid_for(size, self.share, self.most)
             scores, notes = _score_places(state, image, grid, targets, self.until)
-            one = SquareMap(item.name, size, grid, scores, state.threshold, targets, clean=0.0, seconds=0.0)
+            one = SquareMap(
+                image=item.name,
+                size=size,
+                grid=grid,
+                scores=scores,
+                threshold=state.threshold,
+                targets=targets,
+                clean=0.0,
+                seconds=0.0,
+            )
             notes += _confirm_worst(state, sample.data, one)
             clean, seconds = state.score(image, targets), round(time.perf_counter() - began, 3)
         except ImageError as problem:

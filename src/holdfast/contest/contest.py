@@ -147,7 +147,15 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
     hashes = hashes_of(folder, rules)
-    return Contest(folder, rules, classes, tuple(models), tuple(alignments), shots, hashes)
+    return Contest(
+        folder=folder,
+        rules=rules,
+        classes=classes,
+        models=tuple(models),
+        alignments=tuple(alignments),
+        shots=shots,
+        hashes=hashes,
+    )
 
 
 @contextmanager

@@ -106,7 +106,9 @@ def open_setup(options: InitOptions, size: Size = SIZE) -> OpenedSetup:
     order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
     rules = _rules(options, size, models, data.name)
-    return OpenedSetup(options, size, rules, data, entries, classes, models)
+    return OpenedSetup(
+        options=options, size=size, rules=rules, data=data, entries=entries, classes=classes, models=models
+    )
 
 
 def _load(name: str) -> Model:

@@ -236,4 +236,12 @@ def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animat
         (animated, "is animated; the first picture is taken"),
     )
     notes = tuple(note for holds, note in unusual if holds)
-    return Sniffed(kind, size, mode, bits, orientation, animated, notes)
+    return Sniffed(
+        format=kind,
+        size=size,
+        mode=mode,
+        bits=bits,
+        exif_orientation=orientation,
+        animated=animated,
+        notes=notes,
+    )

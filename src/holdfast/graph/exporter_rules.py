@@ -49,7 +49,14 @@ def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
     outputs: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
     if _is_rtdetr(seen, task, rows, columns):
         fed = {"policy": "stretch", "scale": 1 / 255}
-        return Proposal("rtdetr", f"{because}queries times 4+{classes}", classes, "Ultralytics", outputs, fed)
+        return Proposal(
+            head="rtdetr",
+            because=f"{because}queries times 4+{classes}",
+            classes=classes,
+            like="Ultralytics",
+            options=outputs,
+            input=fed,
+        )
     width = 4 + classes + trailing
     warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
     if columns == 6 + trailing and (_finished(seen) or rows != width):
@@ -62,7 +69,15 @@ def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
         head, because = "yolov8", f"{because}boxes times 4+{classes}" + (f"+{trailing}" if trailing else "")
     else:
         return None
-    return Proposal(head, because, classes, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
+    return Proposal(
+        head=head,
+        because=because,
+        classes=classes,
+        like="Ultralytics",
+        options=options,
+        input=ULTRALYTICS,
+        warnings=warnings,
+    )
 
 
 def _trailing(seen: Seen, task: str) -> int:
@@ -119,7 +134,16 @@ def tensorflow(seen: Seen) -> Proposal | None:
         + ("" if offset else " and the names have a place for 0"),
     )
     because, fed = f"output {options['boxes']!r} is named as {api} names it", {"policy": "stretch"}
-    return Proposal("boxes", because, classes, api, options, fed, names="coco91", warnings=warnings)
+    return Proposal(
+        head="boxes",
+        because=because,
+        classes=classes,
+        like=api,
+        options=options,
+        input=fed,
+        names="coco91",
+        warnings=warnings,
+    )
 
 
 def torchvision(seen: Seen) -> Proposal | None:
@@ -135,7 +159,16 @@ def torchvision(seen: Seen) -> Proposal | None:
         "label_offset: 0, because label 0 is the background and has a place among the names",
     )
     like = "torchvision detectors"
-    return Proposal("boxes", because, None, like, options, fed, names="coco91", warnings=warnings)
+    return Proposal(
+        head="boxes",
+        because=because,
+        classes=None,
+        like=like,
+        options=options,
+        input=fed,
+        names="coco91",
+        warnings=warnings,
+    )
 
 
 # In this order: metadata go before names of outputs.

@@ -69,7 +69,15 @@ def _table(seen: Seen) -> Proposal | None:
     because = f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}"
     options = {"columns": tuple(columns.split())}
     warnings = (f"columns: {columns}, assumed: a graph does not tell their order",)
-    return Proposal("boxes", because, None, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
+    return Proposal(
+        head="boxes",
+        because=because,
+        classes=None,
+        like="Ultralytics",
+        options=options,
+        input=ULTRALYTICS,
+        warnings=warnings,
+    )
 
 
 def single_object(seen: Seen) -> Proposal | None:
@@ -96,7 +104,16 @@ def one_row(seen: Seen) -> Proposal | None:
     because = f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else "")
     options = {"skip": skip} if skip else {}
     like = "torchvision classifiers"
-    return Proposal("classifier", because, count, like, options, crop, imagenet=True, size=size)
+    return Proposal(
+        head="classifier",
+        because=because,
+        classes=count,
+        like=like,
+        options=options,
+        input=crop,
+        imagenet=True,
+        size=size,
+    )
 
 
 def class_maps(seen: Seen) -> Proposal | None:
@@ -153,7 +170,14 @@ def _nanodet(classes: int, because: str, seen: Seen, strides: tuple[int, ...], c
     fed = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
     least = {"score": 0.05, "nms_iou": 0.6}
     return Proposal(
-        "nanodet", because, classes, "NanoDet", options, fed, resize="opencv-bilinear", thresholds=least
+        head="nanodet",
+        because=because,
+        classes=classes,
+        like="NanoDet",
+        options=options,
+        input=fed,
+        resize="opencv-bilinear",
+        thresholds=least,
     )
 
 
@@ -186,7 +210,15 @@ def _yolox(seen: Seen, because: str, classes: int) -> Proposal:
     if "Sigmoid" not in ends and not decoded:
         options["activation"] = "sigmoid"
     fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
-    return Proposal("yolox", because, classes, "YOLOX", options, fed, resize="opencv-bilinear")
+    return Proposal(
+        head="yolox",
+        because=because,
+        classes=classes,
+        like="YOLOX",
+        options=options,
+        input=fed,
+        resize="opencv-bilinear",
+    )
 
 
 def fastest(seen: Seen) -> Proposal | None:

@@ -152,7 +152,14 @@ def _threshold_row(steps: Sequence[Step], score: float, rule: Rule, positives: i
     kept = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
     last = int(kept.sum())  # scores fall, so the kept ones come first
     tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)
-    return ThresholdRow(score, tp, fp, positives - tp, _quotient(tp, tp + fp), _quotient(tp, positives))
+    return ThresholdRow(
+        score=score,
+        tp=tp,
+        fp=fp,
+        fn=positives - tp,
+        precision=_quotient(tp, tp + fp),
+        recall=_quotient(tp, positives),
+    )
 
 
 def _points(curve: Curve) -> tuple[RecallPoint, ...]:

@@ -50,7 +50,7 @@ def make(options: MakeOptions) -> None:
         if text != "all" and (not text.isdecimal() or int(text) < 1):
             raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
         places = None if text == "all" else int(text)
-    plan = Plan(model, data, alignment, patches, options, places)
+    plan = Plan(model=model, data=data, alignment=alignment, patches=patches, options=options, places=places)
     with progress("instances found", options.images) as step:
         manifest = make_bench(plan, step)
     say(_summary(manifest, options.folder))

@@ -101,7 +101,16 @@ def listed(folder: Path) -> Bench:
             expected = "expected network,specification,seconds"
             raise InputError(f"{folder / LISTING}:{number}: {expected}, got {','.join(cells)!r}")
         network, spec = (found_file(folder / name) or folder / name for name in cells[:2])
-        rows.append(Row(number, cells[0], cells[1], seconds, network, spec))
+        rows.append(
+            Row(
+                line=number,
+                network_name=cells[0],
+                spec_name=cells[1],
+                seconds=seconds,
+                network=network,
+                spec=spec,
+            )
+        )
     return Bench(folder, tuple(rows), _manifest(folder))
 
 

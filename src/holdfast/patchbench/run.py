@@ -112,7 +112,16 @@ def evaluate_model(
             shown = Shown("position", found, size)
             made.append(Mapped(entry.name, pixels, target, _label(card.classes, target), (shown,)))
         except ImageError as problem:  # one that cannot be read, or at which the network says no number
-            made.append(Mapped(entry.name, np.zeros((1, 1, 3), np.uint8), None, "", (), str(problem)))
+            made.append(
+                Mapped(
+                    name=entry.name,
+                    picture=np.zeros((1, 1, 3), np.uint8),
+                    target=None,
+                    label="",
+                    maps=(),
+                    trouble=str(problem),
+                )
+            )
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()

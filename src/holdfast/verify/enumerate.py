@@ -177,7 +177,14 @@ def enumerated(
     trace = finite.traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = Machine(proto, trace, finite.split(proto, trace), {name: template}, domain, runner)
+    machine = Machine(
+        model=proto,
+        trace=trace,
+        split=finite.split(proto, trace),
+        constants={name: template},
+        domain=domain,
+        runner=runner,
+    )
     tally = _Tally()
     for low, high, rows in boxes:
         try:

@@ -67,7 +67,14 @@ def _decided(question: Property, clock: Clock) -> Verdict:
         answer = dataclasses.replace(answer, note="; ".join(part for part in (answer.note, before) if part))
     witness = None if answer.witness is None else domain.whole(answer.witness[None])[0]
     verdict = Verdict(
-        answer.status, answer.engine, 0.0, witness, None, answer.margin, answer.note, answer.real_only
+        status=answer.status,
+        engine=answer.engine,
+        seconds=0.0,
+        witness=witness,
+        replay=None,
+        bound=answer.margin,
+        note=answer.note,
+        real_only=answer.real_only,
     )
     return settle(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 

@@ -69,7 +69,14 @@ def search(
     transforms a walk goes on after success and is not shrunk. BudgetSpent at `until` (of time.monotonic).
     """
     began = time.perf_counter()
-    state = Search(open_oracle(victims, target, method), limits, within(target, method), rng, until, began)
+    state = Search(
+        oracle=open_oracle(victims, target, method),
+        limits=limits,
+        allowed=within(target, method),
+        rng=rng,
+        until=until,
+        began=began,
+    )
     best = state.walk(0)
     for restart in range(1, limits.restarts):
         if state.late or best.success:
@@ -82,7 +89,15 @@ def search(
         else:
             best = state.shrink(best)
     seconds = time.perf_counter() - began
-    return Found(best.image, best.after, best.success, state.steps, seconds, tuple(state.trail), note)
+    return Found(
+        image=best.image,
+        after=best.after,
+        success=best.success,
+        steps=state.steps,
+        seconds=seconds,
+        trail=tuple(state.trail),
+        note=note,
+    )
 
 
 @dataclass

@@ -111,7 +111,15 @@ def _clean(audit: Audit) -> Line:
     rule = f" ({rule})" if rule not in ("", clean.title) else ""
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}{interval}{rule}."
     name, command = f"Clean {clean.title}", clean.command or audit.command
-    return Line(name, text, command, "fact", "measured", f"{clean.value:.3f}", clean.images)
+    return Line(
+        name=name,
+        text=text,
+        command=command,
+        tone="fact",
+        word="measured",
+        figure=f"{clean.value:.3f}",
+        images=clean.images,
+    )
 
 
 def _single(audit: Audit) -> Line:
@@ -124,15 +132,24 @@ def _single(audit: Audit) -> Line:
     if any(c.drop is not None for c in measured):
         count = many(len(measured), "system noise")
         text = f"No single cause changes anything: {count} measured, no number and no prediction changes."
-        return Line(name, text, audit.command, "good", "no loss", "0.0 points")
+        return Line(
+            name=name, text=text, command=audit.command, tone="good", word="no loss", figure="0.0 points"
+        )
     if measured:
         text = "Nothing to measure: none of the images that met the noises has anything true."
-        return Line(name, text, audit.command, "open", MISSING, "–")
+        return Line(name=name, text=text, command=audit.command, tone="open", word=MISSING, figure="–")
     if not ran:
-        return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command, "open", MISSING, "–")
+        return Line(
+            name=name,
+            text=f"{left_out(audit, 'noise').capitalize()}.",
+            command=audit.command,
+            tone="open",
+            word=MISSING,
+            figure="–",
+        )
     none = f"None of {many(len(ran), 'system noise')} that can be run here changes anything"
     text = f"{none}: the input stays bit for bit the same, or the model has nothing it could change."
-    return Line(name, text, audit.command, "good", "no loss", "0")
+    return Line(name=name, text=text, command=audit.command, tone="good", word="no loss", figure="0")
 
 
 def _combination(audit: Audit) -> Line:
@@ -147,7 +164,14 @@ def _combination(audit: Audit) -> Line:
     if combined is None or combined.drop is None:
         said = combined.note if combined is not None else ""
         text = f"{MISSING}: {said}" if said else left_out(audit, "combine", "noise")
-        return Line(name, f"{_upper(text)}.{also}", audit.command, "open", MISSING, "–")
+        return Line(
+            name=name,
+            text=f"{_upper(text)}.{also}",
+            command=audit.command,
+            tone="open",
+            word=MISSING,
+            figure="–",
+        )
     line = _cost(audit, name, combined, _upper(short_deployment(combined.label)))
     return replace(line, text=line.text + also)
 
@@ -158,7 +182,15 @@ def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
 
     def line(text: str, tone: Tone, word: str) -> Line:
         figure = f"{'−' if drop > 0 else '+' if drop < 0 else ''}{points(abs(drop))} points"
-        return Line(name, text, cause.command or audit.command, tone, word, figure, cause.images or None)
+        return Line(
+            name=name,
+            text=text,
+            command=cause.command or audit.command,
+            tone=tone,
+            word=word,
+            figure=figure,
+            images=cause.images or None,
+        )
 
     if not drop and cause.changed == 0:
         return line(f"{subject}: no number and no prediction changes.", "good", "no loss")
@@ -181,9 +213,18 @@ def _patch(audit: Audit) -> Line:
     levels = sorted((s for s in audit.strikes if s.aimed), key=lambda s: s.pixels)
     if not levels and audit.strikes:
         text = "The model finds nothing true in these images: there was nothing to attack."
-        return Line(name, text, audit.command, "open", "nothing to attack", "–")
+        return Line(
+            name=name, text=text, command=audit.command, tone="open", word="nothing to attack", figure="–"
+        )
     if not levels:
-        return Line(name, f"{_upper(left_out(audit, 'attack'))}.", audit.command, "open", MISSING, "–")
+        return Line(
+            name=name,
+            text=f"{_upper(left_out(audit, 'attack'))}.",
+            command=audit.command,
+            tone="open",
+            word=MISSING,
+            figure="–",
+        )
     first = next((s for s in levels if s.broken), None)
     last = levels[-1]
     if first is None:
@@ -192,7 +233,15 @@ def _patch(audit: Audit) -> Line:
             f"{grouped(last.pixels)} changed pixels ({_after(audit, last)}). That this attack found no "
             "way is no proof that there is none."
         )
-        return Line(name, text, last.command or audit.command, "caution", "none found", "none", last.aimed)
+        return Line(
+            name=name,
+            text=text,
+            command=last.command or audit.command,
+            tone="caution",
+            word="none found",
+            figure="none",
+            images=last.aimed,
+        )
     text = (
         f"{grouped(first.pixels)} changed pixels hide every object found before in {first.broken} of "
         f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
@@ -200,7 +249,15 @@ def _patch(audit: Audit) -> Line:
     if last is not first:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
     figure = f"{grouped(first.pixels)} px"
-    return Line(name, f"{text}.", first.command or audit.command, "bad", "broken", figure, first.aimed)
+    return Line(
+        name=name,
+        text=f"{text}.",
+        command=first.command or audit.command,
+        tone="bad",
+        word="broken",
+        figure=figure,
+        images=first.aimed,
+    )
 
 
 def _after(audit: Audit, level: AttackLevel) -> str:
@@ -211,7 +268,7 @@ def _proven(audit: Audit) -> Line:
     name, found = "What is proven", Counter(p.answer for p in audit.proofs)
     if not audit.proofs:
         text = f"{_upper(left_out(audit, 'squares', 'specs'))}. Nothing is proven."
-        return Line(name, text, audit.command, "open", MISSING, "–")
+        return Line(name=name, text=text, command=audit.command, tone="open", word=MISSING, figure="–")
     lost = [r for r in audit.findings if r.was == "holds"]
     said = _by_threat(audit)
     if lost:

@@ -63,7 +63,14 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
             said = f"no file {folder / name}; the image is left out"
             problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
     files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
-    return Dataset(files.data_name(path), "cctsdb", "detect", classes, tuple(entries), tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="cctsdb",
+        task="detect",
+        classes=classes,
+        entries=tuple(entries),
+        problems=tuple(problems),
+    )
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -126,7 +133,14 @@ def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
         if name not in used:
             said = "no image of this name; the label is left out"
             problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, said)
-    return Dataset(files.data_name(path), "cctsdb-yolo", "single", CLASSES, tuple(entries), tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="cctsdb-yolo",
+        task="single",
+        classes=CLASSES,
+        entries=tuple(entries),
+        problems=tuple(problems),
+    )
 
 
 def _benchmarks(path: Path) -> dict[str, Path]:

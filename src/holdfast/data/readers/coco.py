@@ -42,7 +42,14 @@ def coco(path: Path, *, split: str | None = None, image_folder: Path | None = No
     index, classes = _categories(content["categories"], str(file), problems)
     rows = _annotations(content, index, file, problems)
     entries = _entries(content["images"], rows, file, image_folder, problems)
-    return Dataset(files.data_name(path), "coco", "detect", classes, entries, tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="coco",
+        task="detect",
+        classes=classes,
+        entries=entries,
+        problems=tuple(problems),
+    )
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -46,7 +46,14 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
     )
     files.note_unlabelled(root, (), "lies in no class's folder", problems)
     names = tuple(place.name for place in classes)
-    return Dataset(files.data_name(path), "folder", "classify", names, entries, tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="folder",
+        task="classify",
+        classes=names,
+        entries=entries,
+        problems=tuple(problems),
+    )
 
 
 def _classes(path: Path) -> list[Path]:
@@ -109,7 +116,14 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
         taken.add(name)
     if place != here.parent:
         files.note_unlabelled(place, taken, f"not in {file.name}", problems)
-    return Dataset(files.data_name(path), "listing", "classify", names, tuple(entries), tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="listing",
+        task="classify",
+        classes=names,
+        entries=tuple(entries),
+        problems=tuple(problems),
+    )
 
 
 def _files(folder: Path) -> dict[str, Path]:

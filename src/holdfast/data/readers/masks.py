@@ -61,7 +61,15 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     ignore = _ignore_index(stated, names, config or path, problems)
     entries = _entries(pair, problems)
     classes = tuple(names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
-    return Dataset(files.data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
+    return Dataset(
+        name=files.data_name(path),
+        format="masks",
+        task="segment",
+        classes=classes,
+        entries=entries,
+        problems=tuple(problems),
+        ignore_index=ignore,
+    )
 
 
 def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:

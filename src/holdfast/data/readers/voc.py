@@ -61,7 +61,14 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     if split is not None and chosen is None:
         mine = _listed(mine, path, split)
     entries = _entries(mine, folder, classes, one_based, problems)
-    return Dataset(files.data_name(path), "voc", "detect", classes, entries, tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="voc",
+        task="detect",
+        classes=classes,
+        entries=entries,
+        problems=tuple(problems),
+    )
 
 
 @stage("reader", task="detect")  # only on request: the files do not tell which way they count

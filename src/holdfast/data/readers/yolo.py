@@ -62,7 +62,14 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         indexed = [row._replace(category=index[row.category]) for row in found]
         entries.append(FileEntry(name.as_posix(), str(image), UnitBoxes(pack(indexed))))
     classes = tuple(names.values())
-    return Dataset(files.data_name(path), "yolo", "detect", classes, tuple(entries), tuple(problems))
+    return Dataset(
+        name=files.data_name(path),
+        format="yolo",
+        task="detect",
+        classes=classes,
+        entries=tuple(entries),
+        problems=tuple(problems),
+    )
 
 
 def _tell_broken(folder: Path, problems: Problems) -> None:

@@ -61,7 +61,14 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
         before.append(low)
         after.append(high)
         out.append(places)
-    return Window(kernel, stride, dilation, tuple(before), tuple(after), tuple(out))
+    return Window(
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        before=tuple(before),
+        after=tuple(after),
+        out=tuple(out),
+    )
 
 
 def convolved(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
@@ -160,7 +167,9 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     places = tuple((o - 1 + b) // s + 1 for o, b, s in zip(out, before, stride, strict=True))
     after = tuple(max(p - n, 0) for p, n in zip(places, view.shape[2:], strict=True))
     one = (1,) * axes
-    window = Window(reach, one, one, tuple(r - 1 for r in reach), after, places)
+    window = Window(
+        kernel=reach, stride=one, dilation=one, before=tuple(r - 1 for r in reach), after=after, out=places
+    )
     cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
     view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups

@@ -132,7 +132,7 @@ def _global_average(node: Node, build: Build) -> list[Value]:
     if len(spatial) not in (1, 2):
         raise node.fail("expected one or two spatial axes")
     one, none = (1,) * len(spatial), (0,) * len(spatial)
-    window = Window(spatial, one, one, none, none, one)
+    window = Window(kernel=spatial, stride=one, dilation=one, before=none, after=none, out=one)
     channels = view.shape[1]
     weight = np.full((channels, 1, *spatial), 1.0 / np.prod(spatial))
     return [convolved(build, view, weight, np.zeros(channels), window, channels)]

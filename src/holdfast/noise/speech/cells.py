@@ -126,7 +126,14 @@ class Studio:
         recording = read_wav(clip.path, spectrum.rate)
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
-        return Take(clip, recording, log_mel(recording, spectrum), spoken, wave, log_mel(wave, spectrum))
+        return Take(
+            clip=clip,
+            recording=recording,
+            target=log_mel(recording, spectrum),
+            spoken=spoken,
+            wave=wave,
+            heard=log_mel(wave, spectrum),
+        )
 
     def wave(self, mel: Mel, system: System) -> Wave:
         """The wave the system's vocoder makes of a log mel spectrogram."""

@@ -106,7 +106,12 @@ def combine(
         gone = {one.family} | {c.family for c, a in built if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
     return Staircase(
-        plan.model.name, plan.dataset.name, suite.metric, clean.value, tuple(steps), tuple(left_out)
+        model=plan.model.name,
+        data=plan.dataset.name,
+        metric=suite.metric,
+        clean=clean.value,
+        steps=tuple(steps),
+        left_out=tuple(left_out),
     )
 
 

@@ -124,7 +124,7 @@ def line(rows: Sequence[Row], family: str) -> Line:
     own = [r for r in rows if r.family == family]
     measured = distinct(own)
     if not measured:
-        return Line(family, None, None, "", 0, joint_outcome(own))
+        return Line(family=family, mean=None, worst=None, option="", distinct=0, words=joint_outcome(own))
     worst = max(measured, key=lambda r: r.harm)
     mean = sum(r.drop or 0.0 for r in measured) / len(measured)
     return Line(family, mean, worst.drop, worst.option if worst.moves else "", len(measured))

@@ -99,7 +99,14 @@ def compared(option: Option, original: Image, noised: Image) -> Shown:
     gap = np.abs(noised.astype(np.int16) - original.astype(np.int16))
     most = gap.max(axis=(0, 1))
     stretched = (gap * (255.0 / np.maximum(most, 1))).round().astype(np.uint8)
-    return Shown(option, original, noised, stretched, tuple(map(int, most)), float(gap.mean()))
+    return Shown(
+        option=option,
+        original=original,
+        noised=noised,
+        difference=stretched,
+        largest=tuple(map(int, most)),
+        mean=float(gap.mean()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +143,14 @@ def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
     gap = np.abs(first[:, :high, :wide] - second[:, :high, :wide]).mean(axis=0)
     scale = float(np.abs(first).mean()) or 1.0
     before, after = (np.abs(side).mean(axis=0).astype(np.float32) for side in (first, second))
-    return Feature(label, name, before, after, gap.astype(np.float32), float(gap.mean()) / scale)
+    return Feature(
+        label=label,
+        tensor=name,
+        original=before,
+        noised=after,
+        difference=gap.astype(np.float32),
+        relative=float(gap.mean()) / scale,
+    )
 
 
 def _run(graph: bytes, name: str, tensor: Any) -> Any:

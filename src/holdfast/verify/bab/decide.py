@@ -119,7 +119,15 @@ def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: E
     if left:
         search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
     root = plant(region, tuned.pick(kept))
-    return State(root, exact, left, kept.tolist(), lower, time.monotonic() - begun, found)
+    return State(
+        root=root,
+        exact=exact,
+        cases=left,
+        kept=kept.tolist(),
+        lower=lower,
+        seconds=time.monotonic() - begun,
+        found=found,
+    )
 
 
 def _gained(before: State, now: State) -> bool:

@@ -95,7 +95,9 @@ def summed(step: Total, parts: Sequence[Layer], width: int) -> Layer:
         size = size + abs(factor) * _wide(part.size, width)
         bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
-    return Layer(weight, bias, size, bias_size, np.ones(len(bias)), terms)
+    return Layer(
+        weight=weight, bias=bias, size=size, bias_size=bias_size, slope=np.ones(len(bias)), terms=terms
+    )
 
 
 def scaled(step: Scale, layer: Layer) -> Layer:

@@ -270,7 +270,7 @@ def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]
     if machine.partial:
         low, high = _apart(machine, at, given, unit + machine.step_error(at))
         lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
-    return Form(middle, slopes, spread, off, lower, upper), mass
+    return Form(middle=middle, slopes=slopes, spread=spread, off=off, lower=lower, upper=upper), mass
 
 
 def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[Tensor, Tensor]:
@@ -302,7 +302,14 @@ def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) 
     spread = found.slope.abs() * given.spread * (1 + unit)
     low, high = _ends(middle, spread + off, unit)
     least, most = ends
-    return Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
+    return Form(
+        middle=middle,
+        slopes=slopes,
+        spread=spread,
+        off=off,
+        lower=torch.maximum(low, least),
+        upper=torch.minimum(high, most),
+    )
 
 
 def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
@@ -320,5 +327,12 @@ def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
     least, most = corners.amin(0), corners.amax(0)
     least, most = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
-    form = Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
+    form = Form(
+        middle=middle,
+        slopes=slopes,
+        spread=spread,
+        off=off,
+        lower=torch.maximum(low, least),
+        upper=torch.minimum(high, most),
+    )
     return form, Times(own, other, rest)

@@ -201,7 +201,11 @@ def score(
             said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
         row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
         ruling = judge(rules, list(said.values()), earlier)
-        instances.append(Judged(key[0], row.network, row.spec, said, ruling, earlier))
+        instances.append(
+            Judged(
+                category=key[0], network=row.network, spec=row.spec, said=said, ruling=ruling, votes=earlier
+            )
+        )
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
