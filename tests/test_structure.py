@@ -52,3 +52,14 @@ def test_a_feature_has_its_modules_and_commands(folder, function, commands):
 def test_no_folder_has_too_many_files():
     widths = Counter(str(path.parent.relative_to(HOME)) for path in HOME.rglob("*.py"))
     assert {folder: width for folder, width in widths.items() if width > LIMIT} == {}
+
+
+def test_constructors_name_their_arguments_beyond_the_fifth():
+    places = [
+        f"{path.relative_to(HOME)}:{call.lineno} {call.func.id}"
+        for path in HOME.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) > 5
+        if re.match(r"_?[A-Z][a-z]|cls$", call.func.id)
+    ]
+    assert places == []

@@ -1,7 +1,5 @@
 """What a model says of an image by its own pipeline, and how far an attack is from its goal. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 `gradient` is the clean image's as one number (h, w) per pixel, negative where pixels may not be touched.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from holdfast.attack.types import Method, Target

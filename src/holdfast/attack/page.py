@@ -1,7 +1,5 @@
 """An attack as a page: what it does to mAP, what it costs, and pictures of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -151,12 +149,7 @@ def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
         )
         rows.append(
             Exhibit(
-                name=attempt.name,
-                summary=note,
-                before=before,
-                after=apply(before, attempt.patch),
-                truth=first.truth,
-                said=said,
+                attempt.name, note, before, after=apply(before, attempt.patch), truth=first.truth, said=said
             )
         )
     least = float(found.about["method"]["rule"]["iou"])

@@ -1,7 +1,5 @@
 """What is attacked, with what, and what one process needs of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

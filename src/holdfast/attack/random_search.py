@@ -128,13 +128,7 @@ class Inquiry:
         trail = tuple({**self.trail, (pixels, lacks == 0): None})
         seconds = time.perf_counter() - self.began
         return Found(
-            image=self.image,
-            after=self.after,
-            success=lacks == 0,
-            steps=self.queries,
-            seconds=seconds,
-            trail=trail,
-            note=note,
+            self.image, self.after, lacks == 0, steps=self.queries, seconds=seconds, trail=trail, note=note
         )
 
     def visible(self, paint: Paint) -> Bools:

@@ -1,7 +1,5 @@
 """The results of an attack: every image, mAP before and after, and the curves of what it costs."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A model on a data set attacked: cells, pictures, numbers, and the proof that the model is what it was."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time

@@ -1,7 +1,5 @@
 """What the parts of an attack hand to one another."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias

@@ -1,7 +1,5 @@
 """The work of one process: images attacked one by one, each into its cell, the picture beside it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 What breaks an image within 100 pixels breaks it within 300 and 1000 too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -5,8 +5,6 @@ skipped with their reason. In SARIF failed gates are errors, undecided gates are
 or notes; gates that passed are not listed. The location of each result is the model's file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -37,12 +35,12 @@ class Finding:
     """A finding: its kind, how much it weighs, what tells it from others of the kind, and its numbers."""
 
     kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
-    level: Level
     key: str  # the same in every run that finds it
     text: str
+    command: str
     numbers: dict[str, Any] = field(default_factory=dict)
-    command: str = ""
     images: int | None = None  # that an estimate rests on
+    level: Level = "warning"
 
 
 KINDS: dict[str, str] = {
@@ -76,15 +74,7 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
             numbers = _fields(one, "drop", "low", "high", "images")
             key = one.family if one.family == "combined" else one.label
-            yield Finding(
-                kind="noise",
-                level="warning",
-                key=key,
-                text=text,
-                numbers=numbers,
-                command=one.command,
-                images=one.images,
-            )
+            yield Finding("noise", key, text, one.command, numbers=numbers, images=one.images)
 
 
 def _fields(one: object, *names: str) -> dict[str, Any]:
@@ -104,15 +94,7 @@ def _attack(audit: Audit) -> Iterator[Finding]:
             text = f"{patch} breaks {one.broken} of {one.aimed} images; {fall}."
             numbers = {**_fields(one, "pixels", "broken", "aimed"), "Se": one.effect}
             numbers |= _fields(one, "before", "after", "engine")
-            yield Finding(
-                kind="attack",
-                level="warning",
-                key=one.threat,
-                text=text,
-                numbers=numbers,
-                command=one.command,
-                images=one.aimed,
-            )
+            yield Finding("attack", one.threat, text, one.command, numbers=numbers, images=one.aimed)
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
@@ -125,15 +107,7 @@ def _squares(audit: Audit) -> Iterator[Finding]:
         if worst.where is not None:
             text += f" Worst in {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
         numbers = {"broken": len(broken), "images": len(asked), "engine": worst.engine}
-        yield Finding(
-            kind="square",
-            level="warning",
-            key=SQUARE,
-            text=text,
-            numbers=numbers,
-            command=worst.command,
-            images=len(asked),
-        )
+        yield Finding("square", SQUARE, text, worst.command, numbers=numbers, images=len(asked))
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
@@ -142,14 +116,7 @@ def _specs(audit: Audit) -> Iterator[Finding]:
             of = f" of {one.image}" if one.image and one.image != one.threat else ""
             note = f" ({one.note})" if one.note else ""
             text = f"Specification {one.threat}{of} is violated, found by {one.engine}{note}."
-            yield Finding(
-                kind="spec",
-                level="warning",
-                key=f"{one.threat} {one.image}",
-                text=text,
-                numbers={},
-                command=one.command,
-            )
+            yield Finding("spec", f"{one.threat} {one.image}", text, one.command)
 
 
 def _rechecks(audit: Audit) -> Iterator[Finding]:
@@ -164,12 +131,7 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
         level: Level = "warning" if was == "holds" else "note"
         yield Finding(
-            kind="recheck",
-            level=level,
-            key=f"{threat} {deployment} {was}",
-            text=text,
-            numbers=numbers,
-            command=audit.command,
+            "recheck", f"{threat} {deployment} {was}", text, audit.command, numbers=numbers, level=level
         )
 
 
@@ -181,15 +143,7 @@ def _matrix(audit: Audit) -> Iterator[Finding]:
             text = f"{one.threat} and {one.deployment} {cost}."
             numbers = _fields(one, "extra", "low", "high", "value")
             key = f"{one.threat} {one.deployment}"
-            yield Finding(
-                kind="matrix",
-                level="warning",
-                key=key,
-                text=text,
-                numbers=numbers,
-                command=one.command,
-                images=one.images,
-            )
+            yield Finding("matrix", key, text, one.command, numbers=numbers, images=one.images)
 
 
 def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:

@@ -4,8 +4,6 @@ A gate that is true fails. So does one whose number this run did not measure: no
 whose number rests on too few images is not decided: it neither fails nor passes.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

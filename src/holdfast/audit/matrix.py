@@ -3,8 +3,6 @@
 Every threat was made as trained; here it is only replayed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Collection, Sequence

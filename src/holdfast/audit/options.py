@@ -1,7 +1,5 @@
 """The options of `holdfast audit` and `holdfast demo`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

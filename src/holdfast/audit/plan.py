@@ -1,7 +1,5 @@
 """What an audit is to do, how long each part may take, and how far it is."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -1,7 +1,5 @@
 """The answers of square maps rechecked under other runtimes, precisions and pipelines."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

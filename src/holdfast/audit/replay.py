@@ -1,7 +1,5 @@
 """Deployments, and threats replayed under them: a record of every image for every cell of the matrix."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from collections.abc import Collection, Mapping, Sequence

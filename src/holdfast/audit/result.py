@@ -1,7 +1,5 @@
 """What an audit found, as data: every number with the engine behind it and a command that reproduces it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """An audit from end to end: every part within its share of the time, each on what the one before found."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

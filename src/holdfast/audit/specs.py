@@ -1,7 +1,5 @@
 """VNN-LIB specifications of the model: decided on the original file, then rechecked on other runtimes."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,13 +147,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
     """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
     network = question.model.path
     asked = Instance(
-        category="audit",
-        network=str(network),
-        spec=str(path),
-        limit=seconds,
-        network_path=network,
-        spec_path=path,
-        folder=path.parent,
+        "audit", str(network), str(path), seconds, network_path=network, spec_path=path, folder=path.parent
     )
     running = begin([*verify_command(), "--jobs", str(jobs)], asked)
     try:
@@ -171,13 +163,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
         except (InputError, ValueError) as problem:
             return Verdict("error", engine, said.seconds, note=one_line(problem))
     verdict = Verdict(
-        status=said.status,
-        engine=engine,
-        seconds=said.seconds,
-        witness=witness,
-        replay=None,
-        bound=said.margin,
-        note=said.note,
+        said.status, engine, said.seconds, witness=witness, replay=None, bound=said.margin, note=said.note
     )
     if witness is None:
         return verdict

@@ -1,7 +1,5 @@
 """The map of a black square over one image: its grid, the score at every place, and what follows from it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -207,6 +205,13 @@ def from_plain(image: str, plain: dict[str, Any]) -> SquareMap:
     said = plain["targets"]
     targets = Label(said["label"]) if "label" in said else Boxes(said["boxes"], said["classes"])
     return SquareMap(
-        image=image, size=Size(*plain["size"]), grid=Grid(*plain["grid"]), scores=np.array(plain["scores"], np.float64),
-        threshold=plain["threshold"], targets=targets, clean=plain["clean"], seconds=plain["seconds"], note=plain["note"],
-    )  # fmt: skip
+        image=image,
+        size=Size(*plain["size"]),
+        grid=Grid(*plain["grid"]),
+        scores=np.array(plain["scores"], np.float64),
+        threshold=plain["threshold"],
+        targets=targets,
+        clean=plain["clean"],
+        seconds=plain["seconds"],
+        note=plain["note"],
+    )

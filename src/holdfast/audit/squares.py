@@ -4,8 +4,6 @@ Every place is decoded, resized and run as the model was trained, through ONNX R
 so `holds` and `violated` are both certain for the places of the grid; they say nothing of places between.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """The state of a running audit, and the audit as data that it ends with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A threat laid over pictures: an image of a data set with a patch on it, again an image of a data set."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A number that was not measured has no value here: nothing may be concluded from its absence.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

@@ -1,7 +1,5 @@
 """The command line: thin commands around public functions. Nothing heavy is imported before it is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

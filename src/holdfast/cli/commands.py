@@ -1,7 +1,5 @@
 """`holdfast report`, `data` and `model`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import fields
 

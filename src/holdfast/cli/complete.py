@@ -5,8 +5,6 @@ line. The answer is one line for each word on offer, for zsh and fish with a tab
 line `<files>` asks the shell to offer paths too.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

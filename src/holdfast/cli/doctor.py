@@ -3,8 +3,6 @@
 It must work where a library is missing: nothing here imports one.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform

@@ -1,7 +1,5 @@
 """The options of the commands of the shell: data, model, report and doctor."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

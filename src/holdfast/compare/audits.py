@@ -1,7 +1,5 @@
 """Two audits: clean metric, noise, attacks, proofs, matrix; paired wherever the images are known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`holdfast compare`: two runs side by side."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

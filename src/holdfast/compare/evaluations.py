@@ -1,7 +1,5 @@
 """Two evaluations or two attacks: every number, paired on the images both have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The comparison of two runs: a sentence, a table, one page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two runs of one kind compared: what became better or worse, with intervals where the records allow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The names that options refer to, found in the registries only when they are needed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import partial

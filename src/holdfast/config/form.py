@@ -1,7 +1,5 @@
 """The fields of an options class as inputs of a web form, read back from what is sent, and as JSON schema."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,8 +12,6 @@ from it. A field with a default is optional, a tuple may be repeated, a Literal 
 written NAME=VALUE on the command line. The flag is the name of the field with `-` for `_`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import types

@@ -1,7 +1,5 @@
 """Output files: checked before a run, written after it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

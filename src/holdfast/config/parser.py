@@ -1,7 +1,5 @@
 """Command lines: words to options, help texts, and options back to words."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import inspect

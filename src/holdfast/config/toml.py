@@ -1,7 +1,5 @@
 """Values of a TOML table against the fields of an options class: names and paths must exist."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from pathlib import Path

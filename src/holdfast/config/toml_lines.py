@@ -3,8 +3,6 @@
 The text has been read by tomllib before, so it is valid; the scan here only follows its structure.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import tomllib

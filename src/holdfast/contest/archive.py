@@ -7,8 +7,6 @@ from the first byte of the zip to its list. Data is inflated up to its stated si
 a stream are refused.
 """
 
-from __future__ import annotations
-
 import stat
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Entries anyone could hand in, scored with every new contest: what a real one must be better than."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scores, one file each (entries/TEAM/NNN.json and the table of images as CSV), and the leaderboard."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

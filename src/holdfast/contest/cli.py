@@ -216,7 +216,7 @@ def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[R
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judged.before[SINGLE][place].truth, (shot.before(), entry.image(row.number))
-        result.append(Exhibit(shot.name, describe_row(row), *pictures, truth, single, mimic))
+        result.append(Exhibit(shot.name, describe_row(row), *pictures, truth=truth, said=single, also=mimic))
     return result
 
 

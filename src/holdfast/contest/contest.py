@@ -1,7 +1,5 @@
 """A contest: rules, members with the rules' thresholds, images with their truth, hashes of all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -148,13 +146,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
     hashes = hashes_of(folder, rules)
     return Contest(
-        folder=folder,
-        rules=rules,
-        classes=classes,
-        models=tuple(models),
-        alignments=tuple(alignments),
-        shots=shots,
-        hashes=hashes,
+        folder, rules, classes, models=tuple(models), alignments=tuple(alignments), shots=shots, hashes=hashes
     )
 
 

@@ -1,7 +1,5 @@
 """An entry: the names in it, everything that is wrong with it, in one run, and its zip from a folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

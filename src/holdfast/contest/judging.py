@@ -1,7 +1,5 @@
 """The images of a contest, before and after a change, through every member and the feature net."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """What can be wrong with an entry, each kind in English and Chinese with the same figures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

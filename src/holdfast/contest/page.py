@@ -1,7 +1,5 @@
 """The pages of a contest: one entry with its score and its images, and the leaderboard."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -11,8 +11,6 @@ transparency (tRNS), animation (APNG), EXIF with a rotation, data behind the end
 Refused as damaged: a wrong checksum, a wrong order, too much or too little pixel data.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 each of S_e and S_s clipped to the range the rules give; final = the sum over the scenarios.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence

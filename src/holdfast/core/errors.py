@@ -1,7 +1,5 @@
 """The one error tree. Every message says what was expected, what was got, where, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

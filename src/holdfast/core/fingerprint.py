@@ -1,7 +1,5 @@
 """Content hashes of files, plain values and functions, and random generators that depend on names alone."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import inspect

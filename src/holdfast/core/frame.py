@@ -1,7 +1,5 @@
 """Where a picture lies in the network's input: the four resize policies and the way back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

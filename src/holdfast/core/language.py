@@ -1,7 +1,5 @@
 """Questions for a language model, scored by likelihood, and what a model said of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 

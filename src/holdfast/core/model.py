@@ -1,7 +1,5 @@
 """A model: the user's ONNX file and the card that says how to feed it and how to read it."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Mapping

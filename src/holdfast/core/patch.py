@@ -1,7 +1,5 @@
 """A patch as data: pixels, a mask and where they lie. Laying it over an image is one pure function."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Child processes: how they are started, so that they import nothing from the working directory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

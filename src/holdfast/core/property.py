@@ -4,8 +4,6 @@ An attack searches the set for a bad input, a verifier shows that there is none.
 replay.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ The decorator returns the function unchanged. Names serve files and the command 
 the function itself.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

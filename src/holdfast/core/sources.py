@@ -5,8 +5,6 @@ except a feature's options, commands and pages, which do not change results.
 A test traces every kind of work and fails if it calls a module that is not declared.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

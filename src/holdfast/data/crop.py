@@ -1,7 +1,5 @@
 """Any detection dataset cut into square pictures of one target each."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

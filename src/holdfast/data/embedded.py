@@ -1,7 +1,5 @@
 """The embedded datasets, drawn when they are loaded: `signs`, in the view a task needs, and `far`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """Entries of image files: small frozen values that hold paths and packed truth, never image bytes."""
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections.abc import Iterable

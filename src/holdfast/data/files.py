@@ -1,7 +1,5 @@
 """The files of a dataset: image folders, splits, label files, class names; and folders written whole."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

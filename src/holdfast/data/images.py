@@ -1,7 +1,5 @@
 """What an image file's header says: format, size, colour, bits, rotation. No pixel is decoded."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -237,11 +235,5 @@ def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animat
     )
     notes = tuple(note for holds, note in unusual if holds)
     return Sniffed(
-        format=kind,
-        size=size,
-        mode=mode,
-        bits=bits,
-        exif_orientation=orientation,
-        animated=animated,
-        notes=notes,
+        kind, size=size, mode=mode, bits=bits, exif_orientation=orientation, animated=animated, notes=notes
     )

@@ -1,7 +1,5 @@
 """What a dataset holds: counts, classes, sizes and problems, from a look at every image, in threads."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from bisect import bisect_left

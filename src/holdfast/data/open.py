@@ -1,7 +1,5 @@
 """Open any dataset: recognise a path's format, read it, refuse what holds nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A patch on disk: a PNG whose alpha is the mask, and a TOML file beside it that says where it lies."""
 
-from __future__ import annotations
-
 import io
 import json
 import tomllib

@@ -1,7 +1,5 @@
 """The kinds of problems a dataset can have, which of them are only notes, and the check of truth boxes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

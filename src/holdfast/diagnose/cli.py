@@ -1,7 +1,5 @@
 """`holdfast diagnose`: which step of the deployment lost the metric."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

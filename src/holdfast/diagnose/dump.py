@@ -1,7 +1,5 @@
 """Which of the known choices a dump of the target looks like: its model input, or its raw output."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

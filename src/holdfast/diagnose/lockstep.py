@@ -1,7 +1,5 @@
 """Two pipelines on the same images, stage by stage: where they part, and by how much."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A diagnosis in tables and sentences: where two systems part, what each difference costs, what it broke."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

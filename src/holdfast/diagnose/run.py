@@ -1,7 +1,5 @@
 """What each difference between training and deployment costs, and how integer precisions are calibrated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

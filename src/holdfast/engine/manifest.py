@@ -1,7 +1,5 @@
 """Results saved as JSON manifests and opened again, and the names of their folders."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from dataclasses import dataclass

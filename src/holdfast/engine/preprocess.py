@@ -5,8 +5,6 @@ everything that follows, down to the input tensor. The result is the distinct in
 with the pipelines that use it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

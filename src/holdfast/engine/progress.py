@@ -1,7 +1,5 @@
 """Progress on standard error: a bar with the time left on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

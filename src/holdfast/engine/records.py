@@ -1,7 +1,5 @@
 """What is kept of one image: truth and prediction, small enough to hold thousands, as JSON and back."""
 
-from __future__ import annotations
-
 import base64
 import io
 import zlib

@@ -1,7 +1,5 @@
 """Results on disk: JSON, content-addressed, written once by atomic rename, checked when read."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

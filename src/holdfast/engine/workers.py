@@ -4,8 +4,6 @@ Cells are written by atomic rename, so a worker may be killed in the middle of i
 the cell it was at. The pool of `concurrent.futures` is not used, because it can wait for ever after Ctrl-C.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

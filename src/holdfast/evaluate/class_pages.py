@@ -1,7 +1,5 @@
 """The pages of classifiers, single-object detectors and segmenters, and what all pages say of classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any

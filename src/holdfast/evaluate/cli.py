@@ -1,7 +1,5 @@
 """`holdfast evaluate`: a model on a dataset, two COCO files, or the lecture's example."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The page of a detector: curves, what became of every box, confusions, worst images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

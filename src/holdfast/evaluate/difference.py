@@ -8,8 +8,6 @@ A prediction is another one
 - to segment: if at least 1 % of the points of the label grid have another class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`--explain`: the way from detections to AP, on a run, on two files, or on the lecture's own example."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The options of `holdfast evaluate`, and those that several commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

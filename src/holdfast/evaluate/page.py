@@ -1,7 +1,5 @@
 """The page of an evaluation: headline, the sections of its task, its worst images, and what was run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ with the ground truth whatever their class; if they do not meet it, other readin
 tried on some images.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

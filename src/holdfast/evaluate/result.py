@@ -1,7 +1,5 @@
 """An evaluation: what was run, every image's record, the numbers; saved, opened again, and as tables."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A model on a data set: predictions in cells, then the numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

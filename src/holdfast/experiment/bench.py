@@ -1,7 +1,5 @@
 """What the pieces of an experiment share: models and data opened once, and the plan of a piece."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An experiment as a table and as a page with links to the pages of its pieces."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The fields are the keys of the file; most are those of the commands. The reader 
 each with its line.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What an experiment found: a line for each model, data and condition; saved as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path

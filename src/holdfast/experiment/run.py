@@ -1,7 +1,5 @@
 """An experiment, run piece by piece: what fails is a line that says so, the others go on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

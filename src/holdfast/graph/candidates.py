@@ -1,7 +1,5 @@
 """What heads share: options and outputs, activations, grids, anchors, deltas and the choice of candidates."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

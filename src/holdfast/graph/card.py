@@ -1,7 +1,5 @@
 """Model cards: read from and written to TOML, with every problem of a card reported at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import json

@@ -1,7 +1,5 @@
 """What a graph without a card shows, and what a rule proposes from it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

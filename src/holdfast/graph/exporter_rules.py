@@ -1,7 +1,5 @@
 """Rules for files whose exporter shows in metadata or in the names of outputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.core.errors import CardError

@@ -1,7 +1,5 @@
 """A card guessed from the graph alone, with a reason for every field it states."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

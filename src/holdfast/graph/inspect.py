@@ -1,7 +1,5 @@
 """What is inside an ONNX file, and one clear line for a file that cannot be used."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

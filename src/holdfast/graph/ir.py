@@ -6,8 +6,6 @@ Gather, Pad, Concat, nearest Resize) all become one `Take`. MaxPool, Clip, Abs, 
 sums of `Activation("relu")`, exactly: max(a, b) = a + relu(b - a).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

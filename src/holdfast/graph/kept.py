@@ -1,7 +1,5 @@
 """Models made once and kept on disk by key, checked against that key whenever they are read."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Models by name or path: the shipped ones, or the user's file with its card or with a guess."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from importlib import resources

@@ -1,7 +1,5 @@
 """Class-wise greedy non-maximum suppression, vectorised over blocks of candidates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from holdfast.core.types import Bools, Floats, Ints

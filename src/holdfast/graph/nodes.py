@@ -1,7 +1,5 @@
 """Nodes of a parsed ONNX graph: what depends on what, attributes, and whether one of them is random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

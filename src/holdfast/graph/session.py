@@ -1,7 +1,5 @@
 """ONNX Runtime: sessions on the CPU that print nothing, and its errors as one short line."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

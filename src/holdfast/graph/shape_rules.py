@@ -1,7 +1,5 @@
 """Rules that recognise a head by the shapes of the outputs and the operators that compute them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.core.types import Size
@@ -105,14 +103,7 @@ def one_row(seen: Seen) -> Proposal | None:
     options = {"skip": skip} if skip else {}
     like = "torchvision classifiers"
     return Proposal(
-        head="classifier",
-        because=because,
-        classes=count,
-        like=like,
-        options=options,
-        input=crop,
-        imagenet=True,
-        size=size,
+        "classifier", because, classes=count, like=like, options=options, input=crop, imagenet=True, size=size
     )
 
 

@@ -1,7 +1,5 @@
 """Which nodes of an ONNX file a proof can follow, what is done with each, and why not with the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A lowered network in torch: differentiable, batched, in any floating-point type."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

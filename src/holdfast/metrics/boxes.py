@@ -1,7 +1,5 @@
 """Boxes: areas, overlaps, and all boxes of a dataset as columns, one row per box."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

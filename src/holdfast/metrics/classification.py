@@ -1,7 +1,5 @@
 """Classification of whole images (top-k accuracy) and of pixels (segmentation: intersection over union)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ it can matter: at true positives. Between two of them it can only fall, so the l
 of any point is reached at a true positive.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

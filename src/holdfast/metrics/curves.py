@@ -4,8 +4,6 @@ With detections in order of falling score, TP and FP counted so far and n true b
 precision = TP / (TP + FP), recall = TP / n.  Counts are integers; they are compared as integers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

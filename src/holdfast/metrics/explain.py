@@ -1,7 +1,5 @@
 """The steps from detections to average precision for one class, as data and as plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -153,12 +151,7 @@ def _threshold_row(steps: Sequence[Step], score: float, rule: Rule, positives: i
     last = int(kept.sum())  # scores fall, so the kept ones come first
     tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)
     return ThresholdRow(
-        score=score,
-        tp=tp,
-        fp=fp,
-        fn=positives - tp,
-        precision=_quotient(tp, tp + fp),
-        recall=_quotient(tp, positives),
+        score, tp, fp=fp, fn=positives - tp, precision=_quotient(tp, tp + fp), recall=_quotient(tp, positives)
     )
 
 

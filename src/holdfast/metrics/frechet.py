@@ -8,8 +8,6 @@ product of the singular vectors, and a sum of squares keeps its digits and is ne
 counts only squared, because |A − QB|² is flat at its minimum.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from holdfast.core.errors import InputError

@@ -10,8 +10,6 @@ are scored on the same draws. Every `*_values` function gives (1 + replicates,) 
 dataset as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

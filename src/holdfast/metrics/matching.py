@@ -5,8 +5,6 @@ and class (a *group*), so it is done in waves: a wave holds at most one pair of 
 per group. Thresholds are bits of one integer, so that all ten of COCO's are decided in the same pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

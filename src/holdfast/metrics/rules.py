@@ -1,7 +1,5 @@
 """Rules: every choice that changes an average precision, as data that prints itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """How alike two images look: peak signal to noise ratio, and structural similarity."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

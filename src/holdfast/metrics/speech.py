@@ -7,8 +7,6 @@ warping: the path of steps (1, 0), (0, 1), (1, 1) of the least sum of squared di
 mean over the cells of that path.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ much for ASCII, but it can differ where an ending has other letters.)  per-token
 greedy: the only ending is what the model itself would say, token by token (LAMBADA's acc).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

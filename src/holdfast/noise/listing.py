@@ -1,7 +1,5 @@
 """What noise there is: the paper's Table 1 for what is installed, and every option with who does it."""
 
-from __future__ import annotations
-
 import textwrap
 
 from holdfast.noise.speech.options import STFT_FAMILY

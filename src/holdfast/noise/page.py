@@ -1,7 +1,5 @@
 """What the pages of all noise suites have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

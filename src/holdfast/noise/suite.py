@@ -4,8 +4,6 @@ Each selects options, reserves data that integer precisions are calibrated on, b
 measures it against the clean one, and reports one row per option.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence

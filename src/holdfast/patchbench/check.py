@@ -1,7 +1,5 @@
 """A benchmark folder checked as a whole: whether networks, specifications, images and numpy agree."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A benchmark folder, ours or the published one: instances.csv, networks, specifications, images, labels."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -103,12 +101,7 @@ def listed(folder: Path) -> Bench:
         network, spec = (found_file(folder / name) or folder / name for name in cells[:2])
         rows.append(
             Row(
-                line=number,
-                network_name=cells[0],
-                spec_name=cells[1],
-                seconds=seconds,
-                network=network,
-                spec=spec,
+                number, network_name=cells[0], spec_name=cells[1], seconds=seconds, network=network, spec=spec
             )
         )
     return Bench(folder, tuple(rows), _manifest(folder))

@@ -1,7 +1,5 @@
 """The network of the benchmark: the user's detector as it is, with patch, IoU and class test around it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

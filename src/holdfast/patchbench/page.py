@@ -1,7 +1,5 @@
 """Maps of positions as a page: the picture, the unsafe positions over it, the output at every position."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What the position inputs of a network really do to the picture: found by moving them, graph unknown."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence

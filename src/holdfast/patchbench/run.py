@@ -1,7 +1,5 @@
 """Maps of positions for a benchmark folder, or for a model on data: every position of the patch, exactly."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -114,12 +112,7 @@ def evaluate_model(
         except ImageError as problem:  # one that cannot be read, or at which the network says no number
             made.append(
                 Mapped(
-                    name=entry.name,
-                    picture=np.zeros((1, 1, 3), np.uint8),
-                    target=None,
-                    label="",
-                    maps=(),
-                    trouble=str(problem),
+                    entry.name, np.zeros((1, 1, 3), np.uint8), None, label="", maps=(), trouble=str(problem)
                 )
             )
         step(1, 0)

@@ -1,7 +1,5 @@
 """One self-contained page: everything inline, nothing fetched, and a policy that forbids to try."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

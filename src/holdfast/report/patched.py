@@ -1,7 +1,5 @@
 """A patched image for a page: original, adversarial, mask and difference side by side, with boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The order is the paper's (section 3.3 and appendix A): exp of the sides, the off
 side, rounding to whole pixels of the network input, non-maximum suppression, back to the encoded image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 

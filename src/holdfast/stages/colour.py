@@ -22,8 +22,6 @@ It sits in their middle. A last odd row or column is doubled before, so chroma p
 stores U and V interleaved and I420 one after the other; the values are the same.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import get_ident

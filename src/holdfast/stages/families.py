@@ -13,8 +13,6 @@ Facts of a part: `systems` (who does it), `alike` (class of products with the sa
 `aliases` (other names it is found by).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Runtimes: a model opened so that one tensor can be run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

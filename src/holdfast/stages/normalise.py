@@ -1,7 +1,5 @@
 """From a picture to the network's input: how it is laid into the input, and its pixels as a tensor."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

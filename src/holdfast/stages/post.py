@@ -1,7 +1,5 @@
 """Post-processing: raw outputs to a prediction in pixels of the encoded image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

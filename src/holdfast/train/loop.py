@@ -1,7 +1,5 @@
 """One training loop for all networks: stages, warm-up and cosine, weight averaging, checkpoints."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import math

@@ -3,8 +3,6 @@
 Without torch, because worker processes load this module.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

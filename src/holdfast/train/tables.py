@@ -1,7 +1,5 @@
 """The tables of mitigations: train × test, families of noise after each, with and without TENT."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from holdfast.noise.vision.result import Suite

@@ -1,7 +1,5 @@
 """Fine-tuning of an ONNX classifier: mix (SysNoise, Algorithm 1), augmented, adversarial; and TENT."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path

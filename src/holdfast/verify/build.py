@@ -1,7 +1,5 @@
 """Build the problem of a property for the engines: its network lowered, its cases over the free inputs."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from math import exp, log, nextafter

@@ -1,7 +1,5 @@
 """The engine for finite domains: every cell of the free inputs is tried in ONNX Runtime, exactly."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import time
@@ -178,12 +176,7 @@ def enumerated(
     boxes = _boxes(question, domain)
     finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
     machine = Machine(
-        model=proto,
-        trace=trace,
-        split=finite.split(proto, trace),
-        constants={name: template},
-        domain=domain,
-        runner=runner,
+        proto, trace, finite.split(proto, trace), constants={name: template}, domain=domain, runner=runner
     )
     tally = _Tally()
     for low, high, rows in boxes:

@@ -8,8 +8,6 @@ plateau. So in each batch the gradient leaks through such relus, for every point
 and less towards the end, where it is exact.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ sums and products with constants, clipping. Then a cut's value is a staircase of
 are the cells to enumerate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What an engine is given and what it gives back: free inputs, cases, the problem, the answer, the clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Also a search with nothing but that, for networks whose inside is not understood.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

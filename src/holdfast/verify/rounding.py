@@ -6,8 +6,6 @@ a `roundoff` u prove their bounds for all such d at every step, each over its ow
 be computed to `CURVE` units of roundoff: what ONNX Runtime's approximations need, and some more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any

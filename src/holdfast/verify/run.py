@@ -1,7 +1,5 @@
 """The verifier: engines chosen by the structure of the problem, their answers checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterator

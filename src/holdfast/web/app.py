@@ -1,7 +1,5 @@
 """The web page as a Starlette app: what each address shows and does."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

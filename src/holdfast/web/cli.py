@@ -1,7 +1,5 @@
 """`holdfast serve`: the runs and a form that starts an audit, as a web page for this machine alone."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The form that starts an audit, the paths it may name below the root, and the command that runs it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Who may ask: this machine's browser, on this page. All else is refused before a route is looked for."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 from urllib.parse import parse_qsl

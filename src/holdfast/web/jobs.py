@@ -1,7 +1,5 @@
 """The audits started from the page: one at a time, each a child process in a group of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The pages as text: what the templates are given."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Templates of the web page in the report's style, and the answer to a request that is refused."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path

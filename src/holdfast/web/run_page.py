@@ -1,7 +1,5 @@
 """The page of a finished run, made from its files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

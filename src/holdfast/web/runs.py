@@ -1,7 +1,5 @@
 """The runs of a folder, read from their files: headline, progress and page; named by keys, not by paths."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

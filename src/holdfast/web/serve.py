@@ -1,7 +1,5 @@
 """The server: two sockets of the loopback address, and an end that leaves no process behind."""
 
-from __future__ import annotations
-
 import errno
 import signal
 import socket

@@ -4,8 +4,6 @@ Each function registered as "candidates" reads in torch what the head of its nam
 candidates of a batch, boxes (b, n, 4), scores and energy (b, n, k).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -70,12 +70,7 @@ def search(
     """
     began = time.perf_counter()
     state = Search(
-        oracle=open_oracle(victims, target, method),
-        limits=limits,
-        allowed=within(target, method),
-        rng=rng,
-        until=until,
-        began=began,
+        open_oracle(victims, target, method), limits, within(target, method), rng, until=until, began=began
     )
     best = state.walk(0)
     for restart in range(1, limits.restarts):

@@ -5,8 +5,6 @@ coordinates, old to new: (x, y) goes to m[:, :2] @ (x, y) + m[:, 2]. Coordinates
 covers i to i + 1. A batch is moved as one. How far each may go is in the constants below.
 """
 
-from __future__ import annotations
-
 import io
 import math
 

@@ -1,7 +1,5 @@
 """A model to be attacked: its pipeline and network as functions with a gradient, its losses, its judge."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -156,7 +154,8 @@ def open_victim(
     if isinstance(infer, Deployed) and infer.rewrites:
         with contextlib.suppress(HoldfastError):  # quantised nodes have no gradient
             lowered = _lowered(ruled, rewritten(ruled, infer.rewrites, infer.calibration).model)
-    return Victim(model, judge.machine, judge.rule, judge, *(lowered or _lowered(ruled, None)), read)
+    net, outputs = lowered or _lowered(ruled, None)
+    return Victim(model, judge.machine, judge.rule, judge, net=net, outputs=outputs, read=read)
 
 
 def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:

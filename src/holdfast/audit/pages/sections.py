@@ -1,7 +1,5 @@
 """The details of an audit an engineer needs: tables and charts, each number with its command."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress

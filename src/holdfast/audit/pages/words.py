@@ -1,7 +1,5 @@
 """The verdict of an audit in five lines anyone can read. No line says more than was measured."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,9 +25,9 @@ class Line:
     name: str
     text: str
     command: str
-    tone: Tone
-    word: str
-    figure: str
+    tone: Tone = "open"
+    word: str = MISSING
+    figure: str = "–"
     images: int | None = None
 
     @property
@@ -112,13 +110,7 @@ def _clean(audit: Audit) -> Line:
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}{interval}{rule}."
     name, command = f"Clean {clean.title}", clean.command or audit.command
     return Line(
-        name=name,
-        text=text,
-        command=command,
-        tone="fact",
-        word="measured",
-        figure=f"{clean.value:.3f}",
-        images=clean.images,
+        name, text, command, tone="fact", word="measured", figure=f"{clean.value:.3f}", images=clean.images
     )
 
 
@@ -132,24 +124,15 @@ def _single(audit: Audit) -> Line:
     if any(c.drop is not None for c in measured):
         count = many(len(measured), "system noise")
         text = f"No single cause changes anything: {count} measured, no number and no prediction changes."
-        return Line(
-            name=name, text=text, command=audit.command, tone="good", word="no loss", figure="0.0 points"
-        )
+        return Line(name, text, audit.command, tone="good", word="no loss", figure="0.0 points")
     if measured:
         text = "Nothing to measure: none of the images that met the noises has anything true."
-        return Line(name=name, text=text, command=audit.command, tone="open", word=MISSING, figure="–")
+        return Line(name, text, audit.command)
     if not ran:
-        return Line(
-            name=name,
-            text=f"{left_out(audit, 'noise').capitalize()}.",
-            command=audit.command,
-            tone="open",
-            word=MISSING,
-            figure="–",
-        )
+        return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command)
     none = f"None of {many(len(ran), 'system noise')} that can be run here changes anything"
     text = f"{none}: the input stays bit for bit the same, or the model has nothing it could change."
-    return Line(name=name, text=text, command=audit.command, tone="good", word="no loss", figure="0")
+    return Line(name, text, audit.command, tone="good", word="no loss", figure="0")
 
 
 def _combination(audit: Audit) -> Line:
@@ -164,14 +147,7 @@ def _combination(audit: Audit) -> Line:
     if combined is None or combined.drop is None:
         said = combined.note if combined is not None else ""
         text = f"{MISSING}: {said}" if said else left_out(audit, "combine", "noise")
-        return Line(
-            name=name,
-            text=f"{_upper(text)}.{also}",
-            command=audit.command,
-            tone="open",
-            word=MISSING,
-            figure="–",
-        )
+        return Line(name, f"{_upper(text)}.{also}", audit.command)
     line = _cost(audit, name, combined, _upper(short_deployment(combined.label)))
     return replace(line, text=line.text + also)
 
@@ -183,9 +159,9 @@ def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     def line(text: str, tone: Tone, word: str) -> Line:
         figure = f"{'−' if drop > 0 else '+' if drop < 0 else ''}{points(abs(drop))} points"
         return Line(
-            name=name,
-            text=text,
-            command=cause.command or audit.command,
+            name,
+            text,
+            cause.command or audit.command,
             tone=tone,
             word=word,
             figure=figure,
@@ -213,18 +189,9 @@ def _patch(audit: Audit) -> Line:
     levels = sorted((s for s in audit.strikes if s.aimed), key=lambda s: s.pixels)
     if not levels and audit.strikes:
         text = "The model finds nothing true in these images: there was nothing to attack."
-        return Line(
-            name=name, text=text, command=audit.command, tone="open", word="nothing to attack", figure="–"
-        )
+        return Line(name, text, audit.command, word="nothing to attack")
     if not levels:
-        return Line(
-            name=name,
-            text=f"{_upper(left_out(audit, 'attack'))}.",
-            command=audit.command,
-            tone="open",
-            word=MISSING,
-            figure="–",
-        )
+        return Line(name, f"{_upper(left_out(audit, 'attack'))}.", audit.command)
     first = next((s for s in levels if s.broken), None)
     last = levels[-1]
     if first is None:
@@ -234,9 +201,9 @@ def _patch(audit: Audit) -> Line:
             "way is no proof that there is none."
         )
         return Line(
-            name=name,
-            text=text,
-            command=last.command or audit.command,
+            name,
+            text,
+            last.command or audit.command,
             tone="caution",
             word="none found",
             figure="none",
@@ -250,9 +217,9 @@ def _patch(audit: Audit) -> Line:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
     figure = f"{grouped(first.pixels)} px"
     return Line(
-        name=name,
-        text=f"{text}.",
-        command=first.command or audit.command,
+        name,
+        f"{text}.",
+        first.command or audit.command,
         tone="bad",
         word="broken",
         figure=figure,
@@ -268,7 +235,7 @@ def _proven(audit: Audit) -> Line:
     name, found = "What is proven", Counter(p.answer for p in audit.proofs)
     if not audit.proofs:
         text = f"{_upper(left_out(audit, 'squares', 'specs'))}. Nothing is proven."
-        return Line(name=name, text=text, command=audit.command, tone="open", word=MISSING, figure="–")
+        return Line(name, text, audit.command)
     lost = [r for r in audit.findings if r.was == "holds"]
     said = _by_threat(audit)
     if lost:

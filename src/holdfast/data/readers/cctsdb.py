@@ -4,8 +4,6 @@ CCTSDB 2021 (and GTSDB) is a text file with a line `file;x1;y1;x2;y2;class` for 
 benchmark has images/ and gt_labels/*.txt of one line `class x1 y1 x2 y2` as shares of the image.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from holdfast.core.dataset import Dataset
@@ -64,12 +62,7 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
             problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
     files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
     return Dataset(
-        name=files.data_name(path),
-        format="cctsdb",
-        task="detect",
-        classes=classes,
-        entries=tuple(entries),
-        problems=tuple(problems),
+        files.data_name(path), "cctsdb", "detect", classes, entries=tuple(entries), problems=tuple(problems)
     )
 
 

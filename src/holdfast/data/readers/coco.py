@@ -1,7 +1,5 @@
 """COCO json: one file with images, annotations and categories, beside a folder of images."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -43,12 +41,7 @@ def coco(path: Path, *, split: str | None = None, image_folder: Path | None = No
     rows = _annotations(content, index, file, problems)
     entries = _entries(content["images"], rows, file, image_folder, problems)
     return Dataset(
-        name=files.data_name(path),
-        format="coco",
-        task="detect",
-        classes=classes,
-        entries=entries,
-        problems=tuple(problems),
+        files.data_name(path), "coco", "detect", classes=classes, entries=entries, problems=tuple(problems)
     )
 
 

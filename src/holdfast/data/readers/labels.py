@@ -1,7 +1,5 @@
 """Labelled images: a subfolder per class, or a text file of `file label` lines such as ImageNet's val.txt."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -47,12 +45,7 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
     files.note_unlabelled(root, (), "lies in no class's folder", problems)
     names = tuple(place.name for place in classes)
     return Dataset(
-        name=files.data_name(path),
-        format="folder",
-        task="classify",
-        classes=names,
-        entries=entries,
-        problems=tuple(problems),
+        files.data_name(path), "folder", "classify", classes=names, entries=entries, problems=tuple(problems)
     )
 
 
@@ -117,12 +110,7 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     if place != here.parent:
         files.note_unlabelled(place, taken, f"not in {file.name}", problems)
     return Dataset(
-        name=files.data_name(path),
-        format="listing",
-        task="classify",
-        classes=names,
-        entries=tuple(entries),
-        problems=tuple(problems),
+        files.data_name(path), "listing", "classify", names, entries=tuple(entries), problems=tuple(problems)
     )
 
 

@@ -1,7 +1,5 @@
 """Images and masks: a folder of images and one of single-channel pictures whose values are class ids."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """PASCAL VOC: one xml file an image, in Annotations/ or beside the images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -62,12 +60,7 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
         mine = _listed(mine, path, split)
     entries = _entries(mine, folder, classes, one_based, problems)
     return Dataset(
-        name=files.data_name(path),
-        format="voc",
-        task="detect",
-        classes=classes,
-        entries=entries,
-        problems=tuple(problems),
+        files.data_name(path), "voc", "detect", classes=classes, entries=entries, problems=tuple(problems)
     )
 
 

@@ -1,7 +1,5 @@
 """YOLO: one text file an image, `class x y width height` as shares of the image, and a yaml of names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,12 +61,7 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         entries.append(FileEntry(name.as_posix(), str(image), UnitBoxes(pack(indexed))))
     classes = tuple(names.values())
     return Dataset(
-        name=files.data_name(path),
-        format="yolo",
-        task="detect",
-        classes=classes,
-        entries=tuple(entries),
-        problems=tuple(problems),
+        files.data_name(path), "yolo", "detect", classes, entries=tuple(entries), problems=tuple(problems)
     )
 
 

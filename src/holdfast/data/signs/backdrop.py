@@ -1,7 +1,5 @@
 """What lies behind everything: sky, the far skyline, the ground and the road."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

@@ -1,7 +1,5 @@
 """The picture under construction: an image and its mask, what they contain, and the ways to draw on both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Light, air and sensor: chosen before a scene is drawn, applied to make the painted picture a photograph."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import cv2

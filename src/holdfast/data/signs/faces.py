@@ -1,7 +1,5 @@
 """The faces of the 20 signs as RGBA squares, drawn once and kept at several sizes, and their pictograms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final

@@ -1,7 +1,5 @@
 """Signs: where those of a scene stand, each drawn with its carrier, and what may hide a part of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final
 

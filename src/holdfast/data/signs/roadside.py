@@ -1,7 +1,5 @@
 """What stands along the road and drives on it, drawn from far to near before the signs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

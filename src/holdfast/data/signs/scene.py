@@ -1,7 +1,5 @@
 """Road scenes and crops of one sign with their truth, from seed and index; scenes as a dataset on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from io import BytesIO

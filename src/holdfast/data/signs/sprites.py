@@ -1,7 +1,5 @@
 """Things of the roadside drawn once as sprites: trees, leaves, house fronts, vehicles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final

@@ -1,7 +1,5 @@
 """A darknet .cfg as a Network of layers, and the shape of every map for one input size."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Darknet files in, an ONNX file with the raw YOLO maps and its card out."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping, Sequence

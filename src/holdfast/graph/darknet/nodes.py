@@ -1,7 +1,5 @@
 """The ONNX nodes of a darknet network as they are written, and darknet's activations in ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

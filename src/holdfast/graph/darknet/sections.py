@@ -1,7 +1,5 @@
 """The text of a darknet .cfg: its sections, and their values with the place of every mistake."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Detectors without anchors over grids of cells: YOLOX, NanoDet, FastestDet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Anchors and deltas: RetinaNet and SSD over maps, or the second stage of Faster R-CNN over proposals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

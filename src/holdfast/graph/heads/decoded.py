@@ -1,7 +1,5 @@
 """Boxes that the graph has decoded: one tensor (YOLOv5, YOLOv8, RT-DETR), or outputs after NMS inside."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One answer for the whole image, or one for every pixel: classifier, single object, segmentation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

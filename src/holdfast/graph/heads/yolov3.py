@@ -1,7 +1,5 @@
 """YOLOv3: raw maps with anchors, at any number of scales (also tiny, YOLOv4 and Yolo-Fastest)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """ONNX files lowered to the steps of `holdfast.graph.ir`, over the inputs that are free."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Convolutions and averages: Conv, ConvTranspose, AveragePool."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
@@ -62,12 +60,7 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
         after.append(high)
         out.append(places)
     return Window(
-        kernel=kernel,
-        stride=stride,
-        dilation=dilation,
-        before=tuple(before),
-        after=tuple(after),
-        out=tuple(out),
+        kernel, stride=stride, dilation=dilation, before=tuple(before), after=tuple(after), out=tuple(out)
     )
 
 

@@ -3,8 +3,6 @@
 Maxima and minima are trees of relus: max(a, b) = a + relu(b - a), exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial, reduce
 from math import pi

@@ -1,7 +1,5 @@
 """Sums, differences and products with constants: Scale, Total, Product."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 

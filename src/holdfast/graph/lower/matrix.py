@@ -1,7 +1,5 @@
 """Matrix products, and what becomes one: sums and means over axes, linear and cubic Resize."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod

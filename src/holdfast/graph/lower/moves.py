@@ -1,7 +1,5 @@
 """Operators that only move values about: numpy on element numbers, no step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

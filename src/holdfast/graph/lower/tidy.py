@@ -1,7 +1,5 @@
 """The same network in fewer steps: linear steps merged where that is cheap, dead steps dropped."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

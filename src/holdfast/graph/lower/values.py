@@ -253,14 +253,7 @@ def node_of(
         attributes[attribute.name] = value
     last = any(o in outputs for o in node.output)
     return Node(
-        operator=node.op_type,
-        name=name,
-        attributes=attributes,
-        inputs=inputs,
-        outputs=len(node.output),
-        opset=opset,
-        last=last,
-        aim=aim,
+        node.op_type, name, attributes, inputs, outputs=len(node.output), opset=opset, last=last, aim=aim
     )
 
 

@@ -15,8 +15,6 @@ The ranges of activations come from one of these METHODS:
 Inputs are run one at a time and counted in bins, so memory does not grow with their number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

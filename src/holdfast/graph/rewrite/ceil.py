@@ -1,7 +1,5 @@
 """Ceil mode: pools that round their output size down round it up, and the other way round."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.core.registry import stage

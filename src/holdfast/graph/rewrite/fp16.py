@@ -5,8 +5,6 @@ so that only the weights are ever rounded: that is `fp16-weights`. For `fp16` ev
 is rounded by a pair of casts that it keeps; sums are in float32, as on the matrix units of GPUs.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

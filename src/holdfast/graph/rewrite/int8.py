@@ -10,8 +10,6 @@ It is done to fully connected layers: MatMul by a constant, and Gemm, with a sca
 else stays in float32, embeddings (rows gathered from a table) and convolutions too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ An activation runs in the precision of what feeds it, as in engines that fuse it
 values keeps the grid of its input.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a rewrite is given and gives back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

@@ -5,8 +5,6 @@ does one where both ways give the same numbers (nearest neighbours at a whole fa
 that shrink a map, or resize it by a cubic, are left alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The cells of a language suite: one per piece of a question set, and the rewritten graphs they run."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`holdfast noise --task language`: what the precision of the deployed system does to language models."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterable

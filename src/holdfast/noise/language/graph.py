@@ -6,8 +6,6 @@ past_key_values.N.key and .value of shape (batch, heads, past, size) with output
 words).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A language model that scores endings by likelihood, each independent of what is scored next to it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

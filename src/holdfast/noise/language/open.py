@@ -1,7 +1,5 @@
 """Open a language model: find its files, check that they belong together, probe how it behaves."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A language suite as one page: what matters, the paper's table, every set in detail, how it was run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from holdfast.noise.language import result

@@ -11,8 +11,6 @@ Which text is the prompt and which is scored follows lm-evaluation-harness, so t
   the same for both: what is compared is how likely it is behind the one option and behind the other.
 """
 
-from __future__ import annotations
-
 import bz2
 import json
 import re

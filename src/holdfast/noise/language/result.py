@@ -1,7 +1,5 @@
 """The result of a language suite, one row per precision, rule, set and model, and its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

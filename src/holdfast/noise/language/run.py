@@ -1,7 +1,5 @@
 """The language suite: models × sets × precisions as trials, each compared with the file as it is."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

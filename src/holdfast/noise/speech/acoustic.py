@@ -1,7 +1,5 @@
 """Acoustic models in ONNX Runtime: text in, log mel spectrogram out, all frames at once or one by one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cards of acoustic models, read from TOML, and the models they describe, by name or path."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The cells of a speech suite: one per system and clip, with the rewritten graphs they run."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,12 +125,7 @@ class Studio:
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
         return Take(
-            clip=clip,
-            recording=recording,
-            target=log_mel(recording, spectrum),
-            spoken=spoken,
-            wave=wave,
-            heard=log_mel(wave, spectrum),
+            clip, recording, log_mel(recording, spectrum), spoken, wave=wave, heard=log_mel(wave, spectrum)
         )
 
     def wave(self, mel: Mel, system: System) -> Wave:

@@ -1,7 +1,5 @@
 """`holdfast noise --task speech`: what the deployed system does to an acoustic model."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

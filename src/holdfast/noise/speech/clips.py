@@ -3,8 +3,6 @@
 A line of metadata.csv is `id|text|normalised text`; the recording is wavs/<id>.wav.
 """
 
-from __future__ import annotations
-
 import io
 import wave as riff
 from collections.abc import Mapping

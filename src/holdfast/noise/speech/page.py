@@ -1,7 +1,5 @@
 """A speech suite as one page: what matters, the paper's table, every option, and one clip to see and hear."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from contextlib import suppress

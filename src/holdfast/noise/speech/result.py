@@ -1,7 +1,5 @@
 """The result of a speech suite: one row per option, one model or many. Saved as JSON, shown as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """The noise suite of one acoustic model: every option alone, then the worst precision and the worst STFT."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import tempfile
@@ -64,7 +62,7 @@ class Prepared:
         plan = self.plan
         calibrated = {one.option.name for one in self.candidates if one.option.calibrated}
         without = dict.fromkeys(calibrated, self.reserved.without)
-        return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, plan.strict)
+        return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, strict=plan.strict)
 
 
 def prepare(plan: SpeechPlan) -> Prepared:

@@ -18,8 +18,6 @@ m = 0 is Griffin and Lim (1984), m near 1 their fast form (Perraudin and others,
 is inverted. Everything is deterministic: the same spectrogram gives the same wave.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

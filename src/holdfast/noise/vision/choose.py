@@ -1,7 +1,5 @@
 """What a suite runs: every option that can change something, or why not; and the images to calibrate on."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Hashable, Sequence

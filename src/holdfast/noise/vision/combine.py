@@ -1,7 +1,5 @@
 """Noises on top of one another: at each step the one that costs most is added, as in the paper's Fig. 3."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A noise suite as one page: what matters, the paper's table, every option, the staircase, how it was run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a noise suite found: one row an option, one line a family, one model or many. Saved as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field

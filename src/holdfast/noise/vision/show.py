@@ -1,7 +1,5 @@
 """What a noise does to one picture: before, after, and the difference stretched to 0 … 255, as a page."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -100,12 +98,7 @@ def compared(option: Option, original: Image, noised: Image) -> Shown:
     most = gap.max(axis=(0, 1))
     stretched = (gap * (255.0 / np.maximum(most, 1))).round().astype(np.uint8)
     return Shown(
-        option=option,
-        original=original,
-        noised=noised,
-        difference=stretched,
-        largest=tuple(map(int, most)),
-        mean=float(gap.mean()),
+        option, original, noised, difference=stretched, largest=tuple(map(int, most)), mean=float(gap.mean())
     )
 
 
@@ -144,12 +137,7 @@ def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
     scale = float(np.abs(first).mean()) or 1.0
     before, after = (np.abs(side).mean(axis=0).astype(np.float32) for side in (first, second))
     return Feature(
-        label=label,
-        tensor=name,
-        original=before,
-        noised=after,
-        difference=gap.astype(np.float32),
-        relative=float(gap.mean()) / scale,
+        label, name, before, after, difference=gap.astype(np.float32), relative=float(gap.mean()) / scale
     )
 
 

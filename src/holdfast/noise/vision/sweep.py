@@ -3,8 +3,6 @@
 Each variant's cells are those a plain evaluation of its pipeline would write, so the two share them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

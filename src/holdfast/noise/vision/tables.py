@@ -1,7 +1,5 @@
 """The tables of a noise suite: the paper's, with a row a model; one with a row an option; and the list."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any

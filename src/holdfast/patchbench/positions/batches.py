@@ -5,8 +5,6 @@ pick the only answer. `open_batches` frees the batch in memory up to the last fi
 few nodes after it run picture by picture. The freed graph is used only if it gives what single pictures give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A benchmark's own file: its positions, the picture that it makes at each, and the maps of both."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Sequence
@@ -121,13 +119,7 @@ def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(
-        network=network,
-        domain=domain,
-        trace=trace,
-        parts=parts,
-        cells=(first, second),
-        bar=bar,
-        runner=runner_of(question, domain),
+        network, domain, trace, parts, cells=(first, second), bar=bar, runner=runner_of(question, domain)
     )
 
 

@@ -1,7 +1,5 @@
 """Maps of a single-object model: its original file, its card, a picture and a patch of pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """A patch at every position of one picture: batches, replays of what decides, and the map of outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Bars: one number per row, the parts of a whole per row, and a number that falls step by step."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Numbers with their intervals, one per row, in groups: around zero, or over decades of sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A histogram of two kinds, one above the line and one below it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

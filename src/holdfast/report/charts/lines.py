@@ -1,7 +1,5 @@
 """Line charts: thin lines for the many, colours for the few that are named, one bold line; cactus plots."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Heat maps with their numbers: a matrix of counts as SVG, and the shares lost as an HTML table."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass

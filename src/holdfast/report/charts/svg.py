@@ -1,7 +1,5 @@
 """Elements, scales, ticks and axes: what every chart is made of. All text is escaped here."""
 
-from __future__ import annotations
-
 import html
 import math
 import unicodedata

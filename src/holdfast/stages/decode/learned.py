@@ -6,8 +6,6 @@ the file was quantised. It works tile by tile, so memory is bounded whatever the
 is as wide as the net sees, so the result is that of the whole picture at once.
 """
 
-from __future__ import annotations
-
 import io
 from functools import lru_cache
 from importlib import resources

@@ -5,8 +5,6 @@ their own. So that all decoders refuse the same files and every cell of a sweep 
 data goes to Pillow alone: it refuses most of it and repairs the rest.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable

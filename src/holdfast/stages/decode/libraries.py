@@ -1,7 +1,5 @@
 """Decoders of other libraries: OpenCV, FFmpeg, and as extras TensorFlow, NVIDIA DALI and zune-jpeg."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any

@@ -5,8 +5,6 @@ gives is a `FeatureNet`. `signs` comes with the package, `inception:FILE` is the
 any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

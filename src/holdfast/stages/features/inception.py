@@ -9,8 +9,6 @@ the row of pickles that PyTorch wrote before 1.6. The pickles may name tensors, 
 dictionary; any other name ends the reading.
 """
 
-from __future__ import annotations
-
 import io
 import pickle  # only through _Reader, which resolves a handful of names and no others
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Feature nets of ONNX graphs: the trunk of the package's sign classifier, or any file of the user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path

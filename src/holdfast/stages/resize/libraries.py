@@ -12,8 +12,6 @@ i of the result lies at x = (i + ½) · in/out − ½ of the source. libswscale'
 14-bit fixed point.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from holdfast.core.errors import ImageError

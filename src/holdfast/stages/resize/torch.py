@@ -13,8 +13,6 @@ All in float32 as torch does. The order of the sums differs, so a value within 2
 apart. (A result one pixel wide with antialias is not what torch 2.13 gives: it departs from this equation.)
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

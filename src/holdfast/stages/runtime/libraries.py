@@ -1,7 +1,5 @@
 """Engines of other libraries: OpenVINO, ncnn (converted by its own pnnx) and OpenCV's cv2.dnn, on the CPU."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

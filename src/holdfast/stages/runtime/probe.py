@@ -1,7 +1,5 @@
 """What the outputs of a model must look like, whichever runtime computes them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias

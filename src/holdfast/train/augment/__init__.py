@@ -4,8 +4,6 @@ Each takes pictures (n, h, w, 3) uint8 and a random generator and hands back new
 the same generator gives the same pictures. `severity` scales the change, and 0 changes nothing.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import cv2

@@ -4,8 +4,6 @@ The operations are those of the paper that no test corruption resembles. Where a
 is repeated: AugMix leaves black there, which on a small sign is the largest change of all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 

@@ -5,8 +5,6 @@ The paper damages an autoencoder and a super-resolution net; here it is the pack
 anew for every few pictures; what it then adds has texture and edges of the picture, and no simple formula.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import resources

@@ -1,7 +1,5 @@
 """Models with and without TENT under noise of decoder, resize and colour: the paper's Table 6."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field

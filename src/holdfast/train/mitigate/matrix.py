@@ -1,7 +1,5 @@
 """The train × test matrix of the paper's Tables 7 to 9, and noise after each mitigation (its Fig. 4)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of the paper's tables, each a way to train, and images to train and to test on."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rows trained from the same weights, and which images each gets right; what is finished is not redone."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

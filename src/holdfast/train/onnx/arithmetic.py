@@ -1,7 +1,5 @@
 """Curves, arithmetic, comparisons and reductions: operators that compute with values in place."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from functools import reduce

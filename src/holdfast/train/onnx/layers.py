@@ -1,7 +1,5 @@
 """Convolutions, pools, matrix products, normalisations and Resize, with the semantics of ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Operators that only move or pick values, and those that compute places and sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from math import prod

@@ -1,7 +1,5 @@
 """An ONNX file opened for training: its weights, its steps, and a comparison with ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod

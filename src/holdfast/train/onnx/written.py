@@ -1,7 +1,5 @@
 """A trained network as the file it came from, checked against ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

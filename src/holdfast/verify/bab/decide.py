@@ -120,13 +120,7 @@ def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: E
         search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
     root = plant(region, tuned.pick(kept))
     return State(
-        root=root,
-        exact=exact,
-        cases=left,
-        kept=kept.tolist(),
-        lower=lower,
-        seconds=time.monotonic() - begun,
-        found=found,
+        root, exact, left, kept=kept.tolist(), lower=lower, seconds=time.monotonic() - begun, found=found
     )
 
 

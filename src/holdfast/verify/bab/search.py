@@ -1,7 +1,5 @@
 """One run of the branch and bound: the net in two precisions, what is proven, and witnesses replayed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ of neurons whose curve is not a known line there; rows and values of those alone
 Lines are rounded outward: an offset absorbs what rounding took from the slope.
 """
 
-from __future__ import annotations
-
 from math import pi
 from typing import Any
 

@@ -8,8 +8,6 @@ The forward pass takes the input where the bound is attained through the same li
 activations are the derivatives of the bound by alpha and beta, so no automatic differentiation is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

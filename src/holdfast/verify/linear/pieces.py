@@ -3,8 +3,6 @@
 Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is one net in one precision.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Bounds of every step over a box: intervals forward, then CROWN and alpha-CROWN at each activation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """What the net says of one point, and climbs towards the unsafe set."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from holdfast.verify.lowdim.program import begin, find_vertex, improve

@@ -9,8 +9,6 @@ bound on t, so the search may end at any time. Nothing is believed of the floati
 recomputes the bound from the multipliers, made non-negative, and the rows as they came.
 """
 
-from __future__ import annotations
-
 from holdfast.verify.lowdim.tables import Program, Signs, Space, Stack, State, Table
 from holdfast.verify.lowdim.zonotope import TINY, UP, U, backward, kernel, part
 

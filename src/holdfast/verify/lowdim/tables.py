@@ -3,8 +3,6 @@
 The annotation of a field has its type and shape, in terms of the sizes that `allocate` is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_type_hints

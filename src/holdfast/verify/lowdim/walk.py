@@ -1,7 +1,5 @@
 """Kernels of the search over boxes, depth first, on one thread: look at a box, cut it, split it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -11,8 +11,6 @@ Kernels raise nothing and allocate nothing: arrays are indexed and sliced, never
 reshaped. So they are compiled without reference counting, which halves their time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

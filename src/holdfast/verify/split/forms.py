@@ -9,8 +9,6 @@ Every curve gets one slope with two offsets, slope z + low <= f(z) <= slope z + 
 forward; a relu gets a second, steeper or flatter lower line for the passes that go back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -303,12 +301,7 @@ def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) 
     low, high = _ends(middle, spread + off, unit)
     least, most = ends
     return Form(
-        middle=middle,
-        slopes=slopes,
-        spread=spread,
-        off=off,
-        lower=torch.maximum(low, least),
-        upper=torch.minimum(high, most),
+        middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
     )
 
 
@@ -328,11 +321,6 @@ def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
     least, most = corners.amin(0), corners.amax(0)
     least, most = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
     form = Form(
-        middle=middle,
-        slopes=slopes,
-        spread=spread,
-        off=off,
-        lower=torch.maximum(low, least),
-        upper=torch.minimum(high, most),
+        middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
     )
     return form, Times(own, other, rest)

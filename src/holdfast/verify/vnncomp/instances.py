@@ -1,7 +1,5 @@
 """The instances of a benchmark folder: read from its csv, scaled, sampled."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """A score of VNN-COMP results as tables, as plain values, and as one page with cactus plots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The rules of scoring, year by year, as the organisers' own programs apply them; who is right by them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

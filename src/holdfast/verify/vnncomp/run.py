@@ -4,8 +4,6 @@ A row's key is a hash of the files, the limit, the command, the version and the 
 command, begun again after a kill, runs what is missing and what has changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Results scored by the rules of a year: points, percent of the best, contradictions, who is wrong."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Counterexamples on disk, replayed in ONNX Runtime on the benchmark's own files and graded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -3,8 +3,6 @@
 A list is replaced by what it means as soon as it is closed: no recursion, no tree.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

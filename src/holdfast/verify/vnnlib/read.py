@@ -3,8 +3,6 @@
 VNN-LIB 2.0 is read by the `vnnlib` package and turned into the same cases as 1.0.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

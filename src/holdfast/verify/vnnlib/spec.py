@@ -1,7 +1,5 @@
 """Specifications: boxes of inputs with linear rows of unsafe outputs, their text, and their properties."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce

@@ -1,7 +1,5 @@
 """What one node gives: the shapes of its outputs from those of its inputs, or values if all are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

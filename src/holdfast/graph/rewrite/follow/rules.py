@@ -1,7 +1,5 @@
 """How each kind of node is made to follow its inputs. A rule changes the node, or says why it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """One walk through a graph whose nodes change: every tensor's old and new shape, node by node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

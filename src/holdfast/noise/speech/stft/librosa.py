@@ -1,7 +1,5 @@
 """librosa's stft and istft, which the numpy operator is defined after."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The definition, in numpy: centred frames, reflected ends and a periodic Hann window, as the card says."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """SciPy's scipy.signal.stft and istft, which divide by the sum of the window unless told otherwise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """torch.stft and istft; torch is loaded only when one of these is asked for."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
