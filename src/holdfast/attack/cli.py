@@ -32,7 +32,7 @@ def attack(options: AttackOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
     from holdfast.engine.progress import progress
-    from holdfast.evaluate.cli import plan_of
+    from holdfast.evaluate.run import plan_of
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
 

@@ -66,7 +66,7 @@ def audit_plan(options: AuditOptions) -> AuditPlan:
     """The plan of an audit; the model, the data and images to calibrate on are opened."""
     from holdfast.audit.plan import AuditPlan
     from holdfast.data.open import open_dataset
-    from holdfast.evaluate.cli import plan_of
+    from holdfast.evaluate.run import plan_of
     from holdfast.noise.vision.choose import spare_of
 
     plan = plan_of(carry(options, EvaluationOptions), command=command_line(options))

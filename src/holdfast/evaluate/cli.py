@@ -1,29 +1,23 @@
 """`holdfast evaluate`: a model on a dataset, two COCO files, or the lecture's example."""
 
+from __future__ import annotations
+
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.config.options import changed, field_of
 from holdfast.config.output import say
-from holdfast.config.parser import command_line
-from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
-from holdfast.core.model import Model
-from holdfast.core.pipeline import pipeline_of
-from holdfast.data.embedded import is_embedded
-from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
-from holdfast.evaluate import explain, run
-from holdfast.evaluate.difference import difference
-from holdfast.evaluate.options import EvaluateOptions, EvaluationOptions
-from holdfast.evaluate.result import Evaluation, as_json, by_class, headline, open_run
-from holdfast.evaluate.run import Plan
-from holdfast.evaluate.score import Settings, score_files
-from holdfast.graph.load import load_model
-from holdfast.metrics.rules import rule_named
+from holdfast.evaluate.options import EvaluateOptions
+from holdfast.evaluate.score import score_files
+from holdfast.evaluate.tables import as_json, by_class, headline
+
+if TYPE_CHECKING:
+    from holdfast.evaluate.result import Evaluation
+    from holdfast.evaluate.run import Plan
 
 FILE_OPTIONS = (
     "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
@@ -41,15 +35,19 @@ def evaluate(options: EvaluateOptions) -> int:
         raise InputError("--class names the class that --explain explains; add --explain")
     files = options.truth or options.predictions
     if options.model and options.data and not files:
+        from holdfast.evaluate.run import plan_of
+
         return run_plan(plan_of(options), options)
     unused = [name for name in changed(options) if name not in (*FILE_OPTIONS, "model", "data")]
     if unused:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)
         raise InputError(f"{flags}: of use only with MODEL DATA")
     if options.truth and options.predictions and not options.model:
-        settings = settings_of(options)
+        settings = options.settings()
         _show(options, score_files(options.truth, options.predictions, settings), {})
         if options.explain:
+            from holdfast.evaluate import explain
+
             text = explain.explain_files(options.truth, options.predictions, settings, options.class_)
             say("\n" + text, sys.stderr if options.csv else sys.stdout)
         return 0
@@ -57,45 +55,12 @@ def evaluate(options: EvaluateOptions) -> int:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not options.explain or options.model:
         raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
+    from holdfast.evaluate import explain
+
     text, result = explain.explain_lecture()
     options.write_json(result)
     say(text)
     return 0
-
-
-def settings_of(options: EvaluationOptions) -> Settings:
-    """The rule and the thresholds of the options."""
-    return Settings(
-        rule_named(options.rule or "coco"),
-        iou=0.5 if options.iou is None else options.iou,
-        score=0.5 if options.score is None else options.score,
-    )
-
-
-def plan_of(
-    options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
-) -> Plan:
-    """The plan of an evaluation; the model and the dataset are opened unless they are given."""
-    settings, data = settings_of(options), options.data
-    loaded = model or load_model(options.model, options.card)
-    reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
-    for text in options.stage:
-        if "=" not in text:
-            raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
-    return Plan(
-        loaded,
-        dataset or open_dataset(data, task=loaded.card.task, **reading),
-        pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
-        settings,
-        runs=options.runs,
-        jobs=options.jobs,
-        strict=options.strict,
-        common_classes=options.classes == "common",
-        renames=options.map,
-        # The whole path, so that a report can be made from another folder.
-        source={"data": data if is_embedded(data) else str(Path(data).resolve()), **reading},
-        command=command or command_line(options),
-    )
 
 
 def tell_about(plan: Plan) -> None:
@@ -108,6 +73,11 @@ def tell_about(plan: Plan) -> None:
 
 def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     """Run the plan, show its result and return the exit code."""
+    from holdfast.engine.progress import progress
+    from holdfast.evaluate import explain, run
+    from holdfast.evaluate.difference import difference
+    from holdfast.evaluate.result import open_run
+
     task = plan.model.card.task
     stated = [f"--{name}" for name in ("rule", "iou", "score") if getattr(options, name) is not None]
     if stated and task != "detect":

@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.core.errors import InputError
 from holdfast.report.tables import Table, to_csv, to_latex, to_markdown, to_text
+
+if TYPE_CHECKING:
+    from holdfast.evaluate.score import Settings
 
 INPUT, SCORING, OUTPUT, EXECUTION = "Input", "Scoring", "Output", "Execution"
 ModelArgument = Annotated[
@@ -87,6 +90,17 @@ class ScoreOptions(Options, group=SCORING):
     score: Annotated[
         float | None, Option("Score threshold of counts, precision and recall.", least=0, most=1)
     ] = None
+
+    def settings(self) -> "Settings":
+        """The rule and the thresholds."""
+        from holdfast.evaluate.score import Settings
+        from holdfast.metrics.rules import rule_named
+
+        return Settings(
+            rule_named(self.rule or "coco"),
+            iou=0.5 if self.iou is None else self.iou,
+            score=0.5 if self.score is None else self.score,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

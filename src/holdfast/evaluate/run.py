@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import orjson
 
+from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.sources import versions
+from holdfast.data.embedded import is_embedded
+from holdfast.data.open import open_dataset
 from holdfast.data.problems import MISSING_FILE
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
@@ -25,9 +28,11 @@ from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_r
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.classes import Alignment, align, realign
+from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.result import CELLS, About, Evaluation, identity, save
 from holdfast.evaluate.score import Settings, score_records
+from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 
 DEFAULT_RUNS = Path("holdfast-runs")
@@ -50,6 +55,32 @@ class Plan:
     command: str = ""
     shard: int = SHARD  # images a process gets at a time
     until: float = math.inf  # of time.monotonic: the work stops then, with the images finished so far
+
+
+def plan_of(
+    options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
+) -> Plan:
+    """The plan of an evaluation; the model and the dataset are opened unless they are given."""
+    settings, data = options.settings(), options.data
+    loaded = model or load_model(options.model, options.card)
+    reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
+    for text in options.stage:
+        if "=" not in text:
+            raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
+    return Plan(
+        loaded,
+        dataset or open_dataset(data, task=loaded.card.task, **reading),
+        pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
+        settings,
+        runs=options.runs,
+        jobs=options.jobs,
+        strict=options.strict,
+        common_classes=options.classes == "common",
+        renames=options.map,
+        # The whole path, so that a report can be made from another folder.
+        source={"data": data if is_embedded(data) else str(Path(data).resolve()), **reading},
+        command=command or command_line(options),
+    )
 
 
 def run_folder(plan: Plan) -> Path:

@@ -10,10 +10,9 @@ from holdfast.config.parser import command_line
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import Model, Task
-from holdfast.evaluate.cli import plan_of
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import DEFAULT_RUNS, Plan
+from holdfast.evaluate.run import DEFAULT_RUNS, Plan, plan_of
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line

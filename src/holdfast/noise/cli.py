@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
-from holdfast.evaluate.cli import plan_of, tell_about
+from holdfast.evaluate.cli import tell_about
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
 
@@ -212,6 +212,7 @@ def show(options: ShowOptions) -> int:
 def plan_for(options: CombineOptions) -> NoisePlan:
     """The noise plan of one model."""
     from holdfast.data.open import open_dataset
+    from holdfast.evaluate.run import plan_of
     from holdfast.noise.vision.choose import spare_of
     from holdfast.noise.vision.run import NoisePlan
 

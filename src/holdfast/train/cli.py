@@ -17,9 +17,9 @@ from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
 from holdfast.data.open import open_dataset
 from holdfast.engine.progress import progress
-from holdfast.evaluate.cli import plan_of, tell_about
+from holdfast.evaluate.cli import tell_about
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import Plan, plan_of
 from holdfast.graph.load import load_model
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import NoiseSelection
