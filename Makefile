@@ -23,12 +23,12 @@ $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 
 # With torch (CPU) and tokenizers: what gradients and language models need.
 $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[language,torch]'
+	$(PIP) -e '.[attack,language,noise]'
 	@touch $@
 
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[dev,decoders,language,runtimes,speech,torch,verify,vnnlib2,web]'
+	$(PIP) -e '.[all,dev]'
 	$(BIN)/python -c 'import librosa; librosa.stft(librosa.tone(440, length=4096))'  # likewise
 	@touch $@
 
