@@ -56,7 +56,7 @@ def install_hint(module: str, extra: str = "") -> str:
     """Why a module cannot be imported and the line that installs it; empty if it is installed."""
     if is_installed(module):
         return ""
-    extra = extra or _extra_of(module)
+    extra = extra or extra_of(module)
     return f"{_distribution(module)} is not installed: {install_line(extra, module)}"
 
 
@@ -64,7 +64,7 @@ def check(purpose: str, *modules: str, extra: str = "") -> None:
     """Raise MissingExtra for the first of the modules that is not installed."""
     for module in modules:
         if not is_installed(module):
-            raise MissingExtra(purpose, _distribution(module), extra or _extra_of(module))
+            raise MissingExtra(purpose, _distribution(module), extra or extra_of(module))
 
 
 def require(purpose: str, module: str, extra: str = "") -> Any:
@@ -73,7 +73,8 @@ def require(purpose: str, module: str, extra: str = "") -> Any:
     return importlib.import_module(module)
 
 
-def _extra_of(module: str) -> str:
+def extra_of(module: str) -> str:
+    """The first extra that installs a module; empty if none does."""
     return next((extra for extra, modules in EXTRAS.items() if module in modules), "")
 
 
