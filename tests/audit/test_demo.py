@@ -22,6 +22,6 @@ def test_both_tables_are_on_the_page(tmp_path, monkeypatch, capfd):
 
 
 def test_without_tokenizers_the_line_that_installs_them_is_said(monkeypatch, capfd):
-    monkeypatch.setattr("holdfast.stages.families.is_installed", lambda module: False)
+    monkeypatch.setattr("holdfast.core.extras.is_installed", lambda module: False)
     assert cli._language(DemoOptions(runs=Path("nowhere"), jobs=1, questions=2)) == []
     assert "holdfast[language]" in capfd.readouterr().err

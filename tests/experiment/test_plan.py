@@ -312,7 +312,7 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
 
 
 def test_an_option_that_is_not_installed_here_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setattr("holdfast.stages.families.is_installed", lambda module: False)
+    monkeypatch.setattr("holdfast.core.extras.is_installed", lambda module: module != "openvino")
     found = told(folder, BASE.replace('"evaluate"', '"evaluate"\nnoise = ["runtime=openvino"]'))
     assert "exp.toml:7: condition[0].noise[0]: " in found
-    assert "pip install 'holdfast[runtimes]'" in found
+    assert "pip install 'holdfast[noise]'" in found

@@ -1,12 +1,11 @@
 """Recipes of the models that the package ships; `make train` runs them."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-from holdfast.core.errors import HoldfastError, MissingExtra
+from holdfast.core.errors import HoldfastError
 
 
 def run(
@@ -22,13 +21,6 @@ def run(
         sys.stderr.write(f"{parser.prog.removeprefix('python -m ')}: {problem}\n")
         return problem.exit_code
     return 0
-
-
-def need(what: str, **extras: str) -> None:
-    """Raise MissingExtra for the first module (by its extra) that is not installed."""
-    for module, extra in extras.items():
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtra(what, module, extra)
 
 
 def say(line: str) -> None:

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from holdfast.core.errors import UnknownName
-from models import need, run, say
+from holdfast.core.extras import check
+from models import run, say
 
 NAMES = ("signs-yolo", "signs-free", "signs-plain", "signs-single", "signs-class", "signs-seg")
 
@@ -20,7 +21,7 @@ def _train(options: argparse.Namespace) -> None:
     for name in options.models:
         if name not in NAMES:
             raise UnknownName("model", name, NAMES)
-    need("training", torch="torch")
+    check("training", "torch", extra="train")
     from models.signs.make import Order, make
 
     for name in options.models or NAMES:

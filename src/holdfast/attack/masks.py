@@ -6,6 +6,7 @@
 import numpy as np
 
 from holdfast.attack.types import Method, Target
+from holdfast.core.extras import require
 from holdfast.core.registry import stage
 from holdfast.core.types import Bools, Floats, Ints
 
@@ -156,7 +157,7 @@ def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
 
 def labelled(mask: Bools) -> tuple[int, Ints]:
     """How many regions (8 neighbours) a mask has, and the number of each pixel's, 0 outside."""
-    import cv2
+    cv2 = require("an attack", "cv2", "attack")
 
     count, labels = cv2.connectedComponents(np.ascontiguousarray(mask, np.uint8), connectivity=8)
     return count - 1, np.asarray(labels, np.int64)
@@ -179,6 +180,6 @@ def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
 
 def dilated(mask: Bools) -> Bools:
     """The mask and all pixels that touch it."""
-    import cv2
+    cv2 = require("an attack", "cv2", "attack")
 
     return np.asarray(cv2.dilate(np.ascontiguousarray(mask, np.uint8), np.ones((3, 3), np.uint8)), bool)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.attack.types import Limits, Method
-from holdfast.core.errors import InputError, MissingExtra
+from holdfast.core.errors import InputError
+from holdfast.core.extras import check
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
@@ -20,7 +21,7 @@ from holdfast.engine.pipelines import ImagePipeline
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import Plan, work_for
-from holdfast.stages.families import applied, is_installed, options_of
+from holdfast.stages.families import applied, options_of
 
 CELLS = "cells"
 
@@ -129,8 +130,9 @@ def check_attack(attack: AttackPlan) -> None:
                 f"--deployment {one.label}: needs calibration images, which an attack has not; "
                 "take fp16 or bf16, or a model quantised already"
             )
-    if not attack.method.black_box and not is_installed("torch"):
-        raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
+    check("an attack", "cv2", extra="attack")
+    if not attack.method.black_box:
+        check("an attack by gradient (--black-box does without)", "torch", extra="attack")
     names = [m.name for m in attack.unseen]
     twice = [name for name in names if names.count(name) > 1]
     if twice:

@@ -16,12 +16,12 @@ from holdfast.attack.types import Limits, Method
 from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import AttackLevel
 from holdfast.core.errors import BudgetSpent, DataError
+from holdfast.core.extras import is_installed
 from holdfast.engine.manifest import slug
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import side_of
 from holdfast.evaluate.run import alignment_of
 from holdfast.noise.suite import Watch
-from holdfast.stages.families import is_installed
 
 SHORT = 60.0  # seconds within which one process attacks more images than several
 QUERIES = 400  # of a search from predictions alone, where torch is missing

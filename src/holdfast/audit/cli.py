@@ -196,14 +196,14 @@ def beyond_section(options: DemoOptions) -> Section:
 
 
 def _language(options: DemoOptions) -> list[Figure]:
+    from holdfast.core.extras import install_hint
     from holdfast.engine.progress import progress
     from holdfast.noise.language.cli import plan_of
     from holdfast.noise.language.result import models_table
     from holdfast.noise.language.run import measure, prepare
-    from holdfast.stages.families import is_installed
 
-    if not is_installed("tokenizers"):
-        sys.stderr.write("note     language models are left out: pip install 'holdfast[language]'\n")
+    if hint := install_hint("tokenizers"):
+        sys.stderr.write(f"note     skipped the language models: {hint}\n")
         return []
     where = carry(options, RunOptions)
     noise = carry(where, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)

@@ -16,7 +16,7 @@ from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
 from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingExtra
 from holdfast.core.pipeline import open_machine
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
@@ -229,7 +229,7 @@ def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     except BudgetSpent:
         clock.ended("attack", 0)
         return PartOutcome(0, f"{LATE}: the first image was not finished")
-    except DataError as problem:  # reported as the part's reason; the other parts still run
+    except (DataError, MissingExtra) as problem:  # reported as the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
     count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
     state.counts["attack"] = count

@@ -6,6 +6,7 @@ from dataclasses import fields
 from holdfast.cli import options as cli
 from holdfast.config.output import say, write_json
 from holdfast.core.errors import CardError, UnknownName
+from holdfast.core.extras import check
 from holdfast.core.types import Size
 from holdfast.data import crop, info
 from holdfast.data.open import open_dataset
@@ -47,10 +48,11 @@ def data_info(options: cli.DataInfoOptions) -> None:
 
 def data_make(options: cli.DataMakeOptions) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
-    from holdfast.data.signs.scene import make as make_signs
-
     if options.what != "signs":
         raise UnknownName("data set", options.what, ["signs"])
+    check("drawing the embedded scenes", "cv2")
+    from holdfast.data.signs.scene import make as make_signs
+
     with progress("signs", options.images) as step:
         path = make_signs(options.folder, options.images, options.seed, progress=lambda done: step(1, 0))
     say(f"{options.images} scenes written: {path}")

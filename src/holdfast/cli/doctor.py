@@ -3,7 +3,6 @@
 It must work where a library is missing: nothing here imports one.
 """
 
-import importlib.util
 import os
 import platform
 from collections.abc import Iterator
@@ -12,25 +11,25 @@ from pathlib import Path
 
 from holdfast.cli.options import DoctorOptions
 from holdfast.config.output import say
+from holdfast.core.errors import install_line
+from holdfast.core.extras import EXTRAS, is_installed
 from holdfast.engine.executor import cores
 from holdfast.report.tables import Table, to_text
 
-# extra, module to look for, distribution, what it is good for
-EXTRAS = (
-    ("torch", "torch", "torch", "attacks by gradient, training"),
-    ("language", "tokenizers", "tokenizers", "language models"),
-    ("speech", "librosa", "librosa", "another STFT for speech"),
-    ("speech", "scipy", "scipy", "another STFT for speech"),
-    ("web", "starlette", "starlette", "the local web page"),
-    ("web", "uvicorn", "uvicorn", "the local web page"),
-    ("web", "django_htmx", "django-htmx", "the script of the local web page"),
-    ("bench", "pycocotools", "pycocotools", "the reference AP in benchmarks"),
-    ("bench", "hotcoco", "hotcoco", "the fastest peer in benchmarks"),
-    ("bench", "faster_coco_eval", "faster-coco-eval", "a peer in benchmarks"),
-)
-REQUIRED = (
-    "numpy", "onnx", "onnxruntime", "opencv-python-headless", "orjson", "pillow", "pyyaml", "rich", "jinja2",
-)  # fmt: skip
+# What each extra is for; cli/doctor lists them in the order of core/extras.
+PURPOSES = {
+    "noise": "system noise: other decoders, resizes and runtimes; the embedded scenes",
+    "attack": "attacks by gradient and by queries, contests",
+    "verify": "proofs, VNN-LIB 2.0, certification benchmarks",
+    "train": "training and mitigation",
+    "language": "language models",
+    "speech": "other spectrograms for speech models",
+    "web": "the local web page",
+    "ncnn": "runtime ncnn",
+    "dali": "decode dali",
+    "tensorflow": "decode tensorflow",
+}
+REQUIRED = ("numpy", "onnx", "onnxruntime", "orjson", "pillow", "pyyaml", "rich", "jinja2", "markupsafe")
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd")
 
 
@@ -51,12 +50,14 @@ def _findings() -> Iterator[tuple[str, str, str, str]]:
     for name in REQUIRED:
         version = _version(name)
         yield "library", name, version or "missing", "" if version else f"pip install {name}"
-    for extra, module, distribution, purpose in EXTRAS:
-        if importlib.util.find_spec(module) is None:
-            remedy = f"pip install 'holdfast[{extra}]'"
-            yield f"extra {extra}", distribution, f"not installed ({purpose})", remedy
-        else:  # a module may have no distribution, or one of another name
-            yield f"extra {extra}", distribution, _version(distribution) or "installed, version unknown", ""
+    for extra, modules in EXTRAS.items():
+        absent = [name for module, name in modules.items() if not is_installed(module)]
+        if absent:
+            state = f"not installed: {', '.join(absent)} ({PURPOSES[extra]})"
+            yield "extra", extra, state, install_line(extra, "")
+        else:
+            versions = (f"{name} {_version(name) or '(version unknown)'}" for name in modules.values())
+            yield "extra", extra, ", ".join(versions), ""
 
 
 def _cpu_flags() -> set[str]:

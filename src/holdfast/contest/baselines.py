@@ -16,6 +16,7 @@ from holdfast.contest.make import is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
+from holdfast.core.extras import is_installed
 from holdfast.core.fingerprint import generator
 from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Image
@@ -24,7 +25,6 @@ from holdfast.data.readers.coco import coco
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.rules import rule_named
-from holdfast.stages.families import is_installed
 
 PREFIX = "baseline-"
 GREY = 128

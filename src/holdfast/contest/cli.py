@@ -34,12 +34,10 @@ def init(options: opts.InitOptions) -> int:
     contest = make(open_setup(options), progress, options.jobs)
     if options.baselines:
         from holdfast.contest.baselines import enter_baselines
-        from holdfast.stages.families import is_installed
+        from holdfast.core.extras import install_hint
 
-        if not is_installed("torch"):
-            sys.stderr.write(
-                "note     our attack is left out: it needs torch: pip install 'holdfast[torch]'\n"
-            )
+        if hint := install_hint("torch", "attack"):
+            sys.stderr.write(f"note     skipped our attack: {hint}\n")
         _print_records(enter_baselines(contest, progress, options.jobs))
     finish(options.folder)
     folder, rules = contest.folder, contest.rules

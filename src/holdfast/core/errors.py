@@ -49,11 +49,17 @@ class OutputError(HoldfastError):
     """A result that could not be written (read-only folder, full disk)."""
 
 
-class MissingExtra(HoldfastError):
-    """An optional library that is not installed, with the line that installs it."""
+def install_line(extra: str, package: str) -> str:
+    """The pip line that installs an extra, or the package if it is in none."""
+    return f"pip install 'holdfast[{extra}]'" if extra else f"pip install {package}"
 
-    def __init__(self, purpose: str, module: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {module}, which is not installed: pip install 'holdfast[{extra}]'")
+
+class MissingExtra(HoldfastError):
+    """An optional package that is not installed, with the line that installs it."""
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        line = install_line(extra, package)
+        super().__init__(f"{purpose} needs {package}, which is not installed: {line}")
 
 
 class UnknownName(InputError):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.extras import check
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,8 +121,13 @@ def part(kind: str, name: str) -> Part:
 
 
 def lookup(kind: str, choice: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind a name; a function is returned as it is."""
-    return choice if callable(choice) else part(kind, choice).function
+    """The function behind a name, or MissingExtra; a function is returned as it is."""
+    if callable(choice):
+        return choice
+    chosen = part(kind, choice)
+    if "needs" in chosen.facts:
+        check(f"{kind} {choice!r}", chosen.facts["needs"], extra=chosen.facts.get("extra", ""))
+    return chosen.function
 
 
 def names(kind: str) -> list[str]:

@@ -20,6 +20,7 @@ from holdfast.data.files import whole_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
+from holdfast.data.signs.annotations import coco_annotations
 
 MARK = "holdfast-crop.json"
 INTRUDED, SMALL, CROWD = "another target intrudes", "too small", "a crowd"
@@ -164,8 +165,6 @@ def _unique(name: str, names: set[str]) -> str:
 
 def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
     """The annotations as COCO writes them; ids begin at 1."""
-    from holdfast.data.signs.scene import coco_annotations
-
     images, annotations = [], []
     for number, (name, box, label) in enumerate(rows, 1):
         images.append({"id": number, "file_name": f"{name}.png", "width": cut.size, "height": cut.size})

@@ -7,6 +7,7 @@ import numpy as np
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
+from holdfast.core.extras import check
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
 from holdfast.core.sources import code_of
@@ -67,6 +68,7 @@ class EmbeddedEntry:
 
 def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
     """The dataset of `signs` (for any task) or `far`, each with `:SEED` or `:SEED:COUNT` behind it."""
+    check("drawing the embedded scenes", "cv2")
     from holdfast.data.signs.canvas import CLASSES, GROUPS, SEGMENTS
 
     seed, count = _numbers(name)

@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.extras import is_installed
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
@@ -19,7 +20,7 @@ from holdfast.diagnose.lockstep import Apart, apart
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.report.tables import Cell, Table
 from holdfast.stages.deployed import Deployed
-from holdfast.stages.families import Option, families, is_installed, options
+from holdfast.stages.families import Option, families, options
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from holdfast.core.errors import InputError
+from holdfast.core.extras import require
 from holdfast.core.types import Floats, Image
 
 _SIDE, _SIGMA, _K1, _K2, _RANGE = 11, 1.5, 0.01, 0.03, 255.0  # as in Wang et al. 2004
@@ -39,7 +40,7 @@ def ssim(before: Image, after: Image) -> float:
 
 def _window(values: Floats) -> Floats:
     """The weighted mean of the window around each place where it fits: (h − 10, w − 10, channels)."""
-    import cv2
+    cv2 = require("SSIM", "cv2", "attack")
 
     half = _SIDE // 2
     line = np.exp(-0.5 * (np.arange(-half, half + 1) / _SIGMA) ** 2)

@@ -138,7 +138,7 @@ def yuv444_fixed(image: Image) -> Image:
     return to_rgb(*to_yuv(image), FIXED)
 
 
-@stage("colour", systems="OpenCV cvtColor on NV12 or I420 frames of cameras and video")
+@stage("colour", systems="OpenCV cvtColor on NV12 or I420 frames of cameras and video", needs="cv2")
 def nv12_opencv(image: Image) -> Image:
     """The pixels after OpenCV's conversion to I420, interleaved to NV12, and back.
 
@@ -159,7 +159,7 @@ def nv12_opencv(image: Image) -> Image:
     return np.ascontiguousarray(back[:height, :width])
 
 
-@stage("colour", systems="FFmpeg and GStreamer pipelines that hand over NV12 (swscale)")
+@stage("colour", systems="FFmpeg and GStreamer pipelines that hand over NV12 (swscale)", needs="av")
 def nv12_swscale(image: Image) -> Image:
     """The pixels after libswscale's conversion to NV12 and back (PyAV), with its default flags.
 

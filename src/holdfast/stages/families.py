@@ -8,17 +8,17 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
     runtime, boxes                a part of that kind
     noise                         `Pipeline -> Pipeline`, fact `family`: your own
 
-Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` and
-`extra` (module and pip extra), `paper` (in the paper's list), `tasks`, `default` (False: only on demand),
-`aliases` (other names it is found by).
+Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
+that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
+(in the paper's list), `tasks`, `default` (False: only on demand), `aliases` (other names it is found by).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
 from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.extras import install_hint
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
@@ -173,17 +173,7 @@ def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
 
 def _option(registered: Part, of: Family) -> Option:
     kind, name, facts = registered.kind, registered.name, registered.facts
-    missing = ""
-    if facts.get("needs") and not is_installed(facts["needs"]):
-        missing = f"{facts['needs']} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
+    hint = install_hint(facts["needs"], facts.get("extra", "")) if "needs" in facts else ""
     noise: Noise = registered.function if kind == "noise" else Exchange(kind, name)
     facts_of = {"tasks": of.tasks, **{key: facts[key] for key in _COPIED if key in facts}}
-    return Option(of.name, name, noise, registered.summary, missing=missing, **facts_of)
-
-
-def is_installed(module: str) -> bool:
-    """Whether a module can be imported, without importing it."""
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package around a submodule is missing
-        return False
+    return Option(of.name, name, noise, registered.summary, missing=hint, **facts_of)

@@ -10,7 +10,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
-from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Tensor
+from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Size, Tensor
 from holdfast.graph.candidates import Exp, exp_of
 from holdfast.graph.nms import nms
 
@@ -74,19 +74,16 @@ def finish(
 
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
     """A class per pixel of the encoded image, from (k, h, w) scores (bilinear) or an (h, w) map (nearest)."""
-    import cv2
-
     if frame.offset_x < 0 or frame.offset_y < 0:
         hint = "does not see the whole image; use stretch or letterbox"
         raise CardError(f"segmentation under policy 'crop' {hint}")
     x, y = frame.offset_x, frame.offset_y
     right, bottom = x + frame.resized.width, y + frame.resized.height
-    # Exact: centres aligned as in the linear one; OpenCV's plain nearest shifts by half a pixel.
-    how = cv2.INTER_NEAREST_EXACT if scores.ndim == 2 else cv2.INTER_LINEAR
+    resize = _nearest if scores.ndim == 2 else _bilinear
 
     def shown(channel: NDArray[Any]) -> NDArray[Any]:
-        full = cv2.resize(channel.astype(np.float32), tuple(frame.network), interpolation=how)
-        return np.asarray(cv2.resize(full[y:bottom, x:right], tuple(frame.original), interpolation=how))
+        full = resize(channel.astype(np.float32), frame.network)
+        return resize(full[y:bottom, x:right], frame.original)
 
     if scores.ndim == 2:
         return LabelMap(shown(scores).astype(np.uint16))
@@ -97,3 +94,33 @@ def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
         classes[channel > best] = index
         np.maximum(best, channel, out=best)
     return LabelMap(classes)
+
+
+def _nearest(values: Tensor, size: Size) -> Tensor:
+    """The value of the nearest centre, in(⌊(i + ½) · in/out⌋); of two equally near ones the second."""
+
+    def chosen(source: int, target: int) -> NDArray[np.intp]:
+        return (2 * np.arange(target) + 1) * source // (2 * target)
+
+    rows = values[chosen(values.shape[0], size.height)]
+    return np.take(rows, chosen(values.shape[1], size.width), axis=1)
+
+
+def _bilinear(values: Tensor, size: Size) -> Tensor:
+    """Bilinear interpolation with aligned centres and repeated edges, as OpenCV's INTER_LINEAR."""
+
+    def neighbours(source: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Tensor]:
+        at = ((np.arange(target) + 0.5) * (source / target) - 0.5).clip(0, source - 1).astype(np.float32)
+        low = at.astype(np.intp)
+        return low, np.minimum(low + 1, source - 1), at - low.astype(np.float32)
+
+    if values.shape == (size.height, size.width):
+        return values
+    low, high, part = neighbours(values.shape[1], size.width)
+    rows = np.take(values, low, axis=1) * (1 - part) + np.take(values, high, axis=1) * part
+    low, high, part = neighbours(values.shape[0], size.height)
+    upper, lower = rows[low], rows[high]
+    upper *= (1 - part)[:, np.newaxis]
+    lower *= part[:, np.newaxis]
+    upper += lower
+    return np.asarray(upper)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,8 @@ from holdfast.config.options import carry
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import InputError, MissingExtra, UnknownName
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.extras import check
 from holdfast.core.model import Card, Model
 from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
@@ -141,9 +141,8 @@ def compare(options: MitigateOptions) -> int:
 
 
 def check_torch() -> None:
-    """Raise MissingExtra if torch is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra("training", "torch", "torch")
+    """Raise MissingExtra if PyTorch or OpenCV is not installed."""
+    check("training", "torch", "cv2", extra="train")
 
 
 def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str = "") -> Model:

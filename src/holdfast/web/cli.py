@@ -28,15 +28,10 @@ def serve(options: ServeOptions) -> None:
     import threading
     import webbrowser
 
-    from holdfast.core.errors import MissingExtra
+    from holdfast.core.extras import check
 
-    try:
-        from holdfast.web.serve import serve as run
-    except ModuleNotFoundError as problem:
-        module = (problem.name or "").partition(".")[0]
-        if module not in ("starlette", "uvicorn", "anyio"):
-            raise
-        raise MissingExtra("the local web page", module, "web") from problem
+    check("the local web page", "starlette", "uvicorn", "python_multipart", "django_htmx")
+    from holdfast.web.serve import serve as run
 
     def ready(address: str) -> None:
         say(f"serving  {address}  (Ctrl-C ends it)")

@@ -171,13 +171,13 @@ def test_the_same_up_to_rounding_is_no_effect(ground):
 
 
 def test_what_is_not_installed_is_a_row(ground, monkeypatch):
-    monkeypatch.setattr("holdfast.stages.families.is_installed", lambda name: name != "torch")
+    monkeypatch.setattr("holdfast.core.extras.is_installed", lambda name: name != "torch")
     kept = ("stft=torch", "stft=power-2")
     skip = tuple(one.label for one in options() if one.label not in kept)
     made = measure(prepare(plan_of(ground, wanted=NoiseSelection(only=("stft",), skip=skip))))
     row = next(r for r in made.rows if r.option == "torch")
     assert row.outcome == "not installed"
-    assert "pip install 'holdfast[torch]'" in row.note
+    assert "pip install 'holdfast[speech]'" in row.note
     with pytest.raises(InputError, match="--only stft=torch: torch is not installed"):
         prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=torch",))))
 

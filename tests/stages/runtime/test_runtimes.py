@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper
 from helpers.models import classifier, save_graph
 from helpers.nms_graphs import blobs_as
 from holdfast.core.errors import HoldfastError, ModelError
+from holdfast.core.extras import install_hint
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
@@ -27,9 +27,8 @@ CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))
 
 def opened(name, source, model, threads=1):
     registered = part("runtime", name)
-    needs = registered.facts.get("needs")
-    if needs and find_spec(needs) is None:
-        pytest.skip(f"{needs} is not installed: pip install 'holdfast[runtimes]'")
+    if hint := install_hint(registered.facts.get("needs", "holdfast")):
+        pytest.skip(hint)
     return registered.function(source, model, threads)
 
 

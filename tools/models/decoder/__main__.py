@@ -5,7 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from models import need, run, say
+from holdfast.core.extras import check
+from models import run, say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-    need("training", torch="torch")
+    check("training", "torch", extra="train")
     import torch
 
     from models.decoder.make import Order, make

@@ -5,7 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from models import need, run, say
+from holdfast.core.extras import check
+from models import run, say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,7 +15,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-    need("training a language model", torch="torch", tokenizers="language")
+    check("training a language model", "torch", extra="train")
+    check("training a language model", "tokenizers")
     import torch
 
     from models.language.make import Order, accuracies, make

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from holdfast.core.errors import UnknownName
-from models import need, run, say
+from holdfast.core.extras import check
+from models import run, say
 
 NAMES = ("fast-speech", "taco")
 
@@ -20,7 +21,7 @@ def _train(options: argparse.Namespace) -> None:
     for name in options.models:
         if name not in NAMES:
             raise UnknownName("speech model", name, NAMES)
-    need("training speech", torch="torch", scipy="speech")
+    check("training speech", "torch", "scipy", extra="speech")
     from models.speech.make import Order, make
 
     order = Order(options.out, options.work, options.seed, options.fraction, options.sentences)

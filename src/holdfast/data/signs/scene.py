@@ -1,6 +1,6 @@
 """Road scenes and crops of one sign with their truth, from seed and index; scenes as a dataset on disk."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +13,7 @@ from PIL import Image as Pillow
 from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats, Image, Ints
+from holdfast.data.signs.annotations import coco_annotations
 from holdfast.data.signs.backdrop import paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEGMENTS, WIDTH, Camera, Road, blank
 from holdfast.data.signs.conditions import Mood, Shot, choose_mood, photograph
@@ -184,16 +185,6 @@ def _claim(folder: Path, images: int, seed: int) -> None:
         (folder / _NAMES).write_text(f"images: images\nmasks: masks\nclasses:\n{names}")
     except OSError as error:
         raise OutputError(f"cannot write to {folder}: {error.strerror}") from error
-
-
-def coco_annotations(boxes: Floats, labels: Iterable[int], image_id: int, first: int) -> list[dict[str, Any]]:
-    """The COCO annotations of one image's boxes (n, 4) xyxy, numbered from `first`; category ids from 1."""
-    rows = []
-    for number, (label, (x0, y0, x1, y1)) in enumerate(zip(labels, boxes.tolist(), strict=True), first):
-        width, height = x1 - x0, y1 - y0
-        row = {"id": number, "image_id": image_id, "category_id": label + 1}
-        rows.append({**row, "bbox": [x0, y0, width, height], "area": width * height, "iscrowd": 0})
-    return rows
 
 
 def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None] | None = None) -> Path:

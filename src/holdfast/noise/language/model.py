@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import DataError, InputError, MissingExtra, ModelError, one_line
+from holdfast.core.errors import DataError, InputError, ModelError, one_line
+from holdfast.core.extras import require
 from holdfast.core.language import Ending, Question, Scored
 from holdfast.noise.language.graph import Feeds, Runner, feeds_of
 
@@ -80,10 +81,7 @@ def find_tokenizer(model: Path) -> Path:
 
 def open_tokens(path: Path) -> Tokens:
     """The tokenizer of a tokenizer.json."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise MissingExtra("a language model", "tokenizers", "language") from None
+    tokenizers = require("a language model", "tokenizers")
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path}: {path.stat().st_size >> 20} MB; tokenizers up to 256 MB are read")

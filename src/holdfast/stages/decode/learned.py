@@ -29,6 +29,7 @@ _SUBSAMPLED = {1: 0.5, 2: 1.0}  # Pillow's numbers of 4:2:2 and 4:2:0
     systems="learned image codecs and restoration nets (appendix B of the paper)",
     alike="libjpeg-turbo, restored by net 79089729",  # its hash: stored results of another net are others
     default=False,
+    needs="simplejpeg",
 )
 def learned(data: bytes) -> Image:
     """RGB pixels of a JPEG restored by a small convolutional net; CMYK and other formats by Pillow."""

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from holdfast.core.errors import ImageError, MissingExtra, one_line
+from holdfast.core.errors import HoldfastError, ImageError, one_line
+from holdfast.core.extras import require
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.data.images import MAX_PIXELS, sniff_head
@@ -64,7 +65,7 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
         return pillow(data)
     try:
         pixels = decode(data)
-    except ImageError:
+    except HoldfastError:
         raise
     except Exception as problem:  # what a library raises on data it does not know is its own
         raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
@@ -88,7 +89,7 @@ def is_sound(data: bytes) -> bool:
     """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
     if not is_jpeg(data):
         return False
-    import simplejpeg
+    simplejpeg = require("decoding a JPEG other than by Pillow", "simplejpeg")
 
     try:  # at an eighth of the size the entropy code is read whole, the rest is little
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
@@ -106,6 +107,7 @@ def is_jpeg(data: bytes) -> bool:
     "decode",
     systems="TensorFlow decode_jpeg and tf.data (its default); DALI with use_fast_idct",
     alike="libjpeg-turbo, IFAST",
+    needs="simplejpeg",
 )
 def fast_idct(data: bytes) -> Image:
     """RGB pixels of a JPEG with the fast integer IDCT (Arai, Agui, Nakajima); other formats by Pillow.
@@ -119,6 +121,7 @@ def fast_idct(data: bytes) -> Image:
     "decode",
     systems="TurboJPEG with FASTUPSAMPLE, libjpeg with do_fancy_upsampling off; nvJPEG's default",
     alike="libjpeg-turbo, no fancy upsampling",
+    needs="simplejpeg",
 )
 def no_fancy_upsampling(data: bytes) -> Image:
     """RGB pixels of a JPEG with each chroma sample repeated over its pixels; other formats by Pillow.
@@ -137,7 +140,6 @@ _SHAPES_COLOUR = (0xE0, 0xEE)  # of the application segments JFIF and Adobe say 
     systems="libjpeg 7 to 9 of the IJG: programs built on it instead of libjpeg-turbo",
     alike="IJG libjpeg 9",
     needs="jpeglib",
-    extra="decoders",
 )
 def ijg(data: bytes) -> Image:
     """RGB pixels of a JPEG by IJG libjpeg 9 (jpeglib); CMYK and other formats by Pillow.
@@ -150,10 +152,7 @@ def ijg(data: bytes) -> Image:
 
 def by_jpeglib(data: bytes, version: str, method: str) -> Image:
     """RGB pixels of a JPEG by that version of libjpeg and that IDCT; CMYK and other formats by Pillow."""
-    try:
-        import jpeglib
-    except ImportError as missing:
-        raise MissingExtra(f"decoding with libjpeg {version}", "jpeglib", "decoders") from missing
+    import jpeglib
 
     def decoded(data: bytes) -> Image:
         with TemporaryDirectory(prefix="holdfast-") as folder:
@@ -191,7 +190,6 @@ def without_notes(data: bytes) -> bytes:
     systems="libjpeg with JDCT_FLOAT (djpeg -dct float)",
     alike="libjpeg-turbo, FLOAT",
     needs="jpeglib",
-    extra="decoders",
 )
 def float_dct(data: bytes) -> Image:
     """RGB pixels of a JPEG with libjpeg-turbo's floating-point IDCT; CMYK and other formats by Pillow."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ImageError, MissingExtra
+from holdfast.core.errors import ImageError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.stages.colour import converted
@@ -18,6 +18,7 @@ from holdfast.stages.decode.libjpeg import by, is_jpeg, pillow
     paper=True,
     systems="OpenCV imread; mmdetection, YOLOX, Ultralytics, most C++ deployments",
     alike="libjpeg-turbo",
+    needs="cv2",
 )
 def opencv(data: bytes) -> Image:
     """RGB pixels by OpenCV's imdecode, orientation ignored; of 16 bits it takes the upper 8.
@@ -48,6 +49,7 @@ def _imdecode(data: bytes) -> Image:
     paper=True,
     systems="FFmpeg and all that read pictures or video with it: PyAV, decord, torchcodec, GStreamer libav",
     alike="FFmpeg, swscale's default flags",
+    needs="av",
 )
 def ffmpeg(data: bytes) -> Image:
     """RGB pixels of a JPEG by FFmpeg (PyAV) with swscale's quick conversion; other formats by Pillow.
@@ -62,6 +64,7 @@ def ffmpeg(data: bytes) -> Image:
     "decode",
     systems="FFmpeg with -sws_flags bicubic+accurate_rnd+full_chroma_int+full_chroma_inp",
     alike="FFmpeg, swscale's accurate flags",
+    needs="av",
     default=False,
 )
 def ffmpeg_accurate(data: bytes) -> Image:
@@ -86,7 +89,6 @@ def _converted(data: bytes, *names: str) -> Image:
     systems="TensorFlow, tf.data, TFX",
     alike="libjpeg-turbo, IFAST",
     needs="tensorflow",
-    extra="tensorflow",
 )
 def tensorflow(data: bytes) -> Image:
     """RGB pixels of a JPEG by tf.io.decode_jpeg with its defaults; CMYK and other formats by Pillow.
@@ -96,10 +98,7 @@ def tensorflow(data: bytes) -> Image:
     # It tells of its build at every start unless told not to; oneDNN decodes no pictures.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    try:
-        import tensorflow as tf
-    except ImportError as missing:
-        raise MissingExtra("decode 'tensorflow'", "tensorflow", "tensorflow") from missing
+    import tensorflow as tf
 
     def decoded(data: bytes) -> Image:
         with tf.device("/CPU:0"):
@@ -117,7 +116,6 @@ _BUILT = threading.local()  # building a DALI pipeline costs far more than a dec
     systems="NVIDIA DALI, CPU backend (its GPU backend is nvJPEG)",
     alike="libjpeg-turbo",
     needs="nvidia.dali",
-    extra="dali",
 )
 def dali(data: bytes) -> Image:
     """RGB pixels of a JPEG by DALI's decoders.image on the CPU; CMYK and other formats by Pillow."""
@@ -133,11 +131,9 @@ def dali(data: bytes) -> Image:
 
 def _pipeline() -> Any:
     """The DALI pipeline of this thread: one image, encoded bytes in, RGB out, orientation as stored."""
-    try:
-        from nvidia.dali import fn, types
-        from nvidia.dali.pipeline import Pipeline
-    except ImportError as missing:
-        raise MissingExtra("decode 'dali'", "nvidia-dali", "dali") from missing
+    from nvidia.dali import fn, types
+    from nvidia.dali.pipeline import Pipeline
+
     if not hasattr(_BUILT, "pipeline"):
         pipeline = Pipeline(1, 1, device_id=None, prefetch_queue_depth=1)
         with pipeline:
@@ -154,17 +150,13 @@ def _pipeline() -> Any:
     systems="zune-jpeg: kornia-rs, Rust's image crate",
     alike="zune-jpeg",
     needs="kornia_rs",
-    extra="decoders",
 )
 def zune(data: bytes) -> Image:
     """RGB pixels of a JPEG by zune-jpeg (kornia-rs); CMYK and other formats by Pillow.
 
     kornia-rs hands over one or three channels only, so CMYK has no path through it.
     """
-    try:
-        import kornia_rs
-    except ImportError as missing:
-        raise MissingExtra("decode 'zune'", "kornia-rs", "decoders") from missing
+    import kornia_rs
 
     def decoded(data: bytes) -> Image:
         return np.asarray(kornia_rs.io.decode_image_jpeg(data))

@@ -77,31 +77,31 @@ def _by_opencv(image: Image, size: Size, name: str) -> Image:
     return np.asarray(cv2.resize(image, (size.width, size.height), interpolation=getattr(cv2, name)))
 
 
-@stage("resize", paper=True, systems=_OPENCV)
+@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
 def opencv_bilinear(image: Image, size: Size) -> Image:
     """OpenCV's INTER_LINEAR: eq. 3 on the four neighbours, in fixed point."""
     return _by_opencv(image, size, "INTER_LINEAR")
 
 
-@stage("resize", paper=True, systems=_OPENCV)
+@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
 def opencv_nearest(image: Image, size: Size) -> Image:
     """OpenCV's INTER_NEAREST: in(⌊i · in/out⌋), which is not the nearest centre."""
     return _by_opencv(image, size, "INTER_NEAREST")
 
 
-@stage("resize", paper=True, systems=_OPENCV)
+@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
 def opencv_area(image: Image, size: Size) -> Image:
     """OpenCV's INTER_AREA: the mean over the covered area when shrinking, bilinear otherwise."""
     return _by_opencv(image, size, "INTER_AREA")
 
 
-@stage("resize", paper=True, systems=_OPENCV)
+@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
 def opencv_bicubic(image: Image, size: Size) -> Image:
     """OpenCV's INTER_CUBIC: eq. 4 by the cubic kernel of Keys with a = −0.75 on 4 × 4 neighbours."""
     return _by_opencv(image, size, "INTER_CUBIC")
 
 
-@stage("resize", paper=True, systems=_OPENCV)
+@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
 def opencv_lanczos(image: Image, size: Size) -> Image:
     """OpenCV's INTER_LANCZOS4: 8 × 8 neighbours."""
     return _by_opencv(image, size, "INTER_LANCZOS4")
@@ -125,13 +125,13 @@ def _by_swscale(image: Image, size: Size, name: str) -> Image:
     return np.ascontiguousarray(small.to_ndarray())
 
 
-@stage("resize", systems=_SWSCALE)
+@stage("resize", systems=_SWSCALE, needs="av")
 def swscale_bilinear(image: Image, size: Size) -> Image:
     """Pixels by SWS_BILINEAR: the triangle filter, widened when shrinking."""
     return _by_swscale(image, size, "BILINEAR")
 
 
-@stage("resize", systems=f"{_SWSCALE} (the default of the ffmpeg program)")
+@stage("resize", systems=f"{_SWSCALE} (the default of the ffmpeg program)", needs="av")
 def swscale_bicubic(image: Image, size: Size) -> Image:
     """Pixels by SWS_BICUBIC: the cubic filter with B = 0, C = 0.6, widened when shrinking."""
     return _by_swscale(image, size, "BICUBIC")

@@ -13,7 +13,7 @@ All in float32 as torch does. The order of the sums differs, so a value within 2
 apart. (A result one pixel wide with antialias is not what torch 2.13 gives: it departs from this equation.)
 """
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from holdfast.core.types import Image, Size
 
 # Which source pixels make a pixel of the result, (out, k), and with what weights; one axis.
 Taps: TypeAlias = tuple[NDArray[np.intp], NDArray[np.float32]]
+T = TypeVar("T", bound=np.generic)
 _TORCH = "torch.nn.functional.interpolate"
 
 
@@ -73,12 +74,17 @@ def _picked(image: Image, size: Size, offset: float) -> Image:
 
 def _mixed(image: Image, columns: Taps, rows: Taps) -> Image:
     """The image with both axes mixed: rows first, where fewer values have to be touched."""
-    import cv2  # its transpose of pixels is five to ten times as fast as numpy's
-
-    turned = _mix(np.asarray(cv2.transpose(_mix(image, rows))), columns)
+    turned = _mix(_transpose(_mix(image, rows)), columns)
     np.rint(turned, out=turned)
     np.clip(turned, 0, 255, out=turned)
-    return np.asarray(cv2.transpose(turned.astype(np.uint8)))
+    return _transpose(turned.astype(np.uint8))
+
+
+def _transpose(image: NDArray[T]) -> NDArray[T]:
+    """The image (h, w, c) as (w, h, c), contiguous. A pixel moves as one item: several times as fast."""
+    height, width, channels = image.shape
+    pixels = image.view(f"V{image.itemsize * channels}").reshape(height, width)
+    return pixels.T.copy().view(image.dtype).reshape(width, height, channels)
 
 
 def _mix(image: NDArray[np.uint8] | NDArray[np.float32], taps: Taps) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 A runtime is one registered function:
 
-    @stage("runtime", needs="openvino", extra="runtimes", systems="…")
+    @stage("runtime", needs="openvino", systems="…")
     def openvino(source: bytes | str, model: Model, threads: int) -> Run: ...
 
 Facts: `packages` are the distributions whose versions can change its numbers, beyond those always noted.

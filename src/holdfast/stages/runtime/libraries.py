@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ImageError, ModelError
+from holdfast.core.errors import ImageError, MissingExtra
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
@@ -24,7 +24,7 @@ from holdfast.stages.runtime.probe import Shapes, blank, cannot_load, graph_of, 
 SECONDS = 300  # a conversion or a first run takes a few
 
 
-@stage("runtime", needs="openvino", extra="runtimes", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
+@stage("runtime", needs="openvino", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()
@@ -77,7 +77,6 @@ def _library() -> Any:
 @stage(
     "runtime",
     needs="ncnn",
-    extra="runtimes",
     packages=("ncnn", "pnnx"),
     systems="ncnn (phones, single-board computers)",
 )
@@ -132,7 +131,7 @@ def _program(model: Model) -> str:
         program = Path(folder) / ("pnnx.exe" if sys.platform == "win32" else "pnnx")
         if program.is_file():
             return str(program)
-    raise ModelError(f"{model.path}: ncnn needs the converter pnnx: pip install 'holdfast[runtimes]'")
+    raise MissingExtra("runtime 'ncnn'", "pnnx", "ncnn")
 
 
 def _loaded(made: Path, model: Model, threads: int) -> Any:
@@ -177,7 +176,7 @@ net.forward(sys.argv[3].split(chr(10)))
 """
 
 
-@stage("runtime", "opencv-dnn", systems="OpenCV's dnn module")
+@stage("runtime", "opencv-dnn", needs="cv2", systems="OpenCV's dnn module")
 def opencv_dnn(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenCV's dnn module on the CPU, the engine it chooses itself."""
     import cv2
@@ -189,7 +188,13 @@ def opencv_dnn(source: bytes | str, model: Model, threads: int) -> Run:
     return _opened(cv2, source, model, threads)
 
 
-@stage("runtime", "opencv-dnn-classic", default=False, systems="OpenCV's dnn module, the engine of 4.x")
+@stage(
+    "runtime",
+    "opencv-dnn-classic",
+    default=False,
+    needs="cv2",
+    systems="OpenCV's dnn module, the engine of 4.x",
+)
 def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenCV's dnn module on the CPU, the engine it had until 4.x."""
     import cv2

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import MissingExtra
+from holdfast.core.extras import check
 from holdfast.graph.ir import Array
 from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
 from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
@@ -157,10 +157,9 @@ def ready() -> bool:
 
 @cache
 def _walk() -> Any:
-    try:
-        from holdfast.verify.lowdim.walk import cached_walk
-    except ImportError as missing:
-        raise MissingExtra("a proof", "numba", "verify") from missing
+    check("a proof", "numba", extra="verify")
+    from holdfast.verify.lowdim.walk import cached_walk
+
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import InputError, MissingExtra
+from holdfast.core.errors import InputError
+from holdfast.core.extras import require
 from holdfast.core.model import found_file, read_unpacked
 from holdfast.core.types import Floats
 from holdfast.verify.vnnlib import formulas
@@ -175,10 +176,7 @@ def _sizes(text: str, script: Script) -> tuple[int, int]:
 
 def parse_two(text: str, where: str) -> Spec:
     """The specification of a VNN-LIB 2.0 text that speaks of one network with one input."""
-    try:
-        import vnnlib
-    except ImportError:
-        raise MissingExtra("reading VNN-LIB 2.0", "vnnlib", "vnnlib2") from None
+    vnnlib = require("reading VNN-LIB 2.0", "vnnlib")
     if not hasattr(vnnlib, "parse_query_string"):
         raise InputError(f"{where}: is VNN-LIB 2.0, which needs vnnlib 1.0 or newer: pip install -U vnnlib")
     try:

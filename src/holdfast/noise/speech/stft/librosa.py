@@ -27,7 +27,6 @@ def inverse_librosa(transform: Complex, spectrum: Spectrum, length: int | None =
     "stft",
     inverse=inverse_librosa,
     needs="librosa",
-    extra="speech",
     systems="librosa with the card's settings; most training code for speech",
 )
 def librosa(wave: Wave, spectrum: Spectrum) -> Complex:
@@ -49,7 +48,6 @@ def inverse_librosa_default(transform: Complex, spectrum: Spectrum, length: int 
     "stft",
     inverse=inverse_librosa_default,
     needs="librosa",
-    extra="speech",
     systems="librosa since 0.10, where zeros took the place of the mirrored ends",
 )
 def librosa_default(wave: Wave, spectrum: Spectrum) -> Complex:

@@ -24,7 +24,7 @@ def inverse_scipy(transform: Complex, spectrum: Spectrum, length: int | None = N
     return fitted(signal.istft(scaled, boundary=spectrum.centre, **settings)[1], length)
 
 
-@stage("stft", inverse=inverse_scipy, needs="scipy", extra="speech", systems="SciPy with the card's settings")
+@stage("stft", inverse=inverse_scipy, needs="scipy", systems="SciPy with the card's settings")
 def scipy(wave: Wave, spectrum: Spectrum) -> Complex:
     """scipy.signal.stft told to do what the card says, and its gain taken back."""
     from scipy import signal
@@ -45,7 +45,6 @@ def inverse_scipy_default(transform: Complex, spectrum: Spectrum, length: int | 
     "stft",
     inverse=inverse_scipy_default,
     needs="scipy",
-    extra="speech",
     systems="scipy.signal.stft as it comes, its gain taken back",
 )
 def scipy_default(wave: Wave, spectrum: Spectrum) -> Complex:
@@ -64,7 +63,6 @@ def inverse_scipy_unscaled(transform: Complex, spectrum: Spectrum, length: int |
     "stft",
     inverse=inverse_scipy_unscaled,
     needs="scipy",
-    extra="speech",
     default=False,
     systems="scipy.signal.stft put in the place of another without a word: scaling='spectrum'",
 )

@@ -73,7 +73,7 @@ def inverse_torch(
     return _backward(transform, _card_settings(spectrum, kind), kind, length)
 
 
-@stage("stft", inverse=inverse_torch, needs="torch", extra="torch", systems="torch.stft; torchaudio")
+@stage("stft", inverse=inverse_torch, needs="torch", extra="speech", systems="torch.stft; torchaudio")
 def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
     """torch.stft in double precision, told to do what the card says."""
     import torch
@@ -87,7 +87,7 @@ def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
     "stft",
     inverse=partial(inverse_torch, dtype="float32"),
     needs="torch",
-    extra="torch",
+    extra="speech",
     systems="torch.stft on the float32 waves that torchaudio loads",
 )
 def torch_float32(wave: Wave, spectrum: Spectrum) -> Complex:
@@ -106,7 +106,7 @@ def inverse_torch_default(transform: Complex, spectrum: Spectrum, length: int | 
     "stft",
     inverse=inverse_torch_default,
     needs="torch",
-    extra="torch",
+    extra="speech",
     systems="torch.stft called without a window, which it then takes to be all ones",
 )
 def torch_default(wave: Wave, spectrum: Spectrum) -> Complex:

@@ -1,0 +1,83 @@
+"""Optional packages: the extra that installs each one, and the message that reports a missing one.
+
+An extra is named after a job: `pip install 'holdfast[noise]'`. `EXTRAS` repeats what pyproject.toml declares,
+because an installed package cannot read that file; a test compares the two.
+"""
+
+import importlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Final
+
+from holdfast.core.errors import MissingExtra, install_line
+
+_OPENCV = {"cv2": "opencv-python-headless"}
+_SIMPLEJPEG = {"simplejpeg": "simplejpeg"}  # it checks a JPEG before any decoder but Pillow reads it
+_NOISE = {
+    **_OPENCV,
+    "av": "av",
+    "jpeglib": "jpeglib",
+    "kornia_rs": "kornia-rs",
+    "openvino": "openvino",
+    **_SIMPLEJPEG,
+}
+_TORCH = {"torch": "torch"}
+
+# extra -> module -> distribution. The first extra that has a module is the one named unless the caller says.
+EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
+    "noise": _NOISE,
+    "attack": {**_OPENCV, **_TORCH},
+    "verify": {"highspy": "highspy", "numba": "numba", **_TORCH, "vnnlib": "vnnlib"},
+    "train": {**_NOISE, **_TORCH},
+    "language": {"tokenizers": "tokenizers"},
+    "speech": {"librosa": "librosa", "scipy": "scipy", **_TORCH},
+    "web": {
+        "django_htmx": "django-htmx",
+        "python_multipart": "python-multipart",
+        "starlette": "starlette",
+        "uvicorn": "uvicorn",
+    },
+    # Too large, or bound to one kind of machine: in no other extra, except that `all` has ncnn.
+    "ncnn": {"ncnn": "ncnn", "pnnx": "pnnx"},
+    "dali": {"nvidia.dali": "nvidia-dali-cuda120", **_SIMPLEJPEG},
+    "tensorflow": {**_SIMPLEJPEG, "tensorflow": "tensorflow"},
+}
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around a submodule is missing
+        return False
+
+
+def install_hint(module: str, extra: str = "") -> str:
+    """Why a module cannot be imported and the line that installs it; empty if it is installed."""
+    if is_installed(module):
+        return ""
+    extra = extra or extra_of(module)
+    return f"{_distribution(module)} is not installed: {install_line(extra, module)}"
+
+
+def check(purpose: str, *modules: str, extra: str = "") -> None:
+    """Raise MissingExtra for the first of the modules that is not installed."""
+    for module in modules:
+        if not is_installed(module):
+            raise MissingExtra(purpose, _distribution(module), extra or extra_of(module))
+
+
+def require(purpose: str, module: str, extra: str = "") -> Any:
+    """Import a module; MissingExtra if it is not installed."""
+    check(purpose, module, extra=extra)
+    return importlib.import_module(module)
+
+
+def extra_of(module: str) -> str:
+    """The first extra that installs a module; empty if none does."""
+    return next((extra for extra, modules in EXTRAS.items() if module in modules), "")
+
+
+def _distribution(module: str) -> str:
+    """The name under which pip knows a module."""
+    return next((modules[module] for modules in EXTRAS.values() if module in modules), module)
