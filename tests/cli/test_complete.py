@@ -19,7 +19,7 @@ def offered(*words):
 
 def test_commands_and_root_options():
     assert offered("") == list(root().commands)
-    assert offered("d") == ["demo", "doctor", "data", "diagnose"]
+    assert offered("d") == ["data", "diagnose", "demo", "doctor"]
     assert offered("model", "") == ["info", "card", "list", "convert"]
     assert "--version" in offered("--")
     assert offered("--show-completion", "") == ["bash", "zsh", "fish"]

@@ -14,15 +14,16 @@ GROUPS = {
     "model": "Inspect a model, write its card, convert darknet files.",
 }
 COMMANDS = {
-    "report": "commands:report",
-    "doctor": "doctor:doctor",
-    "data info": "commands:data_info",
-    "data make": "commands:data_make",
-    "data crop": "commands:data_crop",
-    "model info": "commands:model_info",
-    "model card": "commands:model_card",
-    "model list": "commands:model_list",
-    "model convert": "commands:model_convert",
+    "Measure": {
+        "data info": "commands:data_info",
+        "data make": "commands:data_make",
+        "data crop": "commands:data_crop",
+        "model info": "commands:model_info",
+        "model card": "commands:model_card",
+        "model list": "commands:model_list",
+        "model convert": "commands:model_convert",
+    },
+    "Run": {"report": "commands:report", "doctor": "doctor:doctor"},
 }
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."

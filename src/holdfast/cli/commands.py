@@ -14,7 +14,7 @@ from holdfast.engine.store import write_atomic
 from holdfast.graph.card import write_card
 from holdfast.graph.darknet.convert import convert
 from holdfast.graph.guess import write_guess
-from holdfast.graph.load import describe, load_model, shipped
+from holdfast.graph.load import describe, find_model, load_model, shipped
 
 
 def report(options: cli.ReportOptions) -> None:
@@ -85,7 +85,7 @@ def model_info(options: cli.ModelInfoOptions) -> None:
 
 def model_card(options: cli.ModelCardOptions) -> None:
     """Inspect the graph, guess how to feed and read it, say why, and write the card."""
-    target, reasons = write_guess(options.path, options.out, force=options.force)
+    target, reasons = write_guess(find_model(options.path), options.out, force=options.force)
     for reason in reasons:
         say(f"guessed  {reason}")
     say(f"card written: {target}; check the guesses, then evaluate")

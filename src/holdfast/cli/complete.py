@@ -136,7 +136,8 @@ def _of_command(shape: type[Options], before: list[str], last: str) -> Iterator[
         else:
             given = {named[word].name for word in before if word in named and not named[word].repeats}
             flags = [spec for spec in fields_of(shape) if not spec.positional and spec.name not in given]
-            yield from ((spec.label, spec.option.help) for spec in flags)
+            for spec in flags:
+                yield f"--no-{spec.key}" if spec.default is True else spec.label, spec.option.help
             yield HELP[1], "Print this help and exit."
     else:
         places = [spec for spec in fields_of(shape) if spec.positional]

@@ -10,7 +10,14 @@ from holdfast.evaluate.options import CardOptions, FormatOptions, ReadingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataInfoOptions(FormatOptions, command="data info"):
+class DataInfoOptions(
+    FormatOptions,
+    command="data info",
+    examples=(
+        "holdfast data info signs:0:20",
+        "holdfast data make signs scenes --images 4 && holdfast data info scenes --json scenes.json",
+    ),
+):
     """The options of `holdfast data info`."""
 
     path: Annotated[
@@ -20,7 +27,14 @@ class DataInfoOptions(FormatOptions, command="data info"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataMakeOptions(Options, command="data make"):
+class DataMakeOptions(
+    Options,
+    command="data make",
+    examples=(
+        "holdfast data make signs scenes --images 10",
+        "holdfast data make signs other-scenes --images 10 --seed 7",
+    ),
+):
     """The options of `holdfast data make`."""
 
     what: Annotated[
@@ -32,7 +46,14 @@ class DataMakeOptions(Options, command="data make"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CropOptions(ReadingOptions, command="data crop"):
+class CropOptions(
+    ReadingOptions,
+    command="data crop",
+    examples=(
+        "holdfast data crop signs:0:10 crops",
+        "holdfast data crop signs:0:10 wide-crops --size 96 --margin 0.5",
+    ),
+):
     """The options of `holdfast data crop`."""
 
     data: Annotated[
@@ -56,7 +77,14 @@ class CropOptions(ReadingOptions, command="data crop"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelInfoOptions(CardOptions, command="model info"):
+class ModelInfoOptions(
+    CardOptions,
+    command="model info",
+    examples=(
+        "holdfast model info signs-yolo",
+        "holdfast model info signs-single --json model.json",
+    ),
+):
     """The options of `holdfast model info`."""
 
     path: Annotated[
@@ -66,21 +94,44 @@ class ModelInfoOptions(CardOptions, command="model info"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCardOptions(Options, command="model card"):
+class ModelCardOptions(
+    Options,
+    command="model card",
+    examples=(
+        "holdfast model card signs-yolo -o guessed.toml",
+        "holdfast model card signs-class -o guessed-class.toml",
+    ),
+):
     """The options of `holdfast model card`."""
 
-    path: Annotated[Path, Argument("An ONNX file.")]
+    path: Annotated[
+        str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
+    ]
     force: Annotated[bool, Option("Overwrite an existing card.")] = False
     out: Annotated[Path | None, Option("File to write (default: next to the model).", short="-o")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelListOptions(Options, command="model list"):
+class ModelListOptions(
+    Options,
+    command="model list",
+    examples=(
+        "holdfast model list",
+        "holdfast model list && holdfast model info signs-yolo",
+    ),
+):
     """The options of `holdfast model list`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConvertOptions(Options, command="model convert"):
+class ModelConvertOptions(
+    Options,
+    command="model convert",
+    examples=(
+        "holdfast model convert yolov3-tiny.cfg yolov3-tiny.weights -o yolov3-tiny.onnx",
+        "holdfast model convert yolov3-tiny.cfg yolov3-tiny.weights --size 320 -o yolov3-tiny-320.onnx",
+    ),
+):
     """The options of `holdfast model convert`."""
 
     cfg: Annotated[Path, Argument("A darknet .cfg file.")]
@@ -92,7 +143,17 @@ class ModelConvertOptions(Options, command="model convert"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options, command="report"):
+class ReportOptions(
+    Options,
+    command="report",
+    examples=(
+        "holdfast evaluate signs-yolo signs:0:20 && holdfast report holdfast-runs/signs-yolo-on-signs-0-20",
+        (
+            "holdfast evaluate signs-class signs:0:40 && "
+            "holdfast report holdfast-runs/signs-class-on-signs-0-40 -o classes.html"
+        ),
+    ),
+):
     """The options of `holdfast report`."""
 
     run: Annotated[Path, Argument("Folder of a run (or its run.json).")]
@@ -100,5 +161,12 @@ class ReportOptions(Options, command="report"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(Options, command="doctor"):
+class DoctorOptions(
+    Options,
+    command="doctor",
+    examples=(
+        "holdfast doctor",
+        "holdfast doctor > doctor.txt",
+    ),
+):
     """The options of `holdfast doctor`."""

@@ -1,7 +1,7 @@
 """The declaration of options: a frozen dataclass whose fields are annotated.
 
     @dataclass(frozen=True, kw_only=True)
-    class MakeOptions(Options, command="data make"):
+    class MakeOptions(Options, command="data make", examples=("holdfast data make signs scenes",)):
         folder: Annotated[Path, Argument("A new or empty folder.")]
         images: Annotated[int, Option("Number of scenes.", least=1)] = 1000
         stage: Annotated[tuple[str, ...], Option("Replace a pipeline stage.")] = ()
@@ -9,7 +9,8 @@
 
 The command line (`parser`), TOML tables (`toml`), JSON schemas (`schema`) and web forms (`form`) are derived
 from it. A field with a default is optional, a tuple may be repeated, a Literal is a choice, and a Mapping is
-written NAME=VALUE on the command line. The flag is the name of the field with `-` for `_`.
+written NAME=VALUE on the command line. The flag is the name of the field with `-` for `_`. The examples are
+printed below the help text; each is a line for the shell that works in any folder.
 """
 
 import dataclasses
@@ -71,11 +72,15 @@ class Options:
     """Base of all options; values are checked when an instance is created."""
 
     command: ClassVar[str] = ""  # the words after `holdfast`
+    examples: ClassVar[tuple[str, ...]] = ()
     _group: ClassVar[str] = ""
 
-    def __init_subclass__(cls, command: str = "", group: str = "Options") -> None:
-        """Set the words of the command, and the heading of the fields that the class itself declares."""
+    def __init_subclass__(
+        cls, command: str = "", group: str = "Options", examples: tuple[str, ...] = ()
+    ) -> None:
+        """Set the words of the command, its examples, and the heading of the fields the class declares."""
         cls.command = command or cls.command
+        cls.examples = examples or (() if command else cls.examples)
         cls._group = group
 
     def __post_init__(self) -> None:

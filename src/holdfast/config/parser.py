@@ -14,6 +14,8 @@ from holdfast.core.errors import InputError
 
 HELP = ("-h", "--help")
 WIDEST = 100  # columns of a help text
+DOCS = "https://holdfast.readthedocs.io/en/latest/"
+LARGEST_SHOWN = 255  # a help text shows the range of a number up to this bound
 T = TypeVar("T", bound=Options)
 
 
@@ -128,16 +130,31 @@ def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]
     titles = dict.fromkeys(spec.group for spec in flags if spec.group != "Options")
     groups = {title: parser.add_argument_group(title) for title in (*titles, "Options")}
     for spec in flags:
-        groups[spec.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
+        how = _how(spec)
+        if spec.kind is bool and not spec.default:  # --no-strict is accepted, but it is the default
+            how["action"] = "store_true"
+        groups[spec.group].add_argument(*_flags(spec), **how, help=_about(spec))
     groups["Options"].add_argument(*HELP, action="help", help="Print this help and exit.")
+    lines = (" && \\\n    ".join(line.split(" && ")) for line in shape.examples)
+    examples = ["Examples:", *(f"  {line}" for line in lines), ""] if shape.examples else []
+    parser.epilog = "\n".join([*examples, f"Documentation: {docs_page(shape.command)}"]).replace("%", "%%")
     return parser.format_help().rstrip()
 
 
-def group_help(command: str, about: str, rows: Sequence[tuple[str, str]], options: Mapping[str, str]) -> str:
-    """The help text of a group of commands."""
+def docs_page(command: str) -> str:
+    """The address of the reference page; a command and its subcommands share one."""
+    return f"{DOCS}reference/commands/{command.split()[0]}.html" if command else DOCS
+
+
+def group_help(
+    command: str, about: str, sections: Mapping[str, Sequence[tuple[str, str]]], options: Mapping[str, str]
+) -> str:
+    """The help text of a group of commands, which are listed under headings."""
     parser = _help_parser(f"{command} COMMAND …", about)
-    parser.epilog = f"{command} COMMAND --help describes one of them."
-    _add_rows(parser, "Commands", rows)
+    page = docs_page(command.partition(" ")[2])
+    parser.epilog = f"Run {command} COMMAND --help for the options of a command.\n\nDocumentation: {page}"
+    for title, rows in sections.items():
+        _add_rows(parser, title, rows)
     last = parser.add_argument_group("Options")
     for name, text in options.items():
         last.add_argument(name, help=text, action="store_true")
@@ -173,7 +190,7 @@ def _add_rows(parser: argparse.ArgumentParser, title: str, rows: Sequence[tuple[
 def _about(spec: FieldSpec) -> str:
     least, most = spec.option.least, spec.option.most
     facts = []
-    if most is not None:
+    if most is not None and most <= LARGEST_SHOWN:
         facts.append(f"up to {most}" if least is None else f"{least} to {most}")
     if spec.required:
         facts.append("required")

@@ -15,7 +15,17 @@ class TimeoutOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(TimeoutOptions, command="verify"):
+class VerifyOptions(
+    TimeoutOptions,
+    command="verify",
+    examples=(
+        (
+            "holdfast patchbench make bench --images 1 && "
+            "holdfast verify bench/onnx/patch-3.onnx bench/vnnlib/*.vnnlib"
+        ),
+        "holdfast verify bench/onnx/patch-3.onnx --check",
+    ),
+):
     """The options of `holdfast verify`."""
 
     net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")]

@@ -8,7 +8,14 @@ from holdfast.config.options import Argument, Option, Options
 
 
 @dataclass(frozen=True, kw_only=True)
-class VnncompRunOptions(Options, command="vnncomp run"):
+class VnncompRunOptions(
+    Options,
+    command="vnncomp run",
+    examples=(
+        "holdfast patchbench make bench --images 1 && holdfast vnncomp run bench -o results.csv",
+        "holdfast vnncomp run bench -o again.csv --limit 60",
+    ),
+):
     """The options of `holdfast vnncomp run`."""
 
     instances: Annotated[Path, Argument("The instances.csv of a benchmark, or its folder.")]
@@ -21,7 +28,18 @@ class VnncompRunOptions(Options, command="vnncomp run"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VnncompScoreOptions(Options, command="vnncomp score"):
+class VnncompScoreOptions(
+    Options,
+    command="vnncomp score",
+    examples=(
+        (
+            "holdfast patchbench make bench --images 1 && "
+            "holdfast vnncomp run bench -o results.csv && "
+            "holdfast vnncomp score results.csv"
+        ),
+        "holdfast vnncomp score results.csv --rules 2026 --markdown",
+    ),
+):
     """The options of `holdfast vnncomp score`."""
 
     results: Annotated[tuple[str, ...], Argument("Results, ours first; NAME=FILE names a tool.")]
@@ -40,7 +58,17 @@ class VnncompScoreOptions(Options, command="vnncomp score"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstanceOptions(Options, command="vnncomp instance"):
+class InstanceOptions(
+    Options,
+    command="vnncomp instance",
+    examples=(
+        (
+            "holdfast patchbench make bench --images 1 && "
+            "holdfast vnncomp instance bench/onnx/patch-3.onnx bench/vnnlib/*.vnnlib result.txt 60"
+        ),
+        "holdfast vnncomp instance bench/onnx/patch-3.onnx bench/vnnlib/*.vnnlib old.txt 60 --protocol 2021",
+    ),
+):
     """The options of `holdfast vnncomp instance`."""
 
     network: Annotated[Path, Argument("An ONNX file.")]
@@ -53,5 +81,12 @@ class InstanceOptions(Options, command="vnncomp instance"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmOptions(Options, command="vnncomp warm"):
+class WarmOptions(
+    Options,
+    command="vnncomp warm",
+    examples=(
+        "holdfast vnncomp warm",
+        "holdfast vnncomp warm && holdfast doctor",
+    ),
+):
     """The options of `holdfast vnncomp warm`."""
