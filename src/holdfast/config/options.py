@@ -14,7 +14,6 @@ printed below the help text; each is a line for the shell that works in any fold
 """
 
 import dataclasses
-import difflib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -305,9 +304,11 @@ def unknown_name(value: str, known: Sequence[str]) -> str:
 
 
 def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
-    """A hint with the name that is most similar; empty if none is."""
-    near = difflib.get_close_matches(value, list(names), n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """A hint with the names that may be meant; empty if none is near."""
+    from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
+
+    hint = did_you_mean(value, list(names), cutoff)
+    return f"; {hint[0].lower()}{hint[1:]}" if hint else ""
 
 
 def listed(names: Sequence[str]) -> str:

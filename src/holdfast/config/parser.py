@@ -1,7 +1,6 @@
 """Command lines: words to options, help texts, and options back to words."""
 
 import argparse
-import difflib
 import inspect
 import shlex
 import shutil
@@ -107,9 +106,10 @@ def _place(command: str, shape: type[Options], words: Sequence[str]) -> dict[str
 
 def refuse(command: str, problem: str, word: str = "", known: Iterable[str] = ()) -> NoReturn:
     """Raise InputError with the problem, the nearest known word, and where to look."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6) if word else []
-    hint = f". Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{problem}{hint} (see {command} --help)")
+    from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
+
+    hint = did_you_mean(word, list(known), 0.6) if word else ""
+    raise InputError(f"{problem}{hint and f'. {hint}'} (see {command} --help)")
 
 
 def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]] = ()) -> str:
