@@ -22,8 +22,8 @@ ABOUT = """Test whether a perception model still works where it is deployed.
 JOBS = ("Measure", "Attack", "Prove", "Defend", "Run")  # headings of the list of commands, in this order
 ROOT_OPTIONS = {
     "--version": "Print the version.",
-    "--install-completion": "Install completion for this shell, or the one named: bash, zsh, fish.",
-    "--show-completion": "Print the completion script instead, to be copied or changed.",
+    "--install-completion": "Install shell completion (bash, zsh or fish; default: this shell).",
+    "--show-completion": "Print the completion script.",
 }
 
 

@@ -163,7 +163,7 @@ def shell_named(name: str) -> str:
     for found in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
         if found in SCRIPTS:
             return found
-    raise InputError("which shell? say --install-completion bash, zsh or fish")
+    raise InputError("cannot detect the shell; use --install-completion bash, zsh or fish")
 
 
 def _parent() -> str:
@@ -195,4 +195,4 @@ def install(shell: str) -> str:
                 start.write_text(f"{known.rstrip()}\n\n{line}\n".lstrip())
     except OSError as problem:
         raise OutputError(f"{problem.filename}: {problem.strerror}; see --show-completion {shell}") from None
-    return f"{shell} completion installed in {homes[shell]}; it works in the next {shell} you open"
+    return f"{shell} completion installed in {homes[shell]}; open a new {shell} to use it"

@@ -17,16 +17,16 @@ from holdfast.report.tables import Table, to_text
 
 # extra, module to look for, distribution, what it is good for
 EXTRAS = (
-    ("torch", "torch", "torch", "attacks by gradient, training"),
+    ("torch", "torch", "torch", "gradient attacks, training"),
     ("language", "tokenizers", "tokenizers", "language models"),
-    ("speech", "librosa", "librosa", "another STFT for speech"),
-    ("speech", "scipy", "scipy", "another STFT for speech"),
-    ("web", "starlette", "starlette", "the local web page"),
-    ("web", "uvicorn", "uvicorn", "the local web page"),
-    ("web", "django_htmx", "django-htmx", "the script of the local web page"),
-    ("bench", "pycocotools", "pycocotools", "the reference AP in benchmarks"),
-    ("bench", "hotcoco", "hotcoco", "the fastest peer in benchmarks"),
-    ("bench", "faster_coco_eval", "faster-coco-eval", "a peer in benchmarks"),
+    ("speech", "librosa", "librosa", "alternative STFT for speech"),
+    ("speech", "scipy", "scipy", "alternative STFT for speech"),
+    ("web", "starlette", "starlette", "local web page"),
+    ("web", "uvicorn", "uvicorn", "local web page"),
+    ("web", "django_htmx", "django-htmx", "script of the local web page"),
+    ("bench", "pycocotools", "pycocotools", "reference AP in benchmarks"),
+    ("bench", "hotcoco", "hotcoco", "fastest peer in benchmarks"),
+    ("bench", "faster_coco_eval", "faster-coco-eval", "peer in benchmarks"),
 )
 REQUIRED = (
     "numpy", "onnx", "onnxruntime", "opencv-python-headless", "orjson", "pillow", "pyyaml", "rich", "jinja2",
@@ -35,7 +35,7 @@ FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", 
 
 
 def doctor(_options: DoctorOptions) -> int:
-    """Print versions, extras and CPU features, what is missing and the pip line for it."""
+    """Print versions, extras and CPU features, and the pip command for what is missing."""
     rows = list(_findings())
     say(to_text(Table(["", "what", "state", "remedy"], rows)))
     return 2 if any(topic == "library" and remedy for topic, _, _, remedy in rows) else 0

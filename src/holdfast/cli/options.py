@@ -23,7 +23,7 @@ class DataInfoOptions(
     path: Annotated[
         str, Argument("A folder or file in any known format, or 'signs'.", completions=completions.datasets)
     ]
-    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
+    json: Annotated[Path | None, Option("Also write the result to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +64,17 @@ class CropOptions(
         ),
     ]
     out: Annotated[Path, Argument("A new or empty folder.")]
-    size: Annotated[int, Option("Side of the pictures.", least=8, most=4096)] = 64
+    size: Annotated[int, Option("Side of the crops in pixels.", least=8, most=4096)] = 64
     margin: Annotated[
         float, Option("Margin around a target on each side, relative to its longer side.", least=0, most=10)
     ] = 0.2
     shift: Annotated[
-        float, Option("Shift of a target off the centre: 0 never, 1 up to the border.", least=0, most=1)
+        float, Option("Random shift off the centre: 0 = none, 1 = up to the border.", least=0, most=1)
     ] = 0.5
-    least: Annotated[float, Option("Skip targets of fewer pixels.", least=1)] = 8.0
-    crowded: Annotated[bool, Option("Keep windows that other targets reach into.")] = False
+    least: Annotated[float, Option("Skip targets whose shorter side is below this many pixels.", least=1)] = (
+        8.0
+    )
+    crowded: Annotated[bool, Option("Keep crops that contain parts of other targets.")] = False
     seed: Annotated[int, Option("Random seed of the shifts.", least=0)] = 0
 
 
@@ -90,7 +92,7 @@ class ModelInfoOptions(
     path: Annotated[
         str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
     ]
-    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
+    json: Annotated[Path | None, Option("Also write the result to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +139,9 @@ class ModelConvertOptions(
     cfg: Annotated[Path, Argument("A darknet .cfg file.")]
     weights: Annotated[Path, Argument("Its .weights file.")]
     names: Annotated[Path | None, Option("A file with one class name per line.")] = None
-    size: Annotated[int | None, Option("Input size, if not that of the .cfg.", least=32)] = None
+    size: Annotated[int | None, Option("Input width and height (default: as in the .cfg).", least=32)] = None
     force: Annotated[bool, Option("Overwrite an existing card.")] = False
-    out: Annotated[Path, Option("ONNX file to write; the card goes next to it.", short="-o")]
+    out: Annotated[Path, Option("ONNX file to write; the card is written next to it.", short="-o")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ class ReportOptions(
 ):
     """The options of `holdfast report`."""
 
-    run: Annotated[Path, Argument("Folder of a run (or its run.json).")]
+    run: Annotated[Path, Argument("Run: its folder or manifest (run.json).")]
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")
 
 

@@ -36,7 +36,7 @@ class Option:
 
     `least` and `most` bound a number. `names` lists the names that exist; the shell completes them and TOML
     files are checked against them. `completions` are for the shell only. `refers_to` says what a path must
-    point to. `problem` returns what is wrong with a text of a TOML file, or an empty text. With `commas`, one
+    point to. `problem` returns what is wrong with a text of a TOML file, or empty text. With `commas`, one
     word of the command line may hold several values.
     """
 
@@ -154,9 +154,13 @@ class FieldSpec:
             return whole + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
             return listed(self.names())
-        words = {bool: "true or false", dict: 'names by names such as { stop = "stop sign" }', Path: "a path"}
+        words = {
+            bool: "true or false",
+            dict: 'a table of names such as { stop = "stop sign" }',
+            Path: "a path",
+        }
         example = f" such as {self.option.example!r}" if self.option.example else ""
-        return words.get(self.kind, f"a text{example}")
+        return words.get(self.kind, f"text{example}")
 
     def check(self, value: Any) -> Any:
         """The value in the type of the field; raise InvalidValue if the field does not accept it."""
@@ -294,12 +298,12 @@ def unknown_name(value: str, known: Sequence[str]) -> str:
         known = within
     elif sign and len(families) < len(known):
         near = nearest(before, families)
-        return f"expected one of {listed(families)} before the '=', got {value!r}{near}"
+        return f"expected one of {listed(families)} before '=', got {value!r}{near}"
     near = nearest(value, known)
     if len(known) > FEW and near:
         return f"expected one of {len(known)} names, got {value!r}{near}"
     if len(known) > FEW and not sign and len(families) < len(known):
-        return f"expected NAME=OPTION with a name of {listed(families)}, got {value!r}"
+        return f"expected NAME=OPTION, where NAME is {listed(families)}, got {value!r}"
     return f"expected {listed(known)}, got {value!r}{near}"
 
 
@@ -319,7 +323,7 @@ def listed(names: Sequence[str]) -> str:
 def shown(value: Any) -> str:
     """The value as a message shows it, cut if it is long."""
     if isinstance(value, str) and not value.strip():
-        return "an empty text"
+        return "empty text"
     if isinstance(value, bool):
         return "true" if value else "false"
     text = value.isoformat() if hasattr(value, "isoformat") else repr(value)  # a date or a time

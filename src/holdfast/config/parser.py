@@ -43,7 +43,7 @@ def parse(shape: type[T], words: Sequence[str]) -> T | None:
             refuse(command, f"{specs[name].label}: {problem}")
     missing = [spec.label for spec in specs.values() if spec.required and spec.name not in values]
     if missing:
-        refuse(command, f"expected {', '.join(missing)}; not given")
+        refuse(command, f"missing {', '.join(missing)}")
     return shape(**values)
 
 
@@ -202,7 +202,7 @@ def _about(spec: FieldSpec) -> str:
 
 
 def command_words(options: Options) -> list[str]:
-    """The words after `holdfast` that give these options again; values that are the default are left out."""
+    """The words after `holdfast` that give these options again; values that are the default are skipped."""
     given = changed(options)
     named, placed = [], []
     for spec in fields_of(type(options)):

@@ -38,7 +38,7 @@ class CardError(InputError):
 
 
 class DataError(InputError):
-    """A data set that cannot be read or does not fit the model."""
+    """A dataset that cannot be read or does not fit the model."""
 
 
 class ImageError(DataError):

@@ -75,7 +75,9 @@ class Exchange:
         if self.kind == "boxes":
             before = pipeline.post if isinstance(pipeline.post, Boxes) else Boxes()
             if not isinstance(pipeline.post, Boxes) and pipeline.post != "card":
-                raise InputError(f"post stage {pipeline.post!r} cannot be combined with options of boxes")
+                raise InputError(
+                    f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
+                )
             return pipeline.replace(post=part("boxes", self.name).function(before))
         return pipeline.replace(**{self.kind: self.name})
 
@@ -156,7 +158,7 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
             continue
         start = word.split("=", 1)[1] + "-"
         others = [o.name for o in options(family(found.family)) if o.name.startswith(start) and o != found]
-        notes.append(f"{word} stands for {found.label} ({found.systems}); also {', '.join(others)}")
+        notes.append(f"{word} means {found.label} ({found.systems}); also {', '.join(others)}")
     return tuple(notes)
 
 

@@ -22,8 +22,8 @@ class VnncompRunOptions(
     out: Annotated[Path, Option("Results; the same command continues an interrupted run.", short="-o")]
     timeout_scale: Annotated[float, Option("Factor of every time limit.")] = 1.0
     limit: Annotated[float | None, Option("Longest time limit in seconds.", metavar="S")] = None
-    jobs: Annotated[int, Option("Instances at once, each on its share of the cores.", least=1)] = 1
-    sample: Annotated[int | None, Option("Number of instances, each network in proportion.", least=1)] = None
+    jobs: Annotated[int, Option("Instances run in parallel, each on its share of the cores.", least=1)] = 1
+    sample: Annotated[int | None, Option("Run only N instances, each network in proportion.", least=1)] = None
     seed: Annotated[int | None, Option("Random seed of the sample (0).", least=0)] = None
 
 
@@ -42,7 +42,9 @@ class VnncompScoreOptions(
 ):
     """The options of `holdfast vnncomp score`."""
 
-    results: Annotated[tuple[str, ...], Argument("Results, ours first; NAME=FILE names a tool.")]
+    results: Annotated[
+        tuple[str, ...], Argument("Result files, ours first; NAME=FILE sets the name of a tool.")
+    ]
     rules: Annotated[Literal["2021", "2022", "2023", "2025", "2026"], Option("Year whose rules apply.")] = (
         "2025"
     )
@@ -50,11 +52,11 @@ class VnncompScoreOptions(
     benchmarks: Annotated[
         tuple[Path, ...], Option("Folder of benchmarks. May be repeated.", metavar="FOLDER")
     ] = ()
-    all: Annotated[bool, Option("Also the instances that only other tools ran.")] = False
+    all: Annotated[bool, Option("Also count instances that only other tools ran.")] = False
     json: Annotated[Path | None, Option("Write everything to this JSON file.")] = None
     csv: Annotated[bool, Option("Print the table as CSV.")] = False
     markdown: Annotated[bool, Option("Print the tables as Markdown.")] = False
-    report: Annotated[Path | None, Option("Write a page with cactus plots.")] = None
+    report: Annotated[Path | None, Option("Write an HTML page with cactus plots.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ class InstanceOptions(
     result: Annotated[Path, Argument("Result file to write.")]
     timeout: Annotated[float, Argument("Seconds.")]
     protocol: Annotated[
-        Literal["document", "2021", "2022"], Option("Year whose words the result file has.")
+        Literal["document", "2021", "2022"], Option("Year whose result format is written.")
     ] = "2022"
 
 
