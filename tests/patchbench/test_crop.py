@@ -45,7 +45,7 @@ def test_cctsdb_is_cut_and_read_back(signs, holdfast, tmp_path):
     assert done.code == 0, done
     assert "2 crops of 5 targets written: out (cctsdb-yolo)" in done.out
     assert f"skipped  2: {INTRUDED}" in done.out
-    assert f"left out  1: {SMALL}" in done.out
+    assert f"skipped  1: {SMALL}" in done.out
     data = open_dataset(tmp_path / "out", task="single")
     assert [entry.name for entry in data.entries] == ["00001_0.png", "00001_1.png"]
     assert data.problems == ()
