@@ -154,7 +154,7 @@ def test_a_folder_of_another_attack_is_not_mixed(holdfast, fails, blobs):
     assert "holds another attack" in line
     again = holdfast(*QUICK, *blobs)
     assert again.code == 0
-    assert "3 were finished already" in again.err
+    assert "3 were cached" in again.err
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_killed_attack_goes_on(blobs, tmp_path):
     assert 0 < len(finished) < 10
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"\({len(finished)} (was|were) finished already\)", done.stderr)
+    assert re.search(rf"\({len(finished)} (was|were) cached\)", done.stderr)
     assert all(p.stat().st_mtime_ns == at for p, at in finished.items())
     assert len(list(tmp_path.glob("out/images/*.png"))) == 10
 

@@ -89,7 +89,7 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
         (("--gates", "nowhere.toml"), "nowhere.toml: expected a TOML file with gates"),
         (("--spec", "nowhere.vnnlib"), "nowhere.vnnlib"),
         (("-o", "."), "is a folder"),
-        (("-o", "/proc/nowhere/page.html"), "cannot write there"),
+        (("-o", "/proc/nowhere/page.html"), "cannot write"),
         (("--pixels", 0), "--pixels"),
         (("--pixels", 10**20), "--pixels"),
         (("--seed", 10**20), "--seed"),

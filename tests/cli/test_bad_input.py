@@ -84,7 +84,7 @@ def rotated():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (encoded("RGB", "PNG"), "PNG image named .jpg"),
+        (encoded("RGB", "PNG"), "PNG image with the suffix .jpg"),
         (encoded("CMYK", "JPEG"), "CMYK"),
         (encoded("I;16", "PNG"), "16"),
         (rotated(), "EXIF"),

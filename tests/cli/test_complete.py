@@ -19,7 +19,7 @@ def offered(*words):
 
 def test_commands_and_root_options():
     assert offered("") == list(root().commands)
-    assert offered("d") == ["demo", "doctor", "data", "diagnose"]
+    assert offered("d") == ["data", "diagnose", "demo", "doctor"]
     assert offered("model", "") == ["info", "card", "list", "convert"]
     assert "--version" in offered("--")
     assert offered("--show-completion", "") == ["bash", "zsh", "fish"]
@@ -107,9 +107,7 @@ def test_words_with_what_they_are_about_for_the_other_shells(holdfast, monkeypat
     monkeypatch.setenv("COMP_CWORD", "2")
     done = holdfast()
     assert done.code == 0
-    assert (
-        done.out == "info\tRecognise the format and print counts, classes, sizes and every problem found.\n"
-    )
+    assert done.out == "info\tDetect the format of a dataset and print counts, classes, sizes and problems.\n"
 
 
 def test_an_error_does_not_spoil_the_line(holdfast, monkeypatch):
@@ -146,5 +144,5 @@ def test_the_shell_is_found_or_asked_for(monkeypatch):
     assert shell_named("") == "fish"
     assert shell_named("zsh") == "zsh"
     monkeypatch.setenv("SHELL", "/bin/sh")
-    with pytest.raises(InputError, match="which shell"):
+    with pytest.raises(InputError, match="cannot detect the shell"):
         shell_named("")

@@ -129,7 +129,7 @@ def test_the_board_in_every_form(holdfast, folder, tmp_path):
             "no such file; expected the folder of a contest",
         ),
         (("board", "--contest", "nowhere"), "no such file; expected the folder of a contest"),
-        (("score", "advimages_x.zip"), "expected --contest; not given"),
+        (("score", "advimages_x.zip"), "missing --contest"),
         (("init", "c", "--data", "nowhere", "--members", ""), "nowhere: no such file or folder"),
         (("init", "c", "--model", "signs-yoloo"), "unknown model 'signs-yoloo'. Did you mean 'signs-yolo'?"),
         (("init", "c", "--features", "magic", "--members", ""), "unknown features 'magic'"),

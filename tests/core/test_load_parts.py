@@ -67,7 +67,7 @@ def test_a_file_loaded_again_is_what_it_says_now(tmp_path):
         ("x = 1\ny = x / 0\n", "mine.py:2: ZeroDivisionError: division by zero"),
         ("\nimport no_such_module\n", "mine.py:2: ModuleNotFoundError: No module named 'no_such_module'"),
         ("raise SystemExit(3)\n", "mine.py:1: SystemExit: 3"),
-        ("x = 1\n", "mine.py: it registers no part; decorate a function with @stage"),
+        ("x = 1\n", "mine.py: the file registers no part; decorate a function with @stage"),
         (GOOD.replace('"colour"', '"color"'), "unknown kind of part 'color'. Did you mean 'colour'?"),
         (GOOD.replace("own_dim(", "rgb("), r"mine.py:12: colour 'rgb' is already defined by holdfast itself"),
     ],
@@ -87,5 +87,5 @@ def test_no_file_and_two_files_of_one_name(tmp_path):
     with pytest.raises(InputError, match="expected a Python file, got: No such file"):
         load_parts(tmp_path / "none.py")
     load_parts(written(tmp_path / "a", GOOD))
-    with pytest.raises(InputError, match="was loaded already"):
+    with pytest.raises(InputError, match="is already loaded"):
         load_parts(written(tmp_path / "b", GOOD))

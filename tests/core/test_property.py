@@ -74,7 +74,7 @@ def test_holds_passes_through_untouched(tmp_path):
 
 
 def test_violated_needs_a_witness():
-    with pytest.raises(InputError, match="expected a witness"):
+    with pytest.raises(InputError, match="expected a counterexample"):
         Verdict("violated", "test", 0.1)
 
 

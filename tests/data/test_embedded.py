@@ -1,4 +1,4 @@
-"""The embedded data set: a view for each task, keys without drawing."""
+"""The embedded dataset: a view for each task, keys without drawing."""
 
 import pickle
 from io import BytesIO

@@ -124,7 +124,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, picture):
 
 def test_boxes_cannot_be_scaled_by_what_is_no_image(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"not an image at all")
-    with pytest.raises(ImageError, match=r"a\.jpg: not an image"):
+    with pytest.raises(ImageError, match=r"a\.jpg: not a supported image"):
         FileEntry("a.jpg", str(tmp_path / "a.jpg"), UnitBoxes(pack([Row(0, 0, 1, 1, 0)]))).load()
 
 

@@ -73,7 +73,7 @@ def test_damaged_exif_is_no_rotation():
 
 
 def test_cmyk_is_noted(picture):
-    assert notes(picture(mode="CMYK"), "a.jpg") == ("a.jpg: CMYK colours; converted to RGB by the decoder",)
+    assert notes(picture(mode="CMYK"), "a.jpg") == ("a.jpg: CMYK colours; the decoder converts them to RGB",)
 
 
 def test_sixteen_bits_are_noted():
@@ -101,7 +101,7 @@ def test_animated(kind):
 
 def test_png_named_jpg_is_read_by_content(picture):
     assert sniff(picture(kind="PNG"), "a.jpg").format == "PNG"
-    assert notes(picture(kind="PNG"), "a.JPG") == ("a.JPG: is a PNG image named .jpg; read by its content",)
+    assert notes(picture(kind="PNG"), "a.JPG") == ("a.JPG: is a PNG image with the suffix .jpg; read as PNG",)
     assert notes(picture(), "a.jpeg") == ()
     assert notes(picture(), "no ending") == ()
 
@@ -110,7 +110,7 @@ def test_png_named_jpg_is_read_by_content(picture):
     ("data", "said"),
     [
         (b"", "0 bytes"),
-        (b"hello, I am a text", "not an image holdfast knows"),
+        (b"hello, I am a text", "not a supported image format"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "ends inside its header"),
         (b"\x89PNG\r\n\x1a\n\0\0", "ends inside its header"),
         (b"GIF89a", "damaged GIF"),

@@ -30,7 +30,7 @@ def test_the_most_specific_format_is_taken_and_said(both):
     assert found.format == "voc"
     assert [problem.kind for problem in found.problems] == [kinds.SEVERAL_FORMATS]
     assert "read as voc" in found.problems[0].what
-    assert "also fits yolo (has labels/*.txt beside images/)" in found.problems[0].what
+    assert "also matches yolo (has labels/*.txt next to images/)" in found.problems[0].what
     assert [(reader.name, reader.facts["task"]) for reader, _ in recognise(both)] == [
         ("voc", "detect"),
         ("yolo", "detect"),
@@ -45,11 +45,10 @@ def test_format_decides(both):
 
 
 def test_task_that_no_format_serves(both):
-    with pytest.raises(
-        DataError, match=r"the task 'classify', found voc \(detect\), yolo .*; give a folder a class"
-    ):
+    got = r"got one for detection \(voc\), detection \(yolo\); give one folder per class"
+    with pytest.raises(DataError, match=f"expected a dataset for classification, {got}"):
         open_dataset(both, task="classify")
-    with pytest.raises(DataError, match="expected data for the task 'segment', but yolo holds 'detect'"):
+    with pytest.raises(DataError, match=r"for segmentation, got one for detection \(yolo\)"):
         open_dataset(both, task="segment", format="yolo")
 
 
@@ -76,7 +75,7 @@ def test_number_of_images(both):
 
 
 def test_paths_that_hold_nothing(tmp_path):
-    with pytest.raises(DataError, match=r"nowhere: no such file or folder; expected a data set"):
+    with pytest.raises(DataError, match=r"nowhere: no such file or folder; expected a dataset"):
         open_dataset(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty: the folder is empty"):

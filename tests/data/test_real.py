@@ -1,4 +1,4 @@
-"""The real data sets, where they are at hand: counts known from their authors."""
+"""The real datasets, where they are at hand: counts known from their authors."""
 
 import pytest
 

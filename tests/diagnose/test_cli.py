@@ -64,7 +64,7 @@ def test_a_diagnosis_of_data_says_what_integers_were_calibrated_on(holdfast, tin
     assert METHOD in notes["precision=int8-minmax"]
     assert notes["decode=zune"] == ""
     assert f"note     integer precisions calibrated on {seen['on']}" in done.out
-    assert "note     precision=int8 stands for precision=int8-minmax (" in done.err
+    assert "note     precision=int8 means precision=int8-minmax (" in done.err
     assert done.out.count(METHOD) == 1
     page = (tmp_path / "d.html").read_text()
     assert seen["on"] in page

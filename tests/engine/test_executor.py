@@ -46,7 +46,7 @@ def dimmed(plan, by):
 
 def test_a_local_function_runs_in_this_process_unless_more_were_asked_for(plan):
     assert evaluate(dataclasses.replace(dimmed(plan, 1.0), jobs=0)).result["images"] == 30
-    with pytest.raises(InputError, match="--jobs 2: other processes cannot do this work: a stage is not"):
+    with pytest.raises(InputError, match="--jobs 2: worker processes cannot run this work: a stage is not"):
         evaluate(dataclasses.replace(dimmed(plan, 1.0), jobs=2))
 
 

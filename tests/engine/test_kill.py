@@ -69,7 +69,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path, how, jobs
     before = {path: path.stat().st_mtime_ns for path in finished}
     again = start(tmp_path, "--jobs", jobs, "--json", "again.json")
     assert again.wait(timeout=120) == 0
-    assert f"({len(finished)} were finished already)" in said(tmp_path)
+    assert f"({len(finished)} were cached)" in said(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in finished} == before, "a finished cell was redone"
     undisturbed = start(tmp_path, "--jobs", "1", "--json", "undisturbed.json", "--runs", "elsewhere")
     assert undisturbed.wait(timeout=120) == 0

@@ -71,7 +71,7 @@ def test_a_mask_is_read_as_class_ids(data):
 
 
 def test_a_mask_of_colours_or_of_nonsense_is_an_image_error():
-    with pytest.raises(ImageError, match="colours"):
+    with pytest.raises(ImageError, match="colour image"):
         read_mask(png(np.array([[[128, 0, 0], [0, 128, 0]]], np.uint8)))
     with pytest.raises(ImageError, match="its mask cannot be decoded"):
         read_mask(b"no mask")
@@ -194,7 +194,7 @@ def test_a_runtime_may_use_its_memory_as_it_likes(infer, tmp_path):
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(None, "expected the outputs of a network by their names, got NoneType"), ({"a": "no array"}, "")],
+    [(None, "expected a mapping of output names to arrays, got NoneType"), ({"a": "no array"}, "")],
 )
 def test_a_runtime_that_gives_nonsense_does_not_stop_the_others(answer, said, tmp_path):
     found = classifier(tmp_path, {"bad": lambda model, threads: lambda tensor: answer, "plain": plainly})

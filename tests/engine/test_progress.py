@@ -21,11 +21,9 @@ def test_a_line_says_how_far_it_is(monkeypatch, capsys):
         step(2, 0)
         step(1, 0)
     first, second, third = capsys.readouterr().err.splitlines()
-    assert first == "evaluating: 1/4 images (1 was finished already)"
-    assert re.fullmatch(
-        r"evaluating: 3/4 images, [\d.]+ images/s, \d+ s left \(1 was finished already\)", second
-    )
-    assert re.fullmatch(r"evaluating: 4/4 images, [\d.]+ images/s \(1 was finished already\)", third)
+    assert first == "evaluating: 1/4 images (1 was cached)"
+    assert re.fullmatch(r"evaluating: 3/4 images, [\d.]+ images/s, \d+ s left \(1 was cached\)", second)
+    assert re.fullmatch(r"evaluating: 4/4 images, [\d.]+ images/s \(1 was cached\)", third)
 
 
 def test_lines_do_not_come_too_often_but_the_last_one_does(capsys):

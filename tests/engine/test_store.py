@@ -46,7 +46,7 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_old_file(tmp_path, monkey
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(OutputError, match="cannot write there"):
+    with pytest.raises(OutputError, match="cannot write"):
         write_atomic(blocked / "inside" / "x.json", b"")
 
 

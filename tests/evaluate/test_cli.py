@@ -97,7 +97,7 @@ def test_classes_renamed(holdfast, blobs):
 
 def test_explain_on_a_run(holdfast, blobs):
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--explain", "--class", "blob")
-    for words in ("1. Detections by falling score", "2. Score threshold", "3. Eleven recalls", "AP 1.0000"):
+    for words in ("1. Detections by descending score", "2. Score threshold", "3. Eleven recalls", "AP 1.0000"):
         assert words in done.out
 
 
@@ -131,26 +131,26 @@ def test_a_finished_run_is_found_again_and_damage_is_repaired(holdfast, blobs):
     cell, *others = (blobs / "holdfast-runs/cells").glob("*/*.json")
     assert len(others) == 11
     again = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1)
-    assert "(12 were finished already)" in again.err
+    assert "(12 were cached)" in again.err
     cell.write_bytes(cell.read_bytes()[:100])
     repaired = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1)
     assert repaired.code == 0
-    assert "(11 were finished already)" in repaired.err
+    assert "(11 were cached)" in repaired.err
 
 
 def test_a_changed_image_is_evaluated_again(holdfast, blobs):
     assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1).code == 0
     (blobs / "data/images/000.jpg").write_bytes((blobs / "data/images/001.jpg").read_bytes())
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1)
-    assert "(11 were finished already)" in done.err
+    assert "(11 were cached)" in done.err
 
 
 def test_images_that_were_evaluated_serve_any_other_number_of_them(holdfast, blobs):
     assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--images", 7).code == 0
     fewer = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--images", 3)
-    assert "(3 were finished already)" in fewer.err
+    assert "(3 were cached)" in fewer.err
     more = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1)
-    assert "(7 were finished already)" in more.err
+    assert "(7 were cached)" in more.err
 
 
 def test_data_info_and_data_make(holdfast, tmp_path):

@@ -164,7 +164,7 @@ do = "evaluate"
         (
             'do = "noise"\nonly = ["resize",\n"resize"]',
             10,
-            "condition[1].only[1]: 'resize' is in the list twice",
+            "condition[1].only[1]: 'resize' is listed twice",
         ),
         ('do = "noise"\nonly = [\n  "decode",\n  "resiz",\n]', 11, "condition[1].only[1]: "),
         ('do = "noise"\nskip = ["precision=int9"]', 9, "did you mean 'precision=int8'?"),
@@ -173,7 +173,7 @@ do = "evaluate"
             10,
             (
                 "condition[1].stage[0]: expected one of decode, colour, fit, resize, normalise, infer or "
-                "post before the '=', got 'decod=opencv'; did you mean 'decode'?"
+                "post before '=', got 'decod=opencv'; did you mean 'decode'?"
             ),
         ),
         (
@@ -184,17 +184,17 @@ do = "evaluate"
         (
             'do = "evaluate"\nname = "p"\nstage = "zzz"',
             10,
-            "expected NAME=OPTION with a name of decode, colour",
+            "expected NAME=OPTION, where NAME is decode, colour",
         ),
-        ('do = "evaluate"\nname = "p"\nnoise = [1]', 10, "condition[1].noise[0]: expected a text"),
-        ('do = "evaluate"\nname = ""', 9, "condition[1].name: expected a text, got an empty text"),
-        ('do = "evaluate"\nname = "a\\nb"', 9, "condition[1].name: expected a text, got 'a\\nb'"),
+        ('do = "evaluate"\nname = "p"\nnoise = [1]', 10, "condition[1].noise[0]: expected text"),
+        ('do = "evaluate"\nname = ""', 9, "condition[1].name: expected text, got empty text"),
+        ('do = "evaluate"\nname = "a\\nb"', 9, "condition[1].name: expected text, got 'a\\nb'"),
         ('do = "evaluate"\nname = "p"\ncalibration = "signs:1:5"', 10, "is of use only with `noise`"),
         ('do = "verify"', 7, "condition[1]: spec is missing: VNN-LIB files."),
         (
             'do = "verify"\nspec = "none.vnnlib"',
             9,
-            "condition[1].spec: expected a file, got 'none.vnnlib', which is",
+            "condition[1].spec: expected a file, got 'none.vnnlib', which does",
         ),
         (
             'do = "audit"\nbudget = "soon"',
@@ -219,7 +219,7 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
             BASE.replace("signs-yolo", "signs-yol"),
             (
                 "exp.toml:2: model[0].path: expected an ONNX file or a shipped "
-                "model, got 'signs-yol', which is not there; did you mean 'signs-yolo'?"
+                "model, got 'signs-yol', which does not exist; did you mean 'signs-yolo'?"
             ),
         ),
         (BASE.replace("signs-yolo", "nett.onnx"), "did you mean 'net.onnx'?"),
@@ -245,14 +245,14 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
         (BASE.replace("[[data]]", "[data]"), "exp.toml:3: data: expected tables [[data]], got one table"),
         (
             BASE.replace("[[model]]", "[[model]]\nmap = { a = 1 }"),
-            "exp.toml:2: model[0].map: expected names by names",
+            "exp.toml:2: model[0].map: expected a table of names",
         ),
         (
             BASE + '[[model]]\npath = "signs-yolo"\n',
             "exp.toml:7: model[1].name: 'signs-yolo' is the name of model[0]",
         ),
         ('path = "x"\n' + BASE, "exp.toml:1: path: not a key of this table; it is for [[model]] or [[data]]"),
-        ("title = 07:32:00\n" + BASE, "exp.toml:1: title: expected a text, got 07:32:00"),
+        ("title = 07:32:00\n" + BASE, "exp.toml:1: title: expected text, got 07:32:00"),
         ("seed = -1\n" + BASE, "exp.toml:1: seed: expected a whole number from 0, got -1"),
         ("modell = 1\n" + BASE, "exp.toml:1: modell: unknown key; did you mean 'model'?"),
         (

@@ -91,7 +91,7 @@ def test_a_model_that_does_not_fit_is_a_line_and_the_others_go_on(made):
     lines = by_name(found)
     assert {line.state for (model, _), line in lines.items() if model == "blobs"} == {"done"}
     assert {line.state for (model, _), line in lines.items() if model == "tiny"} == {"failed"}
-    assert "expected data for the task 'classify'" in lines["tiny", "clean"].words
+    assert "expected a dataset for classification" in lines["tiny", "clean"].words
     assert found.exit_code == 4
 
 

@@ -146,7 +146,11 @@ decode = 3
             "[[10, 13]]",
             "head.anchors: expected a list of lists of lists of numbers",
         ),
-        ('"coco80"', '"coco.names"', "classes: 'coco.names' is no file beside the card and none of cctsdb3"),
+        (
+            '"coco80"',
+            '"coco.names"',
+            "classes: 'coco.names' is neither a file next to the card nor one of cctsdb3",
+        ),
         ('"coco80"', "[]", "classes: expected at least one class"),
         ('"coco80"', "0", "classes: expected at least one class"),
         ('"coco80"', '["a", "b", "a"]', "classes: 'a' is named more than once"),

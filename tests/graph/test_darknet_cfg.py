@@ -120,7 +120,7 @@ def test_everything_unsupported_is_listed_at_once(tmp_path):
         "[shortcut]\nfrom=-1\nweights_type=per_feature\n[convolutional]\nstrides=2\nshare_index=0\n",
     )
     for wanted in (
-        "8 things that cannot be exported",
+        "8 unsupported items",
         "line 4: [lstm] is not a supported section",
         "line 5: [lstm] unknown activation 'gelu'",
         "line 7: [convolutional] unknown activation 'stair'",

@@ -69,7 +69,7 @@ def test_the_metadata_of_ultralytics_go_before_shapes(make_net, case):
     assert dict(card.head.options) == options
     assert card.input.policy == ("stretch" if head == "rtdetr" else "letterbox")
     assert card.input.scale == 1 / 255
-    assert not any("names none" in reason for reason in reasons)
+    assert not any("no names are stored" in reason for reason in reasons)
     if metadata["task"] in ("segment", "pose", "obb"):
         assert any("not evaluated" in reason for reason in reasons)
     check_card(card, inspect(path))
@@ -91,7 +91,7 @@ def test_outputs_that_contradict_the_metadata_are_refused(make_net):
 
 def test_a_file_that_names_other_classes_is_not_said_to_name_none(make_net):
     _, reasons = guess(make_net({"o": (1, 14, 84)}, metadata={"names": PERSON}))
-    assert "classes: 10 without names, because the graph has 10 and its metadata names 1" in reasons
+    assert "classes: 10 without names, because the graph has 10 and the metadata names 1" in reasons
 
 
 TENSORFLOW = {

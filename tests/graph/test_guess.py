@@ -169,7 +169,7 @@ def test_normalisation_inside_the_graph_is_seen(tmp_path):
     card, reasons = guess(image_net(tmp_path / "b.onnx", "Relu", [1, 3, 32, 32], [1, 3]))
     assert card.input.scale == 1 / 255
     assert card.input.mean == (0.485, 0.456, 0.406)
-    assert "scale: 1/255, assumed as torchvision classifiers: the graph does not normalise" in reasons
+    assert "scale: 1/255, assumed, as in torchvision classifiers: the graph does not normalise" in reasons
 
 
 def test_bytes_as_input(tmp_path):
@@ -181,7 +181,7 @@ def test_bytes_as_input(tmp_path):
 def test_an_open_size_is_run_and_said_to_be_assumed(tmp_path):
     card, reasons = guess(image_net(tmp_path / "a.onnx", "Relu", ["n", 3, "h", "w"], ["n", "k"]))
     assert (card.task, len(card.classes), card.input.size) == ("classify", 3, Size(224, 224))
-    assert "size: 224×224, assumed: the graph leaves it open" in reasons
+    assert "size: 224×224, assumed: the size in the graph is dynamic" in reasons
 
 
 def test_a_network_that_does_not_run_says_so(make_net):
@@ -223,7 +223,7 @@ def test_anchors_are_said_to_be_assumed(make_net):
     card, reasons = guess(make_net(outputs))
     assert card.head.options["anchors"][0] == ((10, 13), (16, 30), (33, 23))
     assert any(
-        r.startswith("anchors: YOLOv3's for COCO, assumed: a graph does not hold them") for r in reasons
+        r.startswith("anchors: YOLOv3's for COCO, assumed: the graph does not contain them") for r in reasons
     )
 
 
@@ -266,7 +266,7 @@ def test_a_card_is_not_overwritten_without_force(make_net, tmp_path):
     path = make_net({"p": (1, 10)})
     target, _ = write_guess(path)
     assert target == tmp_path / "net.toml"
-    with pytest.raises(CardError, match="there is a card already; --force overwrites it"):
+    with pytest.raises(CardError, match="the card already exists; use --force to overwrite it"):
         write_guess(path)
     assert write_guess(path, force=True)[0] == target
     assert write_guess(path, tmp_path / "other.toml")[0].is_file()

@@ -97,12 +97,12 @@ def test_a_packed_model_has_the_hash_of_what_is_inside(tmp_path):
     ("content", "told"),
     [
         (b"", "the file is empty; expected an ONNX model"),
-        (b"<!DOCTYPE html><html>", "it is an HTML or XML page: a download that went wrong?"),
+        (b"<!DOCTYPE html><html>", "it is an HTML or XML page; download the file itself"),
         (b"\n\n <html>", "it is an HTML or XML page"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "it is a Git LFS pointer: fetch the file"),
         (b"PK\x03\x04abc", "it is a zip or PyTorch file: export the network to ONNX first"),
-        (b"\x1f\x8b\x08abc", "it is gzip: name it .onnx.gz"),
-        (b"garbage" * 50, "not an ONNX model, or one cut short (350 bytes)"),
+        (b"\x1f\x8b\x08abc", "it is a gzip file; rename it to .onnx.gz"),
+        (b"garbage" * 50, "not an ONNX model, or truncated (350 bytes)"),
         (b"\x08\x07", "expected a graph with nodes and outputs, got none"),
     ],
 )
@@ -228,7 +228,7 @@ def test_weights_in_a_missing_file(tmp_path):
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="net.data", size_threshold=0)
     assert inspect(path).parameters == 432
     (tmp_path / "net.data").unlink()
-    assert "are in 'net.data', which is missing; put it beside the model" in refused(path)
+    assert "are in 'net.data', which is missing; put it next to the model" in refused(path)
 
 
 def test_the_hash_follows_weights_kept_beside_the_model(tmp_path):

@@ -51,10 +51,10 @@ def test_a_card_given_wins_and_without_one_the_graph_is_guessed(make_net, tmp_pa
         ),
         (
             {"size": "64, 32"},
-            "the card says an input of (1, 3, 32, 64) (nchw, 64×32), the model takes image float32",
+            "the card describes an input (1, 3, 32, 64) (nchw, 64×32), the model takes image float32",
         ),
-        ({"layout": "nhwc"}, "the card says an input of (1, 64, 64, 3) (nhwc, 64×64), the model takes"),
-        ({"dtype": "uint8"}, "the card says input of type uint8, the model takes image float32"),
+        ({"layout": "nhwc"}, "the card describes an input (1, 64, 64, 3) (nhwc, 64×64), the model takes"),
+        ({"dtype": "uint8"}, "the card describes an input of type uint8, the model takes image float32"),
     ],
 )
 def test_a_card_that_does_not_fit_is_told_on_loading(make_net, tmp_path, card, told):

@@ -33,7 +33,7 @@ def test_each_node_says_what_is_done_with_it() -> None:
     found = support(model(nodes, {"x": (1, 2, 2)}, weights=weights))
     assert found.supported
     assert [node.how.split(":")[0] for node in found.nodes] == [
-        "constant", "constant", "moved", "linear", "relu", "sigmoid", "product of two values", "unused",
+        "constant", "constant", "reshaped", "linear", "relu", "sigmoid", "product of two values", "unused",
         "last layer",
     ]  # fmt: skip
     assert found.inputs == 4

@@ -118,7 +118,7 @@ def test_points_are_the_largest_precision_to_the_right(outcomes, missed):
 
 
 def test_scores_must_fall_and_fit():
-    with pytest.raises(InputError, match="falling order"):
+    with pytest.raises(InputError, match="descending order"):
         curve([0.1, 0.2], [1, 1], 2)
     with pytest.raises(InputError, match="as many scores as outcomes"):
         curve([0.1], [1, 1], 2)

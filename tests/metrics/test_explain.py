@@ -32,7 +32,7 @@ def test_the_lecture_procedure(lecture):
     assert [s.outcome for s in lecture.steps] == ["TP", "TP", "TP", "FP", "FP"]
     truck = lecture.steps[3]
     assert (truck.iou, truck.truth) == (0.0, -1)
-    assert "meets no true box" in truck.why
+    assert "overlaps no true box" in truck.why
     assert 0 < lecture.steps[4].iou < 0.7
     assert "is not > 0.7" in lecture.steps[4].why
     assert [p.tenth for p in lecture.points] == list(range(11))
@@ -89,10 +89,10 @@ def test_every_reason_is_told():
     for step, words in zip(
         steps,
         (
-            "box was free",
-            "took the next",
-            "taken by a detection of higher score",
-            "does not count",
+            "box not matched before",
+            "it matched the next",
+            "a higher score already matched the box",
+            "matches an ignored box",
             "is not ≥ 0.5",
         ),
         strict=True,

@@ -61,7 +61,7 @@ def scene(seed, images=6, classes=3, noise=1.0):
 
 
 def copies(table, drawn):
-    """The table of a data set that holds the drawn images, each copy an image of its own."""
+    """The table of a dataset that holds the drawn images, each copy an image of its own."""
     rows = [np.flatnonzero(table.image == image) for image in drawn]
     take = np.concatenate(rows)
     image = np.repeat(np.arange(len(drawn)), [len(r) for r in rows])

@@ -165,7 +165,7 @@ def test_a_rule_prints_every_choice_in_one_line():
 
 
 def test_an_unknown_rule_names_the_nearest():
-    with pytest.raises(UnknownName, match=r"unknown rule 'voc2012'\. Did you mean 'voc2007'"):
+    with pytest.raises(UnknownName, match=r"unknown rule 'voc2012'\. Did you mean 'voc'"):
         rule_named("voc2012")
     assert rule_named("voc") is VOC
     with pytest.raises(InputError, match="max_dets must be 1 or more"):

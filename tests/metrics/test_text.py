@@ -70,7 +70,7 @@ def test_compare_by_hand():
     assert worse.drop.estimate == 0.5, "a loss is positive"
     with pytest.raises(InputError, match="same questions"):
         compare(before, after[::-1], [0, 1, 0, 1], "plain", np.random.default_rng(0))
-    with pytest.raises(InputError, match="one answer a question, got 4 and 3"):
+    with pytest.raises(InputError, match="one answer per question, got 4 and 3"):
         hits(before, [0, 1, 0], "plain")
 
 

@@ -201,7 +201,7 @@ def test_feature_maps_of_a_model_are_shown(holdfast, tmp_path):
     assert done.code == 0
     assert re.search(r"ceil=ceil .*feature map", done.out)
     assert re.search(r"precision=int8-minmax .*feature map", done.out)
-    assert "note     precision=int8 stands for precision=int8-minmax (" in done.err
+    assert "note     precision=int8 means precision=int8-minmax (" in done.err
 
 
 def test_a_diagnosis_names_the_stage_and_the_share_of_each(holdfast, blobs, tmp_path):

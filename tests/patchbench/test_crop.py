@@ -43,9 +43,9 @@ def signs(tmp_path):
 def test_cctsdb_is_cut_and_read_back(signs, holdfast, tmp_path):
     done = holdfast("data", "crop", signs, "out")
     assert done.code == 0, done
-    assert "2 pictures of 5 targets written: out (cctsdb-yolo)" in done.out
-    assert f"left out  2: {INTRUDED}" in done.out
-    assert f"left out  1: {SMALL}" in done.out
+    assert "2 crops of 5 targets written: out (cctsdb-yolo)" in done.out
+    assert f"skipped  2: {INTRUDED}" in done.out
+    assert f"skipped  1: {SMALL}" in done.out
     data = open_dataset(tmp_path / "out", task="single")
     assert [entry.name for entry in data.entries] == ["00001_0.png", "00001_1.png"]
     assert data.problems == ()
@@ -76,7 +76,7 @@ def test_the_same_seed_cuts_the_same_bytes_whatever_the_order(signs, holdfast, t
 
 def test_other_classes_are_written_as_coco(tmp_path, holdfast):
     making.blob_coco(tmp_path / "blobs", 4)
-    assert "4 pictures of 4 targets written: out (coco)" in holdfast("data", "crop", "blobs", "out").out
+    assert "4 crops of 4 targets written: out (coco)" in holdfast("data", "crop", "blobs", "out").out
     data = open_dataset(tmp_path / "out", task="single")
     assert data.classes == ("blob",)
     assert len(data) == 4
@@ -84,7 +84,7 @@ def test_other_classes_are_written_as_coco(tmp_path, holdfast):
 
 def test_crowded_windows_are_kept_when_asked_for(signs, holdfast):
     done = holdfast("data", "crop", signs, "out", "--crowded", "--least", 2, "--size", 32)
-    assert "5 pictures of 5 targets" in done.out
+    assert "5 crops of 5 targets" in done.out
 
 
 def test_bad_input_is_one_line(signs, fails, holdfast, tmp_path):

@@ -119,7 +119,7 @@ def test_free_content_is_drawn_at_some_places(bench, holdfast):
 def test_a_folder_is_there_whole_or_not_at_all(bench, fails, tmp_path):
     folder = bench()
     line = fails("patchbench", "make", folder)
-    assert line == f"{folder}: expected a new or empty folder, got one with something in it"
+    assert line == f"{folder}: expected a new or empty folder, but it is not empty"
     (tmp_path / "none").mkdir()
     args = ("--model", tmp_path / "tiny.onnx", "--data", tmp_path / "white-bench")
     line = fails("patchbench", "make", tmp_path / "none", *args, "--held-out", "--images", 9)

@@ -181,13 +181,13 @@ def test_what_cannot_change_a_head_says_so():
     assert not any(reasons(card("yolox")).values())
     assert not any(reasons(card("yolov3")).values())
     decoded = reasons(card("yolox", options={"decoded": True}))
-    assert "takes no exp" in decoded["exp-fp16"]
-    assert "takes no exp" in decoded["exp-clamp"]
-    assert "takes no exp" in reasons(card("nanodet"))["exp-fp16"]
+    assert "does not decode box sides by exp" in decoded["exp-fp16"]
+    assert "does not decode box sides by exp" in decoded["exp-clamp"]
+    assert "does not decode box sides by exp" in reasons(card("nanodet"))["exp-fp16"]
     assert reasons(card("anchors"))["exp-fp16"] == ""
     assert "already" in reasons(card("anchors"))["exp-clamp"]
     inside = reasons(card("boxes"))
-    assert "cannot be exchanged" in inside["nms-inclusive"]
+    assert "cannot be replaced" in inside["nms-inclusive"]
     assert inside["offset"] == inside["round-floor"] == ""
     assert "one box" in reasons(card("landmark", classes=("a", "b")))["nms-plus-one"]
 

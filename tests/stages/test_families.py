@@ -91,7 +91,7 @@ def test_the_default_table_has_int8_as_products_do_it_and_the_careful_mix_by_its
 def test_int8_is_an_alias_of_min_max_and_a_note_says_so():
     assert option("precision=int8") == option("precision=int8-minmax")
     (note,) = alias_notes(["precision=int8", "precision", "precision=fp16", "precision=int8"])
-    assert note.startswith("precision=int8 stands for precision=int8-minmax (TensorFlow Lite's default")
+    assert note.startswith("precision=int8 means precision=int8-minmax (TensorFlow Lite's default")
     assert note.endswith("; also int8-dynamic, int8-entropy, int8-mixed, int8-per-tensor, int8-percentile")
     assert alias_notes(["precision=int8-minmax"]) == ()
 

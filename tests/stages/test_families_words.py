@@ -83,7 +83,7 @@ def test_a_classifier_that_does_enlarge_a_map_is_measured(tmp_path):
     }
     assert found["upsample-nearest"].status == "measured"
     assert found["upsample-bilinear"].status == "no effect"
-    assert found["upsample-bilinear"].note.startswith("1 Resize: done so already")
+    assert found["upsample-bilinear"].note.startswith("1 Resize: already done this way")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_upsampling_that_is_done_so_already_is_told_from_none():
     nodes = [helper.make_node("Resize", ["x", "", "", "s"], ["y"], **how)]
     made, context = graph(8, nodes, sizes)
     assert upsample_nearest(made, context).changed == ()
-    assert unchanged(made.SerializeToString(), "upsample").startswith("1 Resize: done so already")
+    assert unchanged(made.SerializeToString(), "upsample").startswith("1 Resize: already done this way")
     assert upsample_bilinear(*graph(8, nodes, sizes)).changed
 
 

@@ -105,7 +105,7 @@ def test_distance_rises_with_pixels_and_amplitude(net, scenes):
 def test_refused(net, tmp_path):
     with pytest.raises(UnknownName, match=r"unknown features 'sings'. Did you mean 'signs'"):
         open_features("sings")
-    with pytest.raises(InputError, match="nothing behind the name, got 'x'"):
+    with pytest.raises(InputError, match="nothing after the name, got 'x'"):
         open_features("signs:x")
     with pytest.raises(InputError, match=r"uint8, got .* float64"):
         net([np.zeros((32, 32, 3))])

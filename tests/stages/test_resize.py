@@ -113,7 +113,7 @@ def test_swscale_widens_its_filter_as_pillow_does(name):
 
 
 def test_swscale_says_what_it_refuses():
-    with pytest.raises(ImageError, match="swscale cannot turn 1×2000 into 2000×1 pixels"):
+    with pytest.raises(ImageError, match="swscale cannot resize 1×2000 into 2000×1 pixels"):
         lookup("resize", "swscale-bilinear")(noise(2000, 1), Size(2000, 1))
 
 

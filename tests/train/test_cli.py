@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(holdfast, place, monkeypatch):
     assert not (place / "b.onnx").exists()
     again = holdfast("train", "mix", "old.onnx", "data", "-o", "b.onnx", *FEW, "--work", "w2")
     assert "train: 8/8 steps" in again.err
-    assert "(3 were finished already)" in again.err
+    assert "(3 were cached)" in again.err
     assert (place / "a.onnx").read_bytes() == (place / "b.onnx").read_bytes()
 
 
@@ -144,7 +144,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
         (("old.onnx", "data", "-o", "old.onnx"), "is the model that is trained, which is never changed"),
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
         (("old.onnx", "data", "-o", "taken.onnx"), "its card taken.toml is there already"),
-        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write there"),
+        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write"),
         (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model of the task 'detect'"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
         (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "as a batch holds, 91, got 90"),

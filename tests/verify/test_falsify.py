@@ -177,7 +177,7 @@ def test_a_search_without_success_ends_with_its_time() -> None:
     for clock, seconds in ((Clock(Budget(60.0)), 0.4), (Clock(Budget(0.4)), 60.0)):
         answer = falsify(problem, clock, seconds, np.random.default_rng(0))
         assert answer.status == "unknown"
-        assert "the nearest misses by" in answer.note
+        assert "the nearest one misses by" in answer.note
     assert falsify(problem, Clock(Budget(0.0)), 1.0, np.random.default_rng(0)).status == "unknown"
 
 
@@ -192,7 +192,7 @@ def test_a_descent_ends_when_the_time_is_up() -> None:
 def test_a_box_without_a_float32_is_left_alone() -> None:
     value = 0.1 + 1e-12  # no float32
     problem = posed(perceptron(), Case(np.full(4, value), np.full(4, value), row(1, 0, 0), np.array([1e3])))
-    assert attacked(problem).note == "no float32 lies in the box of any case"
+    assert attacked(problem).note == "no float32 value is in the box of any case"
 
 
 def test_one_seed_gives_one_witness_and_the_threads_are_as_before() -> None:

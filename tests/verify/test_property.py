@@ -73,7 +73,7 @@ def test_each_case_keeps_its_own_box_inside_the_one_around_all(tmp_path):
 def test_a_decimal_that_is_no_float32_is_moved_to_the_nearest_and_told(tmp_path):
     asked = property_of(spec(2, 1, *box((0.1, 0.1), (0.1, 0.2)), "(<= Y_0 0)"), network(tmp_path, 2, 1))
     assert asked.threat.lower.ravel().tolist() == [float(np.float32(0.1)), 0.1]
-    assert asked.note == "1 fixed inputs are no float32: the nearest one was taken"
+    assert asked.note == "1 fixed inputs are not float32 values; the nearest ones were used"
     domain = domain_of(asked)
     assert domain.free.tolist() == [1]
     assert domain.template[0] == np.float32(0.1)

@@ -112,7 +112,16 @@ class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions(
-    AttackSettings, SubjectOptions, ClassOptions, JobsOptions, command="attack", group=OUTPUT
+    AttackSettings,
+    SubjectOptions,
+    ClassOptions,
+    JobsOptions,
+    command="attack",
+    examples=(
+        "holdfast attack signs-plain signs:0:2 --pixels 300 --steps 20 --no-shrink -o attacked",
+        "holdfast attack signs-plain signs:0:1 --pixels 400 --steps 60 --black-box -o black-box",
+    ),
+    group=OUTPUT,
 ):
     """The options of `holdfast attack`."""
 
@@ -129,7 +138,17 @@ class AttackOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyOptions(Options, command="patch apply"):
+class ApplyOptions(
+    Options,
+    command="patch apply",
+    examples=(
+        (
+            "holdfast attack signs-plain signs:0:1 --steps 20 --no-shrink -o attacked && "
+            "holdfast patch apply attacked/patches/signs-0-000000.png attacked/images -o patched"
+        ),
+        "holdfast patch apply attacked/patches/signs-0-000000.png attacked/images --at 10,20 -o moved",
+    ),
+):
     """The options of `holdfast patch apply`."""
 
     patch: Annotated[Path, Argument("A PNG whose alpha is the mask, with its TOML next to it.")]

@@ -1,3 +1,3 @@
 """The audit: evaluation, noise, attack and proof of one model, and each of them across the others."""
 
-COMMANDS = {"audit": "cli:audit", "demo": "cli:demo"}
+COMMANDS = {"Run": {"audit": "cli:audit", "demo": "cli:demo"}}

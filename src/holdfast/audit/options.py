@@ -137,7 +137,17 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditedOptions(AuditSettings, SubjectOptions, ClassOptions, command="audit", group=EFFORT):
+class AuditedOptions(
+    AuditSettings,
+    SubjectOptions,
+    ClassOptions,
+    command="audit",
+    examples=(
+        "holdfast audit signs-yolo signs:0:24 --budget 1m",
+        "holdfast audit signs-yolo signs:0:24 --only evaluate --fail-if 'clean.map50 < 0.5' -o gated.html",
+    ),
+    group=EFFORT,
+):
     """Everything that changes a number of an audit."""
 
     seed: Annotated[int, Option("Random seed.", least=0)] = 0
@@ -168,7 +178,15 @@ class AuditOptions(AuditedOptions, RunOptions, group=GATES):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(BudgetOptions, RunOptions, command="demo"):
+class DemoOptions(
+    BudgetOptions,
+    RunOptions,
+    command="demo",
+    examples=(
+        "holdfast demo --budget 1m",
+        "holdfast demo --images 24 --budget 30s -o demo.html",
+    ),
+):
     """The options of `holdfast demo`."""
 
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")

@@ -14,15 +14,16 @@ GROUPS = {
     "model": "Inspect a model, write its card, convert darknet files.",
 }
 COMMANDS = {
-    "report": "commands:report",
-    "doctor": "doctor:doctor",
-    "data info": "commands:data_info",
-    "data make": "commands:data_make",
-    "data crop": "commands:data_crop",
-    "model info": "commands:model_info",
-    "model card": "commands:model_card",
-    "model list": "commands:model_list",
-    "model convert": "commands:model_convert",
+    "Measure": {
+        "data info": "commands:data_info",
+        "data make": "commands:data_make",
+        "data crop": "commands:data_crop",
+        "model info": "commands:model_info",
+        "model card": "commands:model_card",
+        "model list": "commands:model_list",
+        "model convert": "commands:model_convert",
+    },
+    "Run": {"report": "commands:report", "doctor": "doctor:doctor"},
 }
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
@@ -117,12 +118,14 @@ def run(arguments: list[str]) -> int:
         where = f"{problem.filename}: " if problem.filename else ""
         return _say(f"{where}{problem.strerror or problem}", 2)
     except MemoryError:
-        return _say("out of memory; try a smaller --jobs", 2)
+        return _say("out of memory; try fewer --jobs", 2)
     except Exception as problem:  # the last line of defence: no traceback for the user
         if os.environ.get("HOLDFAST_TRACEBACK"):
             raise
         what = f"{type(problem).__name__}: {problem}"
-        return _say(f"internal error, please report it ({what}); HOLDFAST_TRACEBACK=1 shows where", 70)
+        return _say(
+            f"internal error ({what}); please report it. Set HOLDFAST_TRACEBACK=1 to see the traceback", 70
+        )
 
 
 def _say(line: str, code: int) -> int:

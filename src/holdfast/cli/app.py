@@ -16,21 +16,27 @@ from holdfast.config.options import Options
 from holdfast.config.output import say
 from holdfast.config.parser import HELP, group_help, help_of, parse, refuse
 
-ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
-FIRST = ("audit", "run", "evaluate", "report", "compare", "demo", "doctor")  # in the list of commands
+ABOUT = """Test whether a perception model still works where it is deployed.
+
+    Bring an ONNX file and images. `holdfast demo` shows everything on a shipped model."""
+JOBS = ("Measure", "Attack", "Prove", "Defend", "Run")  # headings of the list of commands, in this order
 ROOT_OPTIONS = {
     "--version": "Print the version.",
-    "--install-completion": "Install completion for this shell, or the one named: bash, zsh, fish.",
-    "--show-completion": "Print the completion script instead, to be copied or changed.",
+    "--install-completion": "Install shell completion (bash, zsh or fish; default: this shell).",
+    "--show-completion": "Print the completion script.",
 }
 
 
 class Group(NamedTuple):
-    """Commands under a common word; `itself` is what the word does when none of them follows."""
+    """Commands under a common word; `itself` is what the word does when none of them follows.
+
+    `jobs` are the headings under which the commands are listed, by command.
+    """
 
     about: str
     commands: Mapping[str, str | Group]
     itself: str = ""
+    jobs: Mapping[str, str] = {}
 
 
 class Command(NamedTuple):
@@ -47,22 +53,24 @@ class Command(NamedTuple):
 
 @cache
 def root() -> Group:
-    """All commands: what the packages declare as COMMANDS (words -> module:function) and GROUPS."""
+    """All commands: what the packages declare as COMMANDS (job -> words -> module:function) and GROUPS."""
     homes: dict[str, str] = {}
     abouts: dict[str, str] = {}
+    jobs: dict[str, str] = {}
     for found in pkgutil.iter_modules(holdfast.__path__):
         if found.ispkg:
             package = importlib.import_module(f"holdfast.{found.name}")
             abouts |= getattr(package, "GROUPS", {})
-            commands = getattr(package, "COMMANDS", {})
-            homes |= {words: f"{found.name}.{home}" for words, home in commands.items()}
+            for job, commands in getattr(package, "COMMANDS", {}).items():
+                homes |= {words: f"{found.name}.{home}" for words, home in commands.items()}
+                jobs |= {words.split()[0]: job for words in commands}
     nodes: dict[str, str | Group] = {}
-    for word in [*FIRST, *sorted({words.split()[0] for words in homes} - set(FIRST))]:
+    for word in sorted(jobs, key=lambda word: (JOBS.index(jobs[word]), word)):
         inside = {
             words.split()[1]: home for words, home in homes.items() if words.split()[0] == word != words
         }
         nodes[word] = Group(abouts[word], inside, homes.get(word, "")) if inside else homes[word]
-    return Group(ABOUT, nodes)
+    return Group(ABOUT, nodes, jobs=jobs)
 
 
 def execute(words: list[str]) -> int:
@@ -82,7 +90,10 @@ def execute(words: list[str]) -> int:
             command = load(node.itself)
             text = help_of(command.options, command.about, rows)
         else:
-            text = group_help(name, node.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
+            sections: dict[str, list[tuple[str, str]]] = {}
+            for row in rows:
+                sections.setdefault(node.jobs.get(row[0], "Commands"), []).append(row)
+            text = group_help(name, node.about, sections, ROOT_OPTIONS if name == "holdfast" else {})
         say(text, sys.stdout if first else sys.stderr)
         return 0 if first else 2
     if name == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:

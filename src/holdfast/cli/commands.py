@@ -15,11 +15,11 @@ from holdfast.engine.store import write_atomic
 from holdfast.graph.card import write_card
 from holdfast.graph.darknet.convert import convert
 from holdfast.graph.guess import write_guess
-from holdfast.graph.load import describe, load_model, shipped
+from holdfast.graph.load import describe, find_model, load_model, shipped
 
 
 def report(options: cli.ReportOptions) -> None:
-    """Write a run as one self-contained HTML page."""
+    """Write the report of a run as one self-contained HTML page."""
     from holdfast.audit.result import PAGE, open_audit
     from holdfast.report.html import write_page
     from holdfast.web.run_page import PAGES
@@ -39,7 +39,7 @@ def report(options: cli.ReportOptions) -> None:
 
 
 def data_info(options: cli.DataInfoOptions) -> None:
-    """Recognise the format and print counts, classes, sizes and every problem found."""
+    """Detect the format of a dataset and print counts, classes, sizes and problems."""
     facts = info.describe(open_dataset(options.path, format=options.format, split=options.split))
     say(info.text(facts))
     if options.json:
@@ -47,9 +47,9 @@ def data_info(options: cli.DataInfoOptions) -> None:
 
 
 def data_make(options: cli.DataMakeOptions) -> None:
-    """Write the embedded data set as JPEG files with COCO annotations and masks."""
+    """Write the embedded dataset as JPEG files with COCO annotations and masks."""
     if options.what != "signs":
-        raise UnknownName("data set", options.what, ["signs"])
+        raise UnknownName("dataset", options.what, ["signs"])
     check("drawing the embedded scenes", "cv2")
     from holdfast.data.signs.scene import make as make_signs
 
@@ -59,9 +59,9 @@ def data_make(options: cli.DataMakeOptions) -> None:
 
 
 def data_crop(options: cli.CropOptions) -> None:
-    """Cut a detection data set into small square pictures of one target each.
+    """Cut a detection dataset into small square crops with one target each.
 
-    The folder can be read as a data set: holdfast evaluate signs-single OUT, holdfast patchbench make DIR
+    The folder is a dataset: holdfast evaluate signs-single OUT, holdfast patchbench make DIR
     --data OUT.
     """
     found = open_dataset(
@@ -70,15 +70,15 @@ def data_crop(options: cli.CropOptions) -> None:
     cut = crop.Cut(**{field.name: getattr(options, field.name) for field in fields(crop.Cut)})
     with progress("crop", len(found)) as step:
         crops = crop.crop(found, options.out, cut, step)
-    say(f"{crops.pictures:,} pictures of {crops.targets:,} targets written: {crops.folder} ({crops.format})")
+    say(f"{crops.pictures:,} crops of {crops.targets:,} targets written: {crops.folder} ({crops.format})")
     for why, count in sorted(crops.skipped.items(), key=lambda pair: -pair[1]):
-        say(f"left out  {count:,}: {why}")
+        say(f"skipped  {count:,}: {why}")
     if crops.unreadable:
         sys.stderr.write(f"{len(crops.unreadable)} images could not be read, first: {crops.unreadable[0]}\n")
 
 
 def model_info(options: cli.ModelInfoOptions) -> None:
-    """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
+    """Print inputs, outputs, operators and how holdfast reads the model, with reasons."""
     facts = describe(options.path, options.card)
     say(facts.text())
     if options.json:
@@ -86,15 +86,15 @@ def model_info(options: cli.ModelInfoOptions) -> None:
 
 
 def model_card(options: cli.ModelCardOptions) -> None:
-    """Inspect the graph, guess how to feed and read it, say why, and write the card."""
-    target, reasons = write_guess(options.path, options.out, force=options.force)
+    """Guess the model card from the graph, print the reasons, and write it."""
+    target, reasons = write_guess(find_model(options.path), options.out, force=options.force)
     for reason in reasons:
         say(f"guessed  {reason}")
-    say(f"card written: {target}; check the guesses, then evaluate")
+    say(f"card written: {target}; check the guesses before you evaluate")
 
 
 def model_list(_options: cli.ModelListOptions) -> None:
-    """Print the models that come with holdfast."""
+    """List the shipped models."""
     for name in shipped():
         model = load_model(name)
         size = model.card.input.size
@@ -103,10 +103,10 @@ def model_list(_options: cli.ModelListOptions) -> None:
 
 
 def model_convert(options: cli.ModelConvertOptions) -> None:
-    """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
+    """Convert a darknet YOLO network to ONNX and write its card."""
     out, size = options.out, options.size
     if out.with_suffix(".toml").exists() and not options.force:
-        raise CardError(f"{out.with_suffix('.toml')}: there is a card already; --force overwrites it")
+        raise CardError(f"{out.with_suffix('.toml')}: the card already exists; use --force to overwrite it")
     written = convert(options.cfg, options.weights, out, options.names, Size(size, size) if size else None)
     write_card(written, out.with_suffix(".toml"))
     say(f"written: {out} and {out.with_suffix('.toml')}")

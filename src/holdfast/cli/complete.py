@@ -136,7 +136,8 @@ def _of_command(shape: type[Options], before: list[str], last: str) -> Iterator[
         else:
             given = {named[word].name for word in before if word in named and not named[word].repeats}
             flags = [spec for spec in fields_of(shape) if not spec.positional and spec.name not in given]
-            yield from ((spec.label, spec.option.help) for spec in flags)
+            for spec in flags:
+                yield f"--no-{spec.key}" if spec.default is True else spec.label, spec.option.help
             yield HELP[1], "Print this help and exit."
     else:
         places = [spec for spec in fields_of(shape) if spec.positional]
@@ -162,7 +163,7 @@ def shell_named(name: str) -> str:
     for found in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
         if found in SCRIPTS:
             return found
-    raise InputError("which shell? say --install-completion bash, zsh or fish")
+    raise InputError("cannot detect the shell; use --install-completion bash, zsh or fish")
 
 
 def _parent() -> str:
@@ -194,4 +195,4 @@ def install(shell: str) -> str:
                 start.write_text(f"{known.rstrip()}\n\n{line}\n".lstrip())
     except OSError as problem:
         raise OutputError(f"{problem.filename}: {problem.strerror}; see --show-completion {shell}") from None
-    return f"{shell} completion installed in {homes[shell]}; it works in the next {shell} you open"
+    return f"{shell} completion installed in {homes[shell]}; open a new {shell} to use it"

@@ -34,7 +34,7 @@ FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", 
 
 
 def doctor(_options: DoctorOptions) -> int:
-    """Print versions, extras and CPU features, what is missing and the pip line for it."""
+    """Print versions, extras and CPU features, and the pip command for what is missing."""
     rows = list(_findings())
     say(to_text(Table(["", "what", "state", "remedy"], rows)))
     return 2 if any(topic == "library" and remedy for topic, _, _, remedy in rows) else 0

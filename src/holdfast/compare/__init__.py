@@ -1,3 +1,3 @@
 """Comparison of two results of one kind: what improved or got worse, with paired intervals."""
 
-COMMANDS = {"compare": "cli:compare"}
+COMMANDS = {"Measure": {"compare": "cli:compare"}}

@@ -11,7 +11,21 @@ from holdfast.config.parser import command_line
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(Options, command="compare"):
+class CompareOptions(
+    Options,
+    command="compare",
+    examples=(
+        (
+            "holdfast evaluate signs-free signs:0:9 && "
+            "holdfast evaluate signs-plain signs:0:9 && "
+            "holdfast compare holdfast-runs/signs-free-on-signs-0-9 holdfast-runs/signs-plain-on-signs-0-9"
+        ),
+        (
+            "holdfast compare holdfast-runs/signs-free-on-signs-0-9 holdfast-runs/signs-plain-on-signs-0-9 "
+            "-o compare.html"
+        ),
+    ),
+):
     """The options of `holdfast compare`."""
 
     run_a: Annotated[

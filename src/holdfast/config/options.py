@@ -1,7 +1,7 @@
 """The declaration of options: a frozen dataclass whose fields are annotated.
 
     @dataclass(frozen=True, kw_only=True)
-    class MakeOptions(Options, command="data make"):
+    class MakeOptions(Options, command="data make", examples=("holdfast data make signs scenes",)):
         folder: Annotated[Path, Argument("A new or empty folder.")]
         images: Annotated[int, Option("Number of scenes.", least=1)] = 1000
         stage: Annotated[tuple[str, ...], Option("Replace a pipeline stage.")] = ()
@@ -9,11 +9,11 @@
 
 The command line (`parser`), TOML tables (`toml`), JSON schemas (`schema`) and web forms (`form`) are derived
 from it. A field with a default is optional, a tuple may be repeated, a Literal is a choice, and a Mapping is
-written NAME=VALUE on the command line. The flag is the name of the field with `-` for `_`.
+written NAME=VALUE on the command line. The flag is the name of the field with `-` for `_`. The examples are
+printed below the help text; each is a line for the shell that works in any folder.
 """
 
 import dataclasses
-import difflib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -36,7 +36,7 @@ class Option:
 
     `least` and `most` bound a number. `names` lists the names that exist; the shell completes them and TOML
     files are checked against them. `completions` are for the shell only. `refers_to` says what a path must
-    point to. `problem` returns what is wrong with a text of a TOML file, or an empty text. With `commas`, one
+    point to. `problem` returns what is wrong with a text of a TOML file, or empty text. With `commas`, one
     word of the command line may hold several values.
     """
 
@@ -71,11 +71,15 @@ class Options:
     """Base of all options; values are checked when an instance is created."""
 
     command: ClassVar[str] = ""  # the words after `holdfast`
+    examples: ClassVar[tuple[str, ...]] = ()
     _group: ClassVar[str] = ""
 
-    def __init_subclass__(cls, command: str = "", group: str = "Options") -> None:
-        """Set the words of the command, and the heading of the fields that the class itself declares."""
+    def __init_subclass__(
+        cls, command: str = "", group: str = "Options", examples: tuple[str, ...] = ()
+    ) -> None:
+        """Set the words of the command, its examples, and the heading of the fields the class declares."""
         cls.command = command or cls.command
+        cls.examples = examples or (() if command else cls.examples)
         cls._group = group
 
     def __post_init__(self) -> None:
@@ -150,9 +154,13 @@ class FieldSpec:
             return whole + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
             return listed(self.names())
-        words = {bool: "true or false", dict: 'names by names such as { stop = "stop sign" }', Path: "a path"}
+        words = {
+            bool: "true or false",
+            dict: 'a table of names such as { stop = "stop sign" }',
+            Path: "a path",
+        }
         example = f" such as {self.option.example!r}" if self.option.example else ""
-        return words.get(self.kind, f"a text{example}")
+        return words.get(self.kind, f"text{example}")
 
     def check(self, value: Any) -> Any:
         """The value in the type of the field; raise InvalidValue if the field does not accept it."""
@@ -290,19 +298,21 @@ def unknown_name(value: str, known: Sequence[str]) -> str:
         known = within
     elif sign and len(families) < len(known):
         near = nearest(before, families)
-        return f"expected one of {listed(families)} before the '=', got {value!r}{near}"
+        return f"expected one of {listed(families)} before '=', got {value!r}{near}"
     near = nearest(value, known)
     if len(known) > FEW and near:
         return f"expected one of {len(known)} names, got {value!r}{near}"
     if len(known) > FEW and not sign and len(families) < len(known):
-        return f"expected NAME=OPTION with a name of {listed(families)}, got {value!r}"
+        return f"expected NAME=OPTION, where NAME is {listed(families)}, got {value!r}"
     return f"expected {listed(known)}, got {value!r}{near}"
 
 
 def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
-    """A hint with the name that is most similar; empty if none is."""
-    near = difflib.get_close_matches(value, list(names), n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """A hint with the names that may be meant; empty if none is near."""
+    from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
+
+    hint = did_you_mean(value, list(names), cutoff)
+    return f"; {hint[0].lower()}{hint[1:]}" if hint else ""
 
 
 def listed(names: Sequence[str]) -> str:
@@ -313,7 +323,7 @@ def listed(names: Sequence[str]) -> str:
 def shown(value: Any) -> str:
     """The value as a message shows it, cut if it is long."""
     if isinstance(value, str) and not value.strip():
-        return "an empty text"
+        return "empty text"
     if isinstance(value, bool):
         return "true" if value else "false"
     text = value.isoformat() if hasattr(value, "isoformat") else repr(value)  # a date or a time

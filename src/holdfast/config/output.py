@@ -49,7 +49,7 @@ def check_writable(path: Path, label: str = "") -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as problem:
         raise OutputError(
-            f"{label or path}: cannot write there: {problem.strerror or problem}; choose another folder"
+            f"{label or path}: cannot write: {problem.strerror or problem}; choose another folder"
         ) from problem
 
 
@@ -94,4 +94,4 @@ def check_outputs(files: Mapping[str, Path | None], folders: Mapping[str, Path |
             continue  # several can write to one device or stream
         earlier = seen.setdefault(os.path.realpath(path), f"{flag} {path}")
         if earlier != f"{flag} {path}":
-            raise OutputError(f"{earlier} and {flag} {path}: are one and the same; give two names")
+            raise OutputError(f"{earlier} and {flag} {path}: are the same path; give two different ones")

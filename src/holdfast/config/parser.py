@@ -1,7 +1,6 @@
 """Command lines: words to options, help texts, and options back to words."""
 
 import argparse
-import difflib
 import inspect
 import shlex
 import shutil
@@ -14,6 +13,8 @@ from holdfast.core.errors import InputError
 
 HELP = ("-h", "--help")
 WIDEST = 100  # columns of a help text
+DOCS = "https://holdfast.readthedocs.io/en/latest/"
+LARGEST_SHOWN = 255  # a help text shows the range of a number up to this bound
 T = TypeVar("T", bound=Options)
 
 
@@ -42,7 +43,7 @@ def parse(shape: type[T], words: Sequence[str]) -> T | None:
             refuse(command, f"{specs[name].label}: {problem}")
     missing = [spec.label for spec in specs.values() if spec.required and spec.name not in values]
     if missing:
-        refuse(command, f"expected {', '.join(missing)}; not given")
+        refuse(command, f"missing {', '.join(missing)}")
     return shape(**values)
 
 
@@ -105,9 +106,10 @@ def _place(command: str, shape: type[Options], words: Sequence[str]) -> dict[str
 
 def refuse(command: str, problem: str, word: str = "", known: Iterable[str] = ()) -> NoReturn:
     """Raise InputError with the problem, the nearest known word, and where to look."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6) if word else []
-    hint = f". Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{problem}{hint} (see {command} --help)")
+    from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
+
+    hint = did_you_mean(word, list(known), 0.6) if word else ""
+    raise InputError(f"{problem}{hint and f'. {hint}'} (see {command} --help)")
 
 
 def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]] = ()) -> str:
@@ -128,16 +130,31 @@ def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]
     titles = dict.fromkeys(spec.group for spec in flags if spec.group != "Options")
     groups = {title: parser.add_argument_group(title) for title in (*titles, "Options")}
     for spec in flags:
-        groups[spec.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
+        how = _how(spec)
+        if spec.kind is bool and not spec.default:  # --no-strict is accepted, but it is the default
+            how["action"] = "store_true"
+        groups[spec.group].add_argument(*_flags(spec), **how, help=_about(spec))
     groups["Options"].add_argument(*HELP, action="help", help="Print this help and exit.")
+    lines = (" && \\\n    ".join(line.split(" && ")) for line in shape.examples)
+    examples = ["Examples:", *(f"  {line}" for line in lines), ""] if shape.examples else []
+    parser.epilog = "\n".join([*examples, f"Documentation: {docs_page(shape.command)}"]).replace("%", "%%")
     return parser.format_help().rstrip()
 
 
-def group_help(command: str, about: str, rows: Sequence[tuple[str, str]], options: Mapping[str, str]) -> str:
-    """The help text of a group of commands."""
+def docs_page(command: str) -> str:
+    """The address of the reference page; a command and its subcommands share one."""
+    return f"{DOCS}reference/commands/{command.split()[0]}.html" if command else DOCS
+
+
+def group_help(
+    command: str, about: str, sections: Mapping[str, Sequence[tuple[str, str]]], options: Mapping[str, str]
+) -> str:
+    """The help text of a group of commands, which are listed under headings."""
     parser = _help_parser(f"{command} COMMAND …", about)
-    parser.epilog = f"{command} COMMAND --help describes one of them."
-    _add_rows(parser, "Commands", rows)
+    page = docs_page(command.partition(" ")[2])
+    parser.epilog = f"Run {command} COMMAND --help for the options of a command.\n\nDocumentation: {page}"
+    for title, rows in sections.items():
+        _add_rows(parser, title, rows)
     last = parser.add_argument_group("Options")
     for name, text in options.items():
         last.add_argument(name, help=text, action="store_true")
@@ -173,7 +190,7 @@ def _add_rows(parser: argparse.ArgumentParser, title: str, rows: Sequence[tuple[
 def _about(spec: FieldSpec) -> str:
     least, most = spec.option.least, spec.option.most
     facts = []
-    if most is not None:
+    if most is not None and most <= LARGEST_SHOWN:
         facts.append(f"up to {most}" if least is None else f"{least} to {most}")
     if spec.required:
         facts.append("required")
@@ -185,7 +202,7 @@ def _about(spec: FieldSpec) -> str:
 
 
 def command_words(options: Options) -> list[str]:
-    """The words after `holdfast` that give these options again; values that are the default are left out."""
+    """The words after `holdfast` that give these options again; values that are the default are skipped."""
     given = changed(options)
     named, placed = [], []
     for spec in fields_of(type(options)):

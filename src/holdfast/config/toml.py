@@ -16,7 +16,7 @@ def read_value(spec: FieldSpec, value: Any, folder: Path) -> Any:
     if not isinstance(value, list):
         return (_read_one(spec, value, folder),)
     if not value:
-        raise InvalidValue("expected at least one value, got an empty list; leave it out instead")
+        raise InvalidValue("expected at least one value, got an empty list; remove the key instead")
     found: list[Any] = []
     for place, item in enumerate(value):
         try:
@@ -24,7 +24,7 @@ def read_value(spec: FieldSpec, value: Any, folder: Path) -> Any:
         except InvalidValue as problem:
             raise InvalidValue(str(problem), place) from None
         if found[-1] in found[:-1]:
-            raise InvalidValue(f"{item!r} is in the list twice", place)
+            raise InvalidValue(f"{item!r} is listed twice", place)
     return tuple(found)
 
 
@@ -94,11 +94,11 @@ def _gone(value: str, folder: Path, expected: str, known: Iterable[str]) -> str:
     """The message for a path that does not exist, with the nearest name next to it or among the known."""
     path = folder / value
     try:
-        beside = [str(Path(value).parent / p.name) for p in path.parent.iterdir()]
+        siblings = [str(Path(value).parent / p.name) for p in path.parent.iterdir()]
     except OSError:
-        beside = []
-    hint = nearest(value, [*known, *beside], 0.6) or f"; paths begin at {folder}"
-    return f"expected {expected}, got {value!r}, which is not there{hint}"
+        siblings = []
+    hint = nearest(value, [*known, *siblings], 0.6) or f"; paths are relative to {folder}"
+    return f"expected {expected}, got {value!r}, which does not exist{hint}"
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:

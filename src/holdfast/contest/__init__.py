@@ -2,11 +2,13 @@
 
 GROUPS = {"contest": "Run a patch contest, or take part in one: images, rules, zips, scores, board."}
 COMMANDS = {
-    "contest init": "cli:init",
-    "contest validate": "cli:validate",
-    "contest pack": "cli:pack",
-    "contest score": "cli:score",
-    "contest board": "cli:board",
-    "contest rescore": "cli:rescore",
-    "contest show": "cli:show",
+    "Attack": {
+        "contest init": "cli:init",
+        "contest validate": "cli:validate",
+        "contest pack": "cli:pack",
+        "contest score": "cli:score",
+        "contest board": "cli:board",
+        "contest rescore": "cli:rescore",
+        "contest show": "cli:show",
+    }
 }

@@ -40,7 +40,15 @@ class ThreadsOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitOptions(FormatOptions, JobsOptions, command="contest init"):
+class InitOptions(
+    FormatOptions,
+    JobsOptions,
+    command="contest init",
+    examples=(
+        "holdfast contest init contest --images 4",
+        "holdfast contest init hard-contest --images 4 --pixels 500 --seed 7",
+    ),
+):
     """The options of `holdfast contest init`."""
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
@@ -77,7 +85,19 @@ class InitOptions(FormatOptions, JobsOptions, command="contest init"):
 
 @dataclass(frozen=True, kw_only=True)
 class ContestScoreOptions(
-    ArchiveOptions, ContestOptions, LanguageOptions, JobsOptions, command="contest score"
+    ArchiveOptions,
+    ContestOptions,
+    LanguageOptions,
+    JobsOptions,
+    command="contest score",
+    examples=(
+        (
+            "holdfast contest init contest --images 4 && "
+            "holdfast contest pack contest/images --team us && "
+            "holdfast contest score advimages_us.zip --contest contest"
+        ),
+        "holdfast contest score advimages_us.zip --contest contest --dry-run --json score.json",
+    ),
 ):
     """The options of `holdfast contest score`."""
 
@@ -90,7 +110,19 @@ class ContestScoreOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardOptions(ContestOptions, command="contest board"):
+class BoardOptions(
+    ContestOptions,
+    command="contest board",
+    examples=(
+        (
+            "holdfast contest init contest --images 4 && "
+            "holdfast contest pack contest/images --team us && "
+            "holdfast contest score advimages_us.zip --contest contest && "
+            "holdfast contest board --contest contest"
+        ),
+        "holdfast contest board --contest contest --history --html board.html",
+    ),
+):
     """The options of `holdfast contest board`."""
 
     csv: Annotated[bool, Option("Print the board as CSV.")] = False
@@ -100,12 +132,38 @@ class BoardOptions(ContestOptions, command="contest board"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RescoreOptions(ContestOptions, JobsOptions, command="contest rescore"):
+class RescoreOptions(
+    ContestOptions,
+    JobsOptions,
+    command="contest rescore",
+    examples=(
+        (
+            "holdfast contest init contest --images 4 && "
+            "holdfast contest pack contest/images --team us && "
+            "holdfast contest score advimages_us.zip --contest contest && "
+            "holdfast contest rescore --contest contest"
+        ),
+        "holdfast contest rescore --contest contest --jobs 1",
+    ),
+):
     """The options of `holdfast contest rescore`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContestShowOptions(ArchiveOptions, ContestOptions, JobsOptions, command="contest show"):
+class ContestShowOptions(
+    ArchiveOptions,
+    ContestOptions,
+    JobsOptions,
+    command="contest show",
+    examples=(
+        (
+            "holdfast contest init contest --images 4 && "
+            "holdfast contest pack contest/images --team us && "
+            "holdfast contest show advimages_us.zip --contest contest"
+        ),
+        "holdfast contest show advimages_us.zip --contest contest --images 2 -o entry.html",
+    ),
+):
     """The options of `holdfast contest show`."""
 
     images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12
@@ -114,7 +172,19 @@ class ContestShowOptions(ArchiveOptions, ContestOptions, JobsOptions, command="c
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateOptions(
-    ArchiveOptions, ContestOptions, LanguageOptions, ThreadsOptions, command="contest validate"
+    ArchiveOptions,
+    ContestOptions,
+    LanguageOptions,
+    ThreadsOptions,
+    command="contest validate",
+    examples=(
+        (
+            "holdfast contest init contest --images 4 && "
+            "holdfast contest pack contest/images --team us && "
+            "holdfast contest validate advimages_us.zip --contest contest"
+        ),
+        "holdfast contest validate advimages_us.zip --contest contest --lang zh",
+    ),
 ):
     """The options of `holdfast contest validate`."""
 
@@ -122,7 +192,15 @@ class ValidateOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackOptions(LanguageOptions, ThreadsOptions, command="contest pack"):
+class PackOptions(
+    LanguageOptions,
+    ThreadsOptions,
+    command="contest pack",
+    examples=(
+        "holdfast contest init contest --images 4 && holdfast contest pack contest/images --team us",
+        "holdfast contest pack contest/images --team us --contest contest",
+    ),
+):
     """The options of `holdfast contest pack`."""
 
     folder: Annotated[

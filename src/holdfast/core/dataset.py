@@ -1,4 +1,4 @@
-"""A data set: entries that can be loaded one at a time, as encoded bytes with their truth."""
+"""A dataset: entries that can be loaded one at a time, as encoded bytes with their truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Entry(Protocol):
 
     @property
     def name(self) -> str:
-        """A name unique in the data set, for people: mostly the file's path inside it."""
+        """A name unique in the dataset, for people: mostly the file's path inside it."""
         ...
 
     def key(self) -> str:
@@ -28,7 +28,7 @@ class Entry(Protocol):
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with a data set, found without decoding its images."""
+    """Something wrong with a dataset, found without decoding its images."""
 
     kind: str  # "missing file", "box outside the image", "unknown class", "duplicate id", ...
     where: str  # file, and line or annotation
@@ -54,7 +54,7 @@ class Dataset:
         return len(self.entries)
 
     def first(self, count: int | None) -> Dataset:
-        """The same data set with at most `count` entries."""
+        """The same dataset with at most `count` entries."""
         if count is None or count >= len(self.entries):
             return self
         return replace(self, entries=self.entries[:count])

@@ -38,7 +38,7 @@ class CardError(InputError):
 
 
 class DataError(InputError):
-    """A data set that cannot be read or does not fit the model."""
+    """A dataset that cannot be read or does not fit the model."""
 
 
 class ImageError(DataError):
@@ -63,14 +63,13 @@ class MissingExtra(HoldfastError):
 
 
 class UnknownName(InputError):
-    """A name that no registered part has, with the nearest one that exists."""
+    """A name that no registered part has, with the names that may be meant."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        import difflib  # here, because only a mistake needs it
+        from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
 
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names) or 'none'}."
+        hint = did_you_mean(name, names) or f"Known: {', '.join(names) or 'none'}."
         super().__init__(f"unknown {kind} {name!r}. {hint}")
 
 

@@ -11,6 +11,12 @@ from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
 
 Task: TypeAlias = Literal["classify", "detect", "segment", "single"]
+TASK_NAMES: Mapping[Task, str] = {
+    "classify": "classification",
+    "detect": "detection",
+    "segment": "segmentation",
+    "single": "single-object detection",
+}
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
 Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]
@@ -102,12 +108,12 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
         data = read_unpacked(path, limit if packed else None)
     except FileNotFoundError:
         other = found_file(path)
-        hint = f"{other.name} is there: give its path" if other else "give the path of an .onnx file"
+        hint = f"did you mean {other.name}?" if other else "give the path of an .onnx file"
         raise ModelError(f"{path}: no such model file; {hint}") from None
     except OSError as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
     if packed and len(data) > limit:
         raise ModelError(
-            f"{path}: unpacks to more than {limit >> 20} MB; unpack it yourself if that is right"
+            f"{path}: unpacks to more than {limit >> 20} MB; if this is expected, unpack it first"
         )
     return data

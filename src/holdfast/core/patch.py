@@ -73,7 +73,9 @@ def _laid(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, i
     if isinstance(where, Spot):
         return [(patch.pixels, patch.mask, where.x, where.y)]
     if boxes is None:
-        raise InputError("this patch lies on boxes: expected the boxes of the image (n, 4) xyxy, got none")
+        raise InputError(
+            "this patch is placed on boxes: expected the boxes of the image (n, 4) xyxy, got none"
+        )
     made = []
     for x1, y1, x2, y2 in np.asarray(boxes, np.float64).reshape(-1, 4):
         ratio = where.side * min(x2 - x1, y2 - y1) / max(patch.mask.shape)

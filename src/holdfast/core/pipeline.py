@@ -126,7 +126,7 @@ def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], Prep
     """The stages before the network, as one function; nothing is loaded to run the model."""
 
     def unused(tensor: Tensor) -> Mapping[str, Tensor]:
-        raise InputError("this pipeline was opened to prepare images only")
+        raise InputError("this pipeline was opened for preprocessing only")
 
     return open_machine(pipeline.replace(infer=lambda _model, _threads: unused), model).prepare
 

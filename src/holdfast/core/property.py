@@ -197,7 +197,7 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if self.status == "violated" and self.witness is None:
-            raise InputError("Verdict: expected a witness with 'violated', got none")
+            raise InputError("Verdict: expected a counterexample with 'violated', got none")
 
 
 def settle(
@@ -217,7 +217,7 @@ def settle(
         return dataclasses.replace(verdict, status="error", note=f"replay failed: {problem}")
     if replay.violated:
         return dataclasses.replace(verdict, replay=replay)
-    note = f"witness did not replay: {replay.why_not}"
+    note = f"counterexample did not replay: {replay.why_not}"
     return dataclasses.replace(verdict, status="unknown", replay=replay, note=note)
 
 

@@ -154,7 +154,7 @@ def load_parts(path: Path) -> tuple[Part, ...]:
     path = path.resolve()
     name = "holdfast_use_" + "".join(c if c.isalnum() else "_" for c in path.stem)
     if _FILES.get(name, path) != path:
-        raise InputError(f"{path}: a file of that name was loaded already: {_FILES[name]}; rename one")
+        raise InputError(f"{path}: a file with this name is already loaded: {_FILES[name]}; rename one")
     try:
         source = path.read_bytes()
     except OSError as problem:
@@ -167,7 +167,7 @@ def load_parts(path: Path) -> tuple[Part, ...]:
         exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the user's own file
         made = _parts_of(name)
         if not made:
-            raise InputError("it registers no part; decorate a function with @stage(KIND)")
+            raise InputError("the file registers no part; decorate a function with @stage(KIND)")
         for one in made:
             if one.kind not in (*_HOMES, "noise"):
                 raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))

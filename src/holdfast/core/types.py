@@ -148,7 +148,7 @@ Prediction: TypeAlias = Detections | Scores | LabelMap
 
 @dataclass(frozen=True)
 class Sample:
-    """One image as a system receives it, encoded, with its truth. `name` is unique in its data set."""
+    """One image as a system receives it, encoded, with its truth. `name` is unique in its dataset."""
 
     name: str
     data: bytes = field(repr=False)

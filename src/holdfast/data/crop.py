@@ -23,8 +23,8 @@ from holdfast.data.readers.cctsdb import CLASSES
 from holdfast.data.signs.annotations import coco_annotations
 
 MARK = "holdfast-crop.json"
-INTRUDED, SMALL, CROWD = "another target intrudes", "too small", "a crowd"
-LARGE, OUTSIDE = "no square around it fits into the image", "reaches beyond the image"
+INTRUDED, SMALL, CROWD = "contains part of another target", "too small", "a crowd"
+LARGE, OUTSIDE = "no square around it fits into the image", "extends beyond the image"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Cut:
     size: int = 64  # pixels of a picture's side
     margin: float = 0.2  # around the target on both sides, as a part of its longer side
     shift: float = 0.5  # part of the free play by which the target may lie off the middle, at random
-    least: float = 8.0  # targets of fewer pixels are left out
+    least: float = 8.0  # targets of fewer pixels are skipped
     crowded: bool = False  # whether another target may reach into the window
     seed: int = 0
 

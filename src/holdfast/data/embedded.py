@@ -9,7 +9,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.extras import check
 from holdfast.core.fingerprint import of
-from holdfast.core.model import Task
+from holdfast.core.model import TASK_NAMES, Task
 from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Label, MaskFile, Sample
 
@@ -73,8 +73,9 @@ def embedded_dataset(name: str, task: Task | None, images: int | None = None) ->
 
     seed, count = _numbers(name)
     data = name.split(":")[0]
-    if data == "far" and task not in (None, "classify"):
-        raise DataError(f"{name}: holds pictures to classify, expected some to {task}; use `signs`")
+    if data == "far" and task and task != "classify":
+        wanted = TASK_NAMES[task]
+        raise DataError(f"{name}: expected a dataset for {wanted}, got one for classification; use `signs`")
     task = task or ("detect" if data == "signs" else "classify")
     classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
     indices = range(count if images is None else images)

@@ -13,7 +13,7 @@ from holdfast.data.entries import read_bytes
 from holdfast.data.images import SUFFIXES
 from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 
-# When a data set has several splits and none is asked for: what a finished model is measured on comes first.
+# When a dataset has several splits and none is asked for: what a finished model is measured on comes first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
 _SAME = ("val", "valid", "validation")
 MAX_LABEL_BYTES = 4 << 30
@@ -28,7 +28,7 @@ def is_image(name: str) -> bool:
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """The folders directly in a folder, sorted by name; hidden ones are left out."""
+    """The folders directly in a folder, sorted by name; hidden ones are skipped."""
     with os.scandir(folder) as found:
         names = sorted(item.name for item in found if item.is_dir() and not item.name.startswith("."))
     return [folder / name for name in names]
@@ -110,7 +110,7 @@ def choose_split(found: Mapping[str, T], split: str | None, where: Path, problem
         raise DataError(f"{where}: no split {split!r}; there are: {', '.join(found) or 'none'}")
     names = sorted(found, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
     if len(names) > 1:
-        said = f"has the splits {', '.join(names)}; {names[0]} is taken, another one by --split"
+        said = f"has the splits {', '.join(names)}; using {names[0]}; choose another one with --split"
         problems.add(SEVERAL_SPLITS, where, said)
     return found[names[0]]
 
@@ -131,7 +131,7 @@ def note_unlabelled(folder: Path, known: Container[str], why: str, problems: Pro
     """Add a note for each image directly in a folder that is not known."""
     for name in image_names(folder, deep=False):
         if name not in known:
-            problems.add(IMAGE_WITHOUT_LABEL, folder / name, f"{why}; the image is left out")
+            problems.add(IMAGE_WITHOUT_LABEL, folder / name, f"{why}; the image is skipped")
 
 
 def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
@@ -211,7 +211,7 @@ def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
     raise DataError(f"{where}: expected class names as a list or as `id: name`, got {type(names).__name__}")
 
 
-def classes_beside(*folders: Path) -> dict[int, str]:
+def classes_in(*folders: Path) -> dict[int, str]:
     """Class names by id from the first text file of names in these folders (a name a line); or none."""
     for folder in folders:
         for name in _NAME_FILES:
@@ -223,7 +223,7 @@ def classes_beside(*folders: Path) -> dict[int, str]:
 def check_new(folder: Path) -> None:
     """Raise InputError unless the folder is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: expected a new or empty folder, got one with something in it")
+        raise InputError(f"{folder}: expected a new or empty folder, but it is not empty")
 
 
 @contextmanager
@@ -234,14 +234,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as problem:
-        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another") from problem
+        raise OutputError(f"{folder}: cannot write: {problem.strerror}; choose another") from problem
     try:
         yield place
         place.chmod(0o755)
         place.replace(folder)
     except OSError as problem:
         raise OutputError(
-            f"{folder}: could not be written: {problem.strerror}; nothing was kept"
+            f"{folder}: could not be written: {problem.strerror}; the folder was removed"
         ) from problem
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -34,8 +34,8 @@ _END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 _PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
 _ORIENTATION = 0x0112
 _ROTATIONS = (
-    *("mirrored", "turned by 180°", "flipped", "transposed"),
-    *("turned by 90°", "transversed", "turned by 270°"),
+    *("mirrored", "rotated by 180°", "flipped", "transposed"),
+    *("rotated by 90°", "transversed", "rotated by 270°"),
 )  # orientations 2 to 8
 
 
@@ -87,7 +87,7 @@ def misnamed(found: Sniffed, name: str) -> tuple[str, ...]:
     suffix = "." + name.rsplit(".", 1)[-1].lower() if "." in name else ""
     if suffix not in SUFFIXES or suffix in _SUFFIXES[found.format]:
         return ()
-    return (f"is a {found.format} image named {suffix}; read by its content",)
+    return (f"is a {found.format} image with the suffix {suffix}; read as {found.format}",)
 
 
 def has_end_mark(kind: str, tail: bytes) -> bool:
@@ -108,7 +108,7 @@ def _header(data: bytes, name: str) -> Sniffed:
     kind = _kind(data)
     if not kind:
         raise ImageError(
-            f"{name}: not an image holdfast knows (JPEG, PNG, WebP, BMP, GIF, TIFF, PPM); "
+            f"{name}: not a supported image format (JPEG, PNG, WebP, BMP, GIF, TIFF, PPM); "
             f"it begins with {data[:8]!r}"
         )
     readers = {"JPEG": _jpeg, "PNG": _png}
@@ -226,12 +226,12 @@ def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animat
     unusual = (
         (
             orientation != 1,
-            f"EXIF says the picture is {rotation}; pixels and boxes are taken as stored, unturned",
+            f"EXIF orientation is {rotation}; pixels and boxes are used as stored, not rotated",
         ),
-        (mode == "CMYK", "CMYK colours; converted to RGB by the decoder"),
-        (bits > 8, f"{bits} bits a channel; reduced to 8 by the decoder"),
-        (mode in ("RGBA", "LA", "PA"), "has transparency; it is dropped"),
-        (animated, "is animated; the first picture is taken"),
+        (mode == "CMYK", "CMYK colours; the decoder converts them to RGB"),
+        (bits > 8, f"{bits} bits per channel; the decoder reduces them to 8"),
+        (mode in ("RGBA", "LA", "PA"), "has an alpha channel, which is ignored"),
+        (animated, "is animated; only the first frame is used"),
     )
     notes = tuple(note for holds, note in unusual if holds)
     return Sniffed(

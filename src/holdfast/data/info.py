@@ -110,7 +110,7 @@ def as_dict(info: DataInfo) -> dict[str, Any]:
 
 def text(info: DataInfo, *, most: int = 10) -> str:
     """The same as rows for people; at most that many problems of a kind are shown in full."""
-    rows = [("data set", info.name), ("format", info.format), ("task", info.task)]
+    rows = [("dataset", info.name), ("format", info.format), ("task", info.task)]
     unreadable = f" ({info.unreadable} more cannot be read)" if info.unreadable else ""
     rows.append(("images", f"{info.images:,}{unreadable}"))
     rows.append(("files", ", ".join(f"{name} {count:,}" for name, count in info.formats) or "none"))
@@ -214,7 +214,7 @@ def _look_at_file(entry: FileEntry) -> _Look:
     for note in (*misnamed(sniffed, entry.path), *sniffed.notes):
         problems.add(kinds.ODD_IMAGE, entry.name, note)
     if cut_off:
-        said = f"the {sniffed.format} file lacks its end mark: probably cut off"
+        said = f"the {sniffed.format} file has no end marker; it is probably truncated"
         problems.add(kinds.TRUNCATED_IMAGE, entry.name, said)
     if entry.size is not None and entry.size != sniffed.size:
         said = f"the annotations say {_by(entry.size)}, the image is {_by(sniffed.size)}"
@@ -231,7 +231,7 @@ def _look_at_file(entry: FileEntry) -> _Look:
         path = entry.truth.path
         mask, _ = _sniff_file(path, path)
         if mask.mode not in ("L", "P", "1", "I", "I;16"):
-            said = f"the mask {path} has colours ({mask.mode}); expected one channel of class ids"
+            said = f"the mask {path} is a colour image ({mask.mode}); expected one channel of class ids"
             problems.add(kinds.UNREADABLE_LABEL, entry.name, said)
         elif mask.size != sniffed.size:
             said = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
-from holdfast.core.model import Task
+from holdfast.core.model import TASK_NAMES, Task
 from holdfast.core.registry import Part, names, part
 from holdfast.data import problems as kinds
 from holdfast.data.embedded import embedded_dataset, is_embedded
@@ -32,16 +32,16 @@ def open_dataset(
     if isinstance(name_or_path, str) and is_embedded(name_or_path) and format is None:
         if split is not None:
             seeded = f"{name_or_path.split(':')[0]}:SEED"
-            raise InputError(f"{name_or_path}: the embedded data set has no splits; choose a seed: {seeded}")
+            raise InputError(f"{name_or_path}: the embedded dataset has no splits; choose a seed: {seeded}")
         return embedded_dataset(name_or_path, task, images)
     try:
         path, problems = Path(name_or_path), Problems()
         reader = part("reader", format) if format is not None else None
         if not path.exists():
-            expected = "expected a data set (or `signs`, the embedded one)"
+            expected = "expected a dataset (or `signs`, the embedded one)"
             raise DataError(f"{path}: no such file or folder; {expected}")
         if path.is_dir() and not any(path.iterdir()):
-            raise DataError(f"{path}: the folder is empty; expected a data set")
+            raise DataError(f"{path}: the folder is empty; expected a dataset")
         reader = reader or _choose(path, task, problems)
         dataset: Dataset = reader.function(path, split=split)
         dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
@@ -68,19 +68,21 @@ def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
     fitting = recognise(path)
     if not fitting:
         raise DataError(
-            f"{path}: no data set recognised; looked for {', '.join(reader.name for reader in _readers())}; "
+            f"{path}: no known dataset format; looked for {', '.join(reader.name for reader in _readers())}; "
             f"found {_contents(path)}"
         )
     usable = [(r, why) for r, why in fitting if task is None or _serves(r.facts["task"], task)]
-    if not usable:
-        tasks = ", ".join(f"{reader.name} ({reader.facts['task']})" for reader, _ in fitting)
-        hint = "; give a folder a class, or a list of lines 'file label'" if task == "classify" else ""
-        raise DataError(f"{path}: expected data for the task {task!r}, found {tasks}{hint}")
+    if task and not usable:
+        tasks = ", ".join(f"{TASK_NAMES[r.facts['task']]} ({r.name})" for r, _ in fitting)
+        hint = (
+            "; give one folder per class, or a text file of lines 'file label'" if task == "classify" else ""
+        )
+        raise DataError(f"{path}: expected a dataset for {TASK_NAMES[task]}, got one for {tasks}{hint}")
     (first, reason), *others = usable
     if others:
         also = ", ".join(f"{reader.name} ({why})" for reader, why in others)
-        said = f"read as {first.name}, the most specific ({reason}); also fits {also}; --format decides"
-        problems.add(kinds.SEVERAL_FORMATS, path, said)
+        choice = f"read as {first.name}, the most specific format ({reason}); also matches {also}"
+        problems.add(kinds.SEVERAL_FORMATS, path, f"{choice}; choose one with --format")
     return first
 
 
@@ -93,8 +95,8 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
     if task is None or dataset.task == task:
         return dataset
     if not _serves(dataset.task, task):
-        found = f"{dataset.format} holds {dataset.task!r}"
-        raise DataError(f"{path}: expected data for the task {task!r}, but {found}")
+        got = f"{TASK_NAMES[dataset.task]} ({dataset.format})"
+        raise DataError(f"{path}: expected a dataset for {TASK_NAMES[task]}, got one for {got}")
     if task == "detect":
         return replace(dataset, task=task)
     kept, problems = [], Problems(dataset.problems)
@@ -103,7 +105,7 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
         if not isinstance(truth, PixelBoxes | UnitBoxes) or len(truth) == 1:
             kept.append(entry)
         else:
-            said = f"{len(truth)} objects; the task needs exactly one; the image is left out"
+            said = f"{len(truth)} objects; expected exactly one; the image is skipped"
             problems.add(kinds.NOT_ONE_OBJECT, entry.name, said)
     return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
 
@@ -122,7 +124,7 @@ def _contents(path: Path) -> str:
         return f"a {path.suffix or 'nameless'} file of {path.stat().st_size} bytes"
     folders = [f"{place.name}/" for place in subfolders(path)]
     files = file_names(path)
-    shown = ", ".join([*folders[:6], *files[:6]]) or "nothing but hidden files"
+    shown = ", ".join([*folders[:6], *files[:6]]) or "only hidden files"
     rest = len(folders[6:]) + len(files[6:])
-    alone = "; images alone tell nothing: labels are needed beside them (docs/data.md)"
+    alone = "; images need labels next to them (docs/data.md)"
     return f"{shown}{f' and {rest} more' if rest else ''}{alone if any(map(is_image, files)) else ''}"

@@ -1,4 +1,4 @@
-"""A patch on disk: a PNG whose alpha is the mask, and a TOML file beside it that says where it lies."""
+"""A patch on disk: a PNG whose alpha is the mask, and a TOML file next to it with its position."""
 
 import io
 import json
@@ -27,12 +27,12 @@ def png_of(image: Image) -> bytes:
 
 
 def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None) -> tuple[bytes, bytes]:
-    """The PNG and the TOML of a patch; `about` are facts to keep beside it, such as model and seed."""
+    """The PNG and the TOML of a patch; `about` are facts to store with it, such as model and seed."""
     alpha = np.where(patch.mask, 255, 0).astype(np.uint8)[:, :, np.newaxis]
     # What the mask hides is black: the same patch is then always the same file.
     pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
     where = patch.where
-    what = "# A patch of holdfast: the pixels and, as its alpha, the mask are in the PNG of the same name."
+    what = "# A holdfast patch. The PNG of the same name has the pixels, and the mask as its alpha channel."
     lines = [what, "[where]"]
     if isinstance(where, Spot):
         lines += [
@@ -40,9 +40,9 @@ def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None)
             f"y = {where.y}  # row",
         ]
     else:
-        lines += ['on = "boxes"', f"x = {where.x!r}  # its centre, as a part of the box's width"]
+        lines += ['on = "boxes"', f"x = {where.x!r}  # centre, as a fraction of the box's width"]
         lines += [f"y = {where.y!r}  # and height"]
-        lines += [f"side = {where.side!r}  # its longer side, as a part of the box's shorter one"]
+        lines += [f"side = {where.side!r}  # longer side, as a fraction of the box's shorter side"]
     if about:
         lines += ["", "[about]", *(f"{json.dumps(str(k))} = {json.dumps(v)}" for k, v in about.items())]
     return png_of(np.concatenate([pixels, alpha], axis=2)), ("\n".join(lines) + "\n").encode()

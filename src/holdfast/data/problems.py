@@ -63,12 +63,12 @@ def check_box(row: Row, size: Size | None, where: str, problems: Problems) -> bo
     """
     x1, y1, x2, y2 = row[:4]
     if not math.isfinite(x1 + y1 + x2 + y2):
-        said = f"expected finite corners, got {_corners(row[:4])}; the box is left out"
+        said = f"expected finite corners, got {_corners(row[:4])}; the box is skipped"
         problems.add(NOT_A_NUMBER, where, said)
         return False
     if x2 <= x1 or y2 <= y1:
         kind = "inverted" if x2 < x1 or y2 < y1 else "empty"
-        said = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is left out"
+        said = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is skipped"
         problems.add(EMPTY_BOX, where, said)
         return False
     if size is not None:
@@ -84,7 +84,7 @@ def check_inside(corners: Sequence[float], size: Size, where: str, problems: Pro
         extent = "0 to 1" if size == (1, 1) else f"{size.width}×{size.height}"
         wholly = x1 >= size.width or y1 >= size.height or x2 <= 0 or y2 <= 0
         part = "wholly" if wholly else "partly"
-        said = f"box {_corners(corners)} lies {part} outside the image ({extent}); kept as stated"
+        said = f"box {_corners(corners)} is {part} outside the image ({extent}); used as given"
         problems.add(BOX_OUTSIDE, where, said)
 
 

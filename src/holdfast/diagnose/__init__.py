@@ -1,3 +1,3 @@
 """Diagnosis: where training and deployment differ, and what each difference costs."""
 
-COMMANDS = {"diagnose": "cli:diagnose"}
+COMMANDS = {"Measure": {"diagnose": "cli:diagnose"}}

@@ -19,6 +19,10 @@ class DiagnoseOptions(
     ClassOptions,
     RunOptions,
     command="diagnose",
+    examples=(
+        "holdfast diagnose signs-yolo signs:0:8 --deploy resize=opencv-nearest",
+        "holdfast diagnose signs-yolo signs:0:8 --deploy decode=ffmpeg,precision=int8 -o diagnose.html",
+    ),
     group=INPUT,
 ):
     """The options of `holdfast diagnose`."""

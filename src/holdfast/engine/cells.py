@@ -64,7 +64,7 @@ class Missing(NamedTuple):
 class Computed(NamedTuple):
     """A result: the position of its item in the batch, the number of its setup, and a plain value.
 
-    A result that is not `stored` is returned by this run and computed again by the next.
+    A result that is not `stored` is rerotated by this run and computed again by the next.
     """
 
     position: int

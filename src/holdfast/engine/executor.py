@@ -75,7 +75,9 @@ class Processes:
         """The answers to the leading shards that were finished in time."""
         reason = _not_sendable(task)
         if reason and self.required:
-            raise InputError(f"--jobs {self.count}: other processes cannot do this work: {reason}; use 1 job")
+            raise InputError(
+                f"--jobs {self.count}: worker processes cannot run this work: {reason}; use --jobs 1"
+            )
         if reason:
             return InProcess().run(task, shards, progress, until)
         found: dict[int, Any] = {}
@@ -96,7 +98,7 @@ class Processes:
 
 def _some(found: list[Any], shards: Shards) -> list[Any]:
     if shards and not found:
-        raise BudgetSpent("the time was over before the first image was finished")
+        raise BudgetSpent("the time budget was reached before the first image was finished")
     return found
 
 
@@ -104,13 +106,13 @@ def _not_sendable(task: Task) -> str:
     """Why new processes cannot get this task; empty if they can."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not Path(script).exists():
-        return f"they cannot read the program again from {Path(script).name}"
+        return f"they cannot import the script {Path(script).name} again"
     try:
         sent = pickle.dumps(task)
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
-        return f"a stage is not a function at the top of a module ({problem})"
+        return f"a stage is not a module-level function ({problem})"
     if script is None and b"__main__" in sent:
-        return "a stage was defined at the prompt, not in a module"
+        return "a stage was defined interactively, not in a module"
     return ""
 
 

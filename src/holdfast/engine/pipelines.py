@@ -210,7 +210,7 @@ def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
     pure = getattr(run, "pure", False) and not hasattr(run, "__wrapped__")
     raw: Any = run(tensor.copy() if shared and not pure else tensor)
     if not isinstance(raw, Mapping):
-        raise ModelError(f"expected the outputs of a network by their names, got {type(raw).__name__}")
+        raise ModelError(f"expected a mapping of output names to arrays, got {type(raw).__name__}")
     return raw if pure else {name: np.array(value) for name, value in raw.items()}
 
 

@@ -12,7 +12,7 @@ SILENT_SECONDS = 30.0  # after which a line says that it still works
 
 @contextmanager
 def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[int, int], None]]:
-    """A function to call with (images done, images found finished already)."""
+    """A function to call with (images done, images found cached)."""
     if sys.stderr.isatty():
         with _bar(what, total, unit) as step:
             yield step
@@ -61,7 +61,7 @@ class _Lines:
             left = self.total - self.done
             ahead = f", {left / rate:.0f} s left" if self.worked and left > 0 else ""
             before = self.done - self.worked
-            found = f" ({before} {'was' if before == 1 else 'were'} finished already)" if before else ""
+            found = f" ({before} {'was' if before == 1 else 'were'} cached)" if before else ""
             self._say(f"{speed}{ahead}{found}")
 
     @contextmanager

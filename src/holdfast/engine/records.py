@@ -127,7 +127,7 @@ def record_of(
         confusion = _confusion(truth, size, prediction, classes, ignore)
         return Counted(sample.name, size, confusion, sampled(prediction.classes))
     got, has = type(prediction).__name__, type(truth).__name__
-    raise InputError(f"the model gives {got}, the data has {has}")
+    raise InputError(f"the model predicts {got}, but the data has {has}")
 
 
 def first_of(values: types.Floats, count: int) -> types.Ints:
@@ -165,5 +165,7 @@ def read_mask(data: bytes) -> Any:
     if mask.ndim == 3 and (mask[:, :, :3] == mask[:, :, :1]).all():
         mask = mask[:, :, 0]
     if mask.ndim != 2 or mask.dtype.kind not in "biu":
-        raise ImageError(f"its mask has colours; expected class ids in one channel, got mode {picture.mode}")
+        raise ImageError(
+            f"its mask is a colour image; expected class ids in one channel, got mode {picture.mode}"
+        )
     return mask.astype(np.int64)

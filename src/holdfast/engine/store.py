@@ -57,9 +57,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = temporary.open("xb")
     except OSError as problem:
-        raise OutputError(
-            f"{path}: cannot write there: {problem.strerror}; choose another folder"
-        ) from problem
+        raise OutputError(f"{path}: cannot write: {problem.strerror}; choose another folder") from problem
     try:
         with stream:
             stream.write(data)
@@ -69,8 +67,8 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         temporary.replace(path)
     except OSError as problem:
         raise OutputError(
-            f"{path}: could not be written: {problem.strerror}; free some space, then run the same command "
-            "again: what was finished is kept"
+            f"{path}: could not be written: {problem.strerror}; free some space and run the same command "
+            "again; completed work is saved"
         ) from problem
     finally:
         with contextlib.suppress(OSError):
@@ -99,9 +97,7 @@ class Store:
         """The value of a finished cell; DataError if it is missing or damaged."""
         data = self.get(key)
         if data is None:
-            raise DataError(
-                f"{self.path(key)}: the cell is missing or damaged; run the same command again to compute it"
-            )
+            raise DataError(f"{self.path(key)}: the cell is missing or damaged; run the same command again")
         return orjson.loads(data)
 
     def put(self, key: str, data: bytes) -> None:

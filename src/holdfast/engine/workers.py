@@ -117,8 +117,9 @@ def answers(
                 yield place, *answer
     except (EOFError, OSError) as problem:
         raise WorkerLost(
-            "a worker process ended unexpectedly (no memory? a script without `if __name__ == '__main__'`?); "
-            "what was finished is kept: run the same command again, perhaps with a smaller --jobs"
+            "a worker process ended unexpectedly (out of memory, or a script without "
+            "`if __name__ == '__main__'`?); completed work is saved; run the same command again, "
+            "with fewer --jobs if memory is short"
         ) from problem
 
 

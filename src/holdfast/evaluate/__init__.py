@@ -1,3 +1,3 @@
 """Evaluation: a model on a dataset, the metrics of its task, and the page."""
 
-COMMANDS = {"evaluate": "cli:evaluate"}
+COMMANDS = {"Measure": {"evaluate": "cli:evaluate"}}

@@ -177,7 +177,17 @@ class PageOptions(OutputOptions, group=OUTPUT):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions(
-    ScoreOptions, SubjectOptions, ClassOptions, StageOptions, RunOptions, StrictOptions, command="evaluate"
+    ScoreOptions,
+    SubjectOptions,
+    ClassOptions,
+    StageOptions,
+    RunOptions,
+    StrictOptions,
+    command="evaluate",
+    examples=(
+        "holdfast evaluate signs-yolo signs:0:20",
+        "holdfast evaluate signs-yolo signs:0:20 --stage resize=opencv-nearest --rule voc",
+    ),
 ):
     """One evaluation: a model on a dataset, how it is scored and run."""
 

@@ -1,3 +1,3 @@
 """Experiments: models × data × conditions, declared in one TOML file."""
 
-COMMANDS = {"run": "cli:run"}
+COMMANDS = {"Run": {"run": "cli:run"}}

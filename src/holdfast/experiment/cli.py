@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 PAGES = "pages"  # of the pieces, in the experiment's folder
 
 
+WRITE_TOML = r"""printf '[[model]]\npath = "signs-yolo"\n[[data]]\npath = "signs:0:8"\n[[condition]]\ndo = "evaluate"\n' > first.toml"""  # noqa: E501 - a line of a shell
+
+
 @dataclass(frozen=True, kw_only=True)
-class ExperimentOptions(RunOptions, command="run"):
+class ExperimentOptions(
+    RunOptions,
+    command="run",
+    examples=(f"{WRITE_TOML} && holdfast run first.toml", "holdfast run --schema > experiment.schema.json"),
+):
     """The options of `holdfast run`."""
 
     file: Annotated[Path | None, Argument("A TOML file: models, data, conditions.", metavar="EXPERIMENT")] = (

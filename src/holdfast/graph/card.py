@@ -153,7 +153,7 @@ class _Top:
 
 
 def card_path(model: Path) -> Path | None:
-    """The card beside a model: net.toml for net.onnx, else model.toml in its folder; None without one."""
+    """The card next to a model: net.toml for net.onnx, else model.toml in its folder; None without one."""
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
     places = (model.parent / name for name in (f"{stem}.toml", "model.toml"))
     return next((path for path in places if path.is_file()), None)
@@ -217,7 +217,7 @@ def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, .
             lines = (folder / value).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             known = ", ".join(sorted(BUILT_IN))
-            problems.append(f"classes: {value!r} is no file beside the card and none of {known}")
+            problems.append(f"classes: {value!r} is neither a file next to the card nor one of {known}")
             return ()
         names = tuple(line.strip() for line in lines if line.strip())
     twice = sorted({n for n in names if names.count(n) > 1}) if len(names) <= 2000 else []

@@ -32,7 +32,7 @@ def ultralytics(seen: Seen) -> Proposal | None:
     if found is None and task != "detect":
         raise CardError(
             f"{seen.info.path}: its metadata says an Ultralytics model of task {task!r} with "
-            f"{count} classes, but the outputs {seen.shapes()} are none of that; "
+            f"{count} classes, but the outputs {seen.shapes()} do not match; "
             "write a card by hand (docs/models.md)"
         )
     return found
@@ -127,7 +127,7 @@ def tensorflow(seen: Seen) -> Proposal | None:
     api = "the TensorFlow object-detection API"
     warnings = (
         f"form: yxyx, because {api} gives y1 x1 y2 x2",
-        f"normalised: true, because {api} gives parts of the image, 0 to 1",
+        f"normalised: true, because {api} gives fractions of the image, 0 to 1",
         f"label_offset: {offset}, because its class ids begin at 1"
         + ("" if offset else " and the names have a place for 0"),
     )
@@ -153,7 +153,7 @@ def torchvision(seen: Seen) -> Proposal | None:
     options = {role: role for role in ("boxes", "scores", "labels")}
     fed = {"policy": "letterbox", "place": "corner"}  # any size is taken, the aspect ratio is to stay
     warnings = (
-        "form: xyxy in input pixels, because torchvision gives them so",
+        "form: xyxy in input pixels, because torchvision returns them so",
         "label_offset: 0, because label 0 is the background and has a place among the names",
     )
     like = "torchvision detectors"

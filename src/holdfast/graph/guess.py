@@ -23,7 +23,7 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     if proposal is None:
         raise CardError(
             f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml "
-            "beside it by hand (docs/models.md) and name its head, or register a head of your own"
+            "next to it (docs/models.md) that names its head, or register a head of your own"
         )
     classes, why_classes = _classes(seen, proposal)
     image, why_image = _input(seen, proposal)
@@ -39,11 +39,11 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
 
 
 def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> tuple[Path, tuple[str, ...]]:
-    """Write the guessed card beside the model (or to `out`): where it is, and the reasons."""
+    """Write the guessed card next to the model (or to `out`); return its path and the reasons."""
     stem = path.name.removesuffix(".gz").removesuffix(".onnx")
     target = out or path.with_name(f"{stem}.toml")
     if target.exists() and not force:
-        raise CardError(f"{target}: there is a card already; --force overwrites it")
+        raise CardError(f"{target}: the card already exists; use --force to overwrite it")
     card, reasons = guess(path)
     write_card(card, target, reasons)
     return target, reasons
@@ -54,13 +54,15 @@ def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     if seen.names and count in (None, len(seen.names)):
         return seen.names, f"classes: {len(seen.names)} names, because the file's metadata lists them"
     if count is None:
-        why = f"classes: {proposal.names}, assumed: labels after NMS do not tell how many there are"
+        why = (
+            f"classes: {proposal.names}, assumed: the number of classes cannot be read from labels after NMS"
+        )
         return BUILT_IN[proposal.names], why
     if count in (80, 91):
-        return BUILT_IN[f"coco{count}"], f"classes: coco{count}, because there are {count}"
+        return BUILT_IN[f"coco{count}"], f"classes: coco{count}, because there are {count} classes"
     if proposal.task == "single" and count == 3:
         return BUILT_IN["cctsdb3"], "classes: cctsdb3, because a single-object head has 3"
-    named = f"its metadata names {len(seen.names)}" if seen.names else "names none"
+    named = f"the metadata names {len(seen.names)}" if seen.names else "no names are stored"
     return numbered(count), f"classes: {count} without names, because the graph has {count} and {named}"
 
 
@@ -70,14 +72,14 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
     facts: dict[str, Any] = {"size": size, "layout": seen.layout, **proposal.input}
     pixels = f"{size.width}×{size.height}"
     reasons = [
-        f"size: {pixels}, assumed: the graph leaves it open"
+        f"size: {pixels}, assumed: the size in the graph is dynamic"
         if seen.free_size
         else f"size: {pixels}, because the graph's input is {seen.info.inputs[0]}",
         f"layout: {seen.layout}, because the input is {seen.info.inputs[0]}",
     ]
     if seen.dtype in ("float16", "uint8"):
         facts["dtype"] = seen.dtype
-        reasons.append(f"dtype: {seen.dtype}, because the graph's input is of that type")
+        reasons.append(f"dtype: {seen.dtype}, because the input of the graph has this type")
     inside = seen.starts & NORMALISES
     begins = f"the graph begins with {', '.join(sorted(inside))}"
     if seen.dtype != "uint8" and seen.takes_unit:
@@ -89,12 +91,12 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
     else:
         facts = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **facts}
         scale = "1/255" if facts["scale"] == 1 / 255 else f"{facts['scale']:g}"
-        reasons.append(f"scale: {scale}, assumed as {proposal.like}: the graph does not normalise")
+        reasons.append(f"scale: {scale}, assumed, as in {proposal.like}: the graph does not normalise")
         if "mean" in facts:
             for name in ("mean", "std"):
                 numbers = " ".join(f"{v:g}" for v in facts[name])
-                reasons.append(f"{name}: {numbers}, assumed as {proposal.like}")
+                reasons.append(f"{name}: {numbers}, assumed, as in {proposal.like}")
     image = Input(**facts)
     for name, value in (("colour", image.colour), ("policy", image.policy)):
-        reasons.append(f"{name}: {value}, assumed as {proposal.like}: a graph does not tell")
+        reasons.append(f"{name}: {value}, assumed, as in {proposal.like}: it cannot be read from the graph")
     return image, reasons

@@ -20,12 +20,12 @@ KNOWN_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.preview.training", "com.micro
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
 _FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
 _NOT_ONNX = (
-    (b"<", "it is an HTML or XML page: a download that went wrong? Download the file itself"),
+    (b"<", "it is an HTML or XML page; download the file itself"),
     (b"version https://git-lfs", "it is a Git LFS pointer: fetch the file with `git lfs pull`"),
     (b"PK\x03\x04", "it is a zip or PyTorch file: export the network to ONNX first"),
     (b"\x89HDF", "it is an HDF5 (Keras) file: export the network to ONNX first"),
     (b"\x80\x02", "it is a Python pickle (old PyTorch) file: export the network to ONNX first"),
-    (b"\x1f\x8b", "it is gzip: name it .onnx.gz or unpack it"),
+    (b"\x1f\x8b", "it is a gzip file; rename it to .onnx.gz or unpack it"),
 )
 
 
@@ -73,14 +73,14 @@ def inspect(path: Path) -> ModelInfo:
 def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
-    whole, beside = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
+    content, files = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
     constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
     # some exporters keep weights in Constant nodes
     weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
-        sha256=of_bytes("\n".join([whole, *beside]).encode()) if beside else whole,
+        sha256=of_bytes("\n".join([content, *files]).encode()) if files else content,
         ir_version=proto.ir_version,
         opset=opset_of(proto),
         domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in STANDARD})),
@@ -139,7 +139,7 @@ def load_proto(path: Path) -> Any:
     for file, weight in _external(proto).items():
         if not (path.parent / file).is_file():
             missing = f"the weights of {weight!r} are in {file!r}, which is missing"
-            raise ModelError(f"{path}: {missing}; put it beside the model")
+            raise ModelError(f"{path}: {missing}; put it next to the model")
     return proto
 
 
@@ -157,7 +157,7 @@ def read_proto(path: Path) -> Any:
         proto = onnx.load_model_from_string(data)
     except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
         raise ModelError(
-            f"{path}: not an ONNX model, or one cut short ({len(data):,} bytes); export or download it again"
+            f"{path}: not an ONNX model, or truncated ({len(data):,} bytes); export or download it again"
         ) from None
     graph = proto.graph
     if not graph.node or not graph.output or not proto.opset_import:
@@ -209,7 +209,7 @@ def _check_version(path: Path, proto: Any) -> None:
 
 
 def _external(proto: Any) -> dict[str, str]:
-    """The files beside the model that hold weights, each with the name of one such weight."""
+    """The files next to the model that contain weights, each with the name of one such weight."""
     return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
 
 

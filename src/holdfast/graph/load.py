@@ -25,11 +25,11 @@ def check_card(card: Card, info: ModelInfo) -> None:
     wanted = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     if any(isinstance(g, int) and g != w for g, w in zip(tensor.shape[-3:], wanted, strict=True)):
         raise CardError(
-            f"{info.path}: the card says an input of (1, {', '.join(map(str, wanted))}) "
+            f"{info.path}: the card describes an input (1, {', '.join(map(str, wanted))}) "
             f"({card.input.layout}, {width}×{height}), the model takes {tensor}; correct `size` or `layout`"
         )
     if tensor.dtype != card.input.dtype:
-        said = f"the card says input of type {card.input.dtype}"
+        said = f"the card describes an input of type {card.input.dtype}"
         raise CardError(f"{info.path}: {said}, the model takes {tensor}; correct `dtype`")
     if not all(t.static for t in info.outputs):
         return  # free shapes: the head checks what really comes out
@@ -56,7 +56,7 @@ def _shipped_folder() -> Path:
 
 
 def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
-    """A shipped model by name, or the user's ONNX file with its card: given, found beside it, or guessed."""
+    """A shipped model by name, or the user's ONNX file with its card: given, found next to it, or guessed."""
     path = find_model(name_or_path)
     info = inspect(path)
     found = card or card_path(path)

@@ -137,7 +137,7 @@ def _random(node: Any, proto: Any) -> str:
         attributes = {attribute.name: attribute.i for attribute in node.attribute}
         return "is in training mode" if dropout_trains(opset_of(proto), attributes, mode) else ""
     inside = [inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout")]
-    return f"may run {inside[0]} inside" if inside else ""
+    return f"may run {inside[0]} in a subgraph" if inside else ""
 
 
 def _inside(node: Any, proto: Any) -> Iterator[Any]:

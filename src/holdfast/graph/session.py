@@ -26,7 +26,7 @@ def open_session(
 ) -> Any:
     """A session on the CPU for an ONNX file or its bytes; onnxruntime's error if it cannot be opened.
 
-    A file is opened by its path, so that weights kept beside it are found. `threads` 0 means all cores.
+    A file is opened by its path, so that weights stored next to it are found. `threads` 0 means all cores.
     `save` is where the optimised graph is written.
     """
     ort = runtime()

@@ -9,8 +9,8 @@ from holdfast.graph.heads.decoded import roles
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
 ANCHORS_WARNING = (
-    "anchors: YOLOv3's for COCO, assumed: a graph does not hold them; take them from the training "
-    "configuration, or boxes have wrong sizes"
+    "anchors: YOLOv3's for COCO, assumed: the graph does not contain them; check them against the training "
+    "configuration, or boxes will have wrong sizes"
 )
 # Anchors of YOLOv3 and YOLOv3-tiny on COCO at 416, by stride.
 COCO_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
@@ -34,7 +34,7 @@ def selected_indices(seen: Seen) -> Proposal | None:
         if picks and scores:
             because = f"{picks[0]!r} {shapes[picks[0]]} are selected indices into {four!r} and {scores[0]!r}"
             options = {"outputs": (four, scores[0], picks[0])}
-            warnings = ("form: yxyx, assumed: the order NonMaxSuppression itself documents",)
+            warnings = ("form: yxyx, assumed: the order that NonMaxSuppression documents",)
             classes = shapes[scores[0]][1]
             return Proposal("selected", because, classes, "most exports", options, warnings=warnings)
     return None
@@ -66,7 +66,7 @@ def _table(seen: Seen) -> Proposal | None:
     columns = "x1 y1 x2 y2 score label" if shape[-1] == 6 else "- x1 y1 x2 y2 label score"
     because = f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}"
     options = {"columns": tuple(columns.split())}
-    warnings = (f"columns: {columns}, assumed: a graph does not tell their order",)
+    warnings = (f"columns: {columns}, assumed: the order cannot be read from the graph",)
     return Proposal(
         head="boxes",
         because=because,
@@ -116,7 +116,7 @@ def class_maps(seen: Seen) -> Proposal | None:
             continue
         channels, wide = (shape[3], shape[2]) if seen.layout == "nhwc" else (shape[1], shape[3])
         if wide * 8 >= seen.size.width:
-            return _segmenter(name, shape, max(channels, 2), f"{channels} scores a pixel", seen)
+            return _segmenter(name, shape, max(channels, 2), f"{channels} scores per pixel", seen)
     return None
 
 
@@ -149,7 +149,7 @@ def distribution_bins(seen: Seen) -> Proposal | None:
         return None
     wide = 32 if 32 in bins else bins[0]
     classes = next(w for w in widths if w != wide)
-    held = f"{classes} class scores and 4·{wide // 4} bins a cell"
+    held = f"{classes} class scores and 4·{wide // 4} bins per cell"
     because = f"pairs of outputs at strides {words(strides)} = {held}"
     return _nanodet(classes, because, seen, strides, 0.5)
 
@@ -237,7 +237,7 @@ def anchors_and_deltas(seen: Seen) -> Proposal | None:
     ends = frozenset().union(*seen.ends.values())
     options = {"strides": strides, "activation": "none" if "Sigmoid" in ends else "sigmoid"}
     because = f"two outputs {seen.shapes()} = 9 anchors × cells of strides {words(strides)}"
-    warnings = ("sizes: 4 strides, ratios 0.5 1 2, scales 1 1.26 1.59, assumed as RetinaNet",)
+    warnings = ("sizes: 4 strides, ratios 0.5 1 2, scales 1 1.26 1.59, assumed, as in RetinaNet",)
     return Proposal("anchors", because, classes, "RetinaNet", options, imagenet=True, warnings=warnings)
 
 

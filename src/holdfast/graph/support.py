@@ -18,8 +18,8 @@ from holdfast.graph.lower.values import Build, Node, Value, View, node_of
 from holdfast.graph.nodes import needed
 
 _ROUNDING = ("Floor", "Ceil", "Round")
-_ENUMERATED = "enumerated: run in ONNX Runtime for every value its rounded inputs can have"
-_SOFTMAX = "last layer: the constraints are restated for what it reads"
+_ENUMERATED = "enumerated: evaluated in ONNX Runtime for every value of its rounded inputs"
+_SOFTMAX = "last layer: the constraints are rewritten for its input"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Support:
         bad = sum(not node.supported for node in self.nodes)
         count = len(self.nodes)
         if bad:
-            return f"not supported: {bad} of {count} nodes; only a search for violations is possible"
+            return f"not supported: {bad} of {count} nodes; only a search for counterexamples is possible"
         if self.enumerated:
             return f"supported: all {count} nodes, if the property fixes every input that is not rounded"
         curves = ", ".join(f"{n:,} {curve}" for curve, n in self.neurons.items())
@@ -122,7 +122,7 @@ class _Walk:
         lost = next((self.lost[i] for i in proto.input if i in self.lost), None)
         if lost is not None:
             self.lost.update(dict.fromkeys(proto.output, lost))
-            return False, f"not reached: {lost} gives an unknown shape"
+            return False, f"not reached: {lost} has an unknown shape"
         inputs = tuple(self.values.get(i) if i else None for i in proto.input)
         node = node_of(proto, inputs, self.opset, self.outputs)
         before = len(self.build.steps)
@@ -178,5 +178,5 @@ def _how(node: Node, emitted: list[Step]) -> str:
     if curves:
         return ", ".join(curves)
     if all(isinstance(step, Take) for step in emitted):
-        return "moved: no arithmetic"
+        return "reshaped: no arithmetic"
     return "linear"

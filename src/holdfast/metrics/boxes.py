@@ -161,7 +161,7 @@ def check_range(table: TruthTable | DetectionTable, images: int, classes: int, n
 
 def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
     if (xyxy is None) == (xywh is None):
-        raise InputError("give the boxes either as xyxy or as xywh, not both and not neither")
+        raise InputError("expected boxes either as xyxy or as xywh, got both or neither")
     boxes = as_boxes(xywh, "xywh") if xywh is not None else xyxy_to_xywh(np.asarray(xyxy))
     wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
     if len(wrong):
@@ -174,7 +174,7 @@ def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
 def _column(values: ArrayLike, n: int, name: str) -> Floats:
     column = np.asarray(values, dtype=np.float64).reshape(-1)
     if len(column) != n:
-        raise InputError(f"{name}: expected {n} values, one a box, got {len(column)}")
+        raise InputError(f"{name}: expected {n} values, one per box, got {len(column)}")
     wrong = np.flatnonzero(np.isnan(column))
     if len(wrong):
         raise InputError(f"{name} row {int(wrong[0])}: expected a number, got NaN")
@@ -184,7 +184,7 @@ def _column(values: ArrayLike, n: int, name: str) -> Floats:
 def _indices(values: ArrayLike, n: int, name: str) -> Ints:
     column = np.asarray(values).reshape(-1)
     if len(column) != n:
-        raise InputError(f"{name}: expected {n} indices, one a box, got {len(column)}")
+        raise InputError(f"{name}: expected {n} indices, one per box, got {len(column)}")
     if len(column) and (not np.issubdtype(column.dtype, np.integer) or int(column.min()) < 0):
         raise InputError(f"{name}: expected indices 0, 1, 2 …, got {column.dtype} from {column.min()}")
     return column.astype(np.int64)
@@ -198,7 +198,7 @@ def single_values(
     predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
     sizes = {len(first), len(second), len(predicted), len(wanted)}
     if len(sizes) != 1:
-        raise InputError(f"expected one box and one class an image on both sides, got sizes {sorted(sizes)}")
+        raise InputError(f"expected one box and one class per image on both sides, got sizes {sorted(sizes)}")
     proper = (area(first) > 0) & (area(second) > 0)  # corners in the wrong order enclose nothing
     return np.where(proper & (predicted == wanted), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0)
 

@@ -52,7 +52,7 @@ def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: b
     if scores.shape != outcomes.shape:
         raise InputError(f"expected as many scores as outcomes, got {scores.shape} and {outcomes.shape}")
     if np.any(scores[1:] > scores[:-1]):
-        raise InputError("expected scores in falling order")
+        raise InputError("expected scores in descending order")
     kept = outcomes >= 0
     hit = outcomes[kept] == 1
     return Curve(scores[kept], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)

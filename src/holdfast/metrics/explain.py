@@ -134,15 +134,17 @@ def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
     sign = ">" if rule.iou_strict else "≥"
     outcome, overlap = int(matches.outcome[i]), float(matches.overlap[i])
     if outcome == IGNORED:
-        return f"lies on a box that does not count (IoU {overlap:.3f})"
+        return f"matches an ignored box (IoU {overlap:.3f})"
     if outcome == TRUE_POSITIVE:
         second = matches.truth[i] != matches.best[i]
-        more = " (its best box was not, so it took the next)" if second else ""
-        return f"IoU {overlap:.3f} {sign} {iou:g}, box was free{more}"
+        more = " (its best box was already matched, so it matched the next)" if second else ""
+        return f"IoU {overlap:.3f} {sign} {iou:g}, box not matched before{more}"
     if matches.best[i] < 0:
-        return "meets no true box of its class in this image: IoU 0"
+        return "overlaps no true box of its class in this image: IoU 0"
     if overlap > iou or (overlap == iou and not rule.iou_strict):
-        return f"IoU {overlap:.3f} {sign} {iou:g}, but the box was taken by a detection of higher score"
+        return (
+            f"IoU {overlap:.3f} {sign} {iou:g}, but a detection with a higher score already matched the box"
+        )
     return f"IoU {overlap:.3f} is not {sign} {iou:g}"
 
 
@@ -192,12 +194,12 @@ def explanation_text(
         rows = [[f"{k / 10:.1f}", f"{hits} of {e.positives}", f"{value:.4f}"] for k, hits, value in e.points]
         title = "3. Eleven recalls: the largest precision at that recall or a higher one"
         if e.rule.end_points:
-            title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
+            title += "\n   The curve also contains (recall 0, precision 1) and (recall 1, precision 0)."
         parts.append(f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows))
     if not e.positives:
         return "\n\n".join([*parts, "AP: n/a (no true boxes of this class)"])
     others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
-    ap = f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
+    ap = f"AP {e.ap:.4f} by {e.rule.interpolation}. Other averages of the same curve: {others}."
     return "\n\n".join([*parts, ap])
 
 
@@ -214,7 +216,7 @@ def _steps_text(
         sums = (str(step.tp), str(step.fp), _number(step.precision), _number(step.recall))
         rows.append((*found, *sums, step.why))
     header = ["", "score", "detection", "true box", "IoU", "", "TP", "FP", "precision", "recall", "why"]
-    text = "1. Detections by falling score; precision = TP/(TP+FP), recall = TP/(TP+FN) so far\n"
+    text = "1. Detections by descending score; precision = TP/(TP+FP), recall = TP/(TP+FN) so far\n"
     text += table(header, rows)
     hidden = len(e.steps) - limit
     return text + (f"\n   … and {hidden} more" if hidden > 0 else "")
@@ -275,10 +277,10 @@ _FOUND = {
     "on car B": (0.94, (334, 312, 452, 392)),
     "on car C": (0.88, (523, 322, 605, 382)),
     "on the truck's front": (0.86, (680, 180, 880, 400)),
-    "beside car D": (0.74, (975, 335, 1065, 385)),
+    "next to car D": (0.74, (975, 335, 1065, 385)),
 }
 LECTURE_EXAMPLE = Example(
-    title="the lecture's example: four cars, five detections, one of them the front of a truck",
+    title="example of the lecture: four cars, five detections, one of them the front of a truck",
     truth=truth_table([0] * 4, [0] * 4, xyxy=_CARS),
     detections=detection_table(
         [0] * 5, [0] * 5, [score for score, _ in _FOUND.values()], xyxy=[box for _, box in _FOUND.values()]

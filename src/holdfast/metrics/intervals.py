@@ -235,7 +235,7 @@ def _rankings(matches: Sequence[Matches]) -> Iterator[_Ranking]:
 
 
 def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floats:
-    """The mAP of each replicate, (r,), averaged over thresholds; classes without truth are left out."""
+    """The mAP of each replicate, (r,), averaged over thresholds; classes without truth are skipped."""
     total, count = np.zeros(weights.shape[1]), np.zeros(weights.shape[1], dtype=np.int64)
     for ranking in rankings:
         positives = weights.take(ranking.truth_image, axis=0).sum(axis=0)

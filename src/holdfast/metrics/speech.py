@@ -2,7 +2,7 @@
 
     MSE(a, b) = 1 / (T · B) Σ_t Σ_b (a[t, b] − b[t, b])²,     T the frames that both have
 
-Spectrograms of different speakers, or of different tempo, are laid beside one another first by dynamic time
+Spectrograms of different speakers, or of different tempo, are aligned first by dynamic time
 warping: the path of steps (1, 0), (0, 1), (1, 1) of the least sum of squared distances; the error is the
 mean over the cells of that path.
 """

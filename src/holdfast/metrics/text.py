@@ -67,7 +67,7 @@ def picked(scored: Scored, rule: TextRule) -> int:
 def hits(scored: Sequence[Scored], answers: Sequence[int], rule: TextRule) -> Bools:
     """Whether each question is answered right, (n,); of equal endings the first is picked."""
     if len(scored) != len(answers):
-        raise InputError(f"expected one answer a question, got {len(scored)} and {len(answers)}")
+        raise InputError(f"expected one answer per question, got {len(scored)} and {len(answers)}")
     return np.array([picked(s, rule) == a for s, a in zip(scored, answers, strict=True)], dtype=bool)
 
 
@@ -81,7 +81,7 @@ def compare(
 ) -> TextChange:
     """What changed between two runs on the same questions, with the paired bootstrap interval of the drop."""
     if [s.name for s in before] != [s.name for s in after]:
-        raise InputError("expected two runs on the same questions in the same order, got others")
+        raise InputError("expected two runs on the same questions in the same order, got different ones")
     first, second = hits(before, answers, rule), hits(after, answers, rule)
     changed = sum(picked(a, rule) != picked(b, rule) for a, b in zip(before, after, strict=True))
     drop = mean_difference(second, first, rng, bound=1.0)  # the second minus the first of its arguments

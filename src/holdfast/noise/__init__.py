@@ -4,8 +4,10 @@ GROUPS = {
     "noise": "Measure what the deployed system does to a model: decoder, resize, colour, pooling, precision…",
 }
 COMMANDS = {
-    "noise": "cli:suite",
-    "noise list": "cli:listing",
-    "noise combine": "cli:combine",
-    "noise show": "cli:show",
+    "Measure": {
+        "noise": "cli:suite",
+        "noise list": "cli:listing",
+        "noise combine": "cli:combine",
+        "noise show": "cli:show",
+    }
 }

@@ -90,7 +90,16 @@ class TaskOptions(Options, group=evaluate.INPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=evaluate.INPUT):
+class NoiseOptions(
+    TaskOptions,
+    SuiteOptions,
+    command="noise",
+    examples=(
+        "holdfast noise signs-yolo signs:0:8 --only decode,resize",
+        "holdfast noise signs-class signs:0:20 -o noise.html",
+    ),
+    group=evaluate.INPUT,
+):
     """The options of `holdfast noise`."""
 
     models_data: Annotated[
@@ -110,19 +119,48 @@ class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=evaluate.IN
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombineOptions(SuiteOptions, evaluate.SubjectOptions, command="noise combine", group=NOISE):
+class CombineOptions(
+    SuiteOptions,
+    evaluate.SubjectOptions,
+    command="noise combine",
+    examples=(
+        "holdfast noise combine signs-class signs:0:20 --only decode,resize",
+        "holdfast noise combine signs-yolo signs:0:4 --only resize,colour -o combine.html",
+    ),
+    group=NOISE,
+):
     """The options of `holdfast noise combine`."""
 
     all: Annotated[bool, Option("Try every option at each step.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOptions(UseOptions, evaluate.OutputOptions, command="noise list"):
+class ListOptions(
+    UseOptions,
+    evaluate.OutputOptions,
+    command="noise list",
+    examples=(
+        "holdfast noise list",
+        "holdfast noise list --markdown",
+    ),
+):
     """The options of `holdfast noise list`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(SelectionOptions, UseOptions, evaluate.CardOptions, command="noise show"):
+class ShowOptions(
+    SelectionOptions,
+    UseOptions,
+    evaluate.CardOptions,
+    command="noise show",
+    examples=(
+        (
+            "holdfast data make signs scenes --images 4 && "
+            "holdfast noise show scenes/images/000000.jpg --only resize"
+        ),
+        "holdfast noise show scenes/images/000001.jpg --model signs-yolo --only colour -o colour.html",
+    ),
+):
     """The options of `holdfast noise show`."""
 
     image: Annotated[Path, Argument("A picture.")]

@@ -2,7 +2,9 @@
 
 GROUPS = {"patchbench": "Make, check and evaluate benchmarks of a patch at any position (after CCTSDB-YOLO)."}
 COMMANDS = {
-    "patchbench make": "cli:make",
-    "patchbench check": "cli:check",
-    "patchbench evaluate": "cli:evaluate",
+    "Prove": {
+        "patchbench make": "cli:make",
+        "patchbench check": "cli:check",
+        "patchbench evaluate": "cli:evaluate",
+    }
 }

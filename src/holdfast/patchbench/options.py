@@ -12,7 +12,17 @@ PATCH, PROPERTY = "Patch", "Property"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeOptions(CardOptions, FormatOptions, ClassOptions, command="patchbench make", group=INPUT):
+class MakeOptions(
+    CardOptions,
+    FormatOptions,
+    ClassOptions,
+    command="patchbench make",
+    examples=(
+        "holdfast patchbench make bench --images 2",
+        "holdfast patchbench make free-bench --images 1 --content free --positions 2",
+    ),
+    group=INPUT,
+):
     """The options of `holdfast patchbench make`."""
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
@@ -46,7 +56,14 @@ class MakeOptions(CardOptions, FormatOptions, ClassOptions, command="patchbench 
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(Options, command="patchbench check"):
+class CheckOptions(
+    Options,
+    command="patchbench check",
+    examples=(
+        "holdfast patchbench make bench --images 1 && holdfast patchbench check bench",
+        "holdfast patchbench check bench --json check.json",
+    ),
+):
     """The options of `holdfast patchbench check`."""
 
     folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", metavar="DIR")]
@@ -54,7 +71,14 @@ class CheckOptions(Options, command="patchbench check"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionOptions(CardOptions, command="patchbench evaluate"):
+class PositionOptions(
+    CardOptions,
+    command="patchbench evaluate",
+    examples=(
+        "holdfast patchbench evaluate signs-single signs --images 1",
+        "holdfast patchbench make bench --images 1 && holdfast patchbench evaluate bench -o positions.html",
+    ),
+):
     """The options of `holdfast patchbench evaluate`."""
 
     subject: Annotated[

@@ -57,19 +57,19 @@ def _without_nms(card: Card) -> str:
     if part("head", card.head.name).facts.get("nms", True):
         return ""
     if card.task == "single":
-        return "the model gives one box an image; nothing is suppressed"
-    return f"the graph suppresses by itself (head {card.head.name!r}); its NMS cannot be exchanged"
+        return "the model predicts one box per image; there is no NMS"
+    return f"NMS is part of the graph (head {card.head.name!r}) and cannot be replaced"
 
 
 def _without_exp(card: Card) -> str:
     if exp_of(card):
         return ""
-    return f"head {card.head.name!r} takes no exp of sides: they come otherwise, or ready from the graph"
+    return f"head {card.head.name!r} does not decode box sides by exp"
 
 
 def _clamped(card: Card) -> str:
     if exp_of(card) == "clamped":
-        return f"head {card.head.name!r} clamps at log(1000/16) already"
+        return f"head {card.head.name!r} already clamps at log(1000/16)"
     return _without_exp(card)
 
 
@@ -94,7 +94,7 @@ def round_nearest(boxes: Boxes) -> Boxes:
     return replace(boxes, rounding="nearest")
 
 
-@stage("boxes", tasks=DETECTORS, systems="integer boxes that must cover; no product known")
+@stage("boxes", tasks=DETECTORS, systems="integer boxes that cover the object; no known product")
 def round_ceil(boxes: Boxes) -> Boxes:
     """Coordinates x → ⌈x⌉ in the network input, before NMS."""
     return replace(boxes, rounding="ceil")

@@ -49,7 +49,7 @@ class Calibration:
         return fingerprint.of([[_content(e) for e in self.entries], stages, installed(LIBRARIES)])
 
     def tensors(self, model: Model) -> Iterator[Tensor]:
-        """The input tensor (1, …) of each image; images that cannot be read are left out."""
+        """The input tensor (1, …) of each image; images that cannot be read are skipped."""
         prepare = open_preparation(self.pipeline, model)
         for entry in self.entries:
             with contextlib.suppress(ImageError):
@@ -88,7 +88,7 @@ class Deployed:
     def built(self, model: Model) -> Built:
         """The rewritten model on disk, made now if it is not there; CannotRewrite if that cannot be."""
         if self.folder is None:
-            raise InputError("a folder is needed to keep rewritten models in")
+            raise InputError("expected a folder for rewritten models, got none")
         if not self.rewrites:
             return Built(model.path, (), ())
 

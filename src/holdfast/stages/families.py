@@ -22,6 +22,7 @@ from holdfast.core.extras import install_hint
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
+from holdfast.core.synonyms import did_you_mean
 from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import with_rewrite, with_runtime
 
@@ -74,7 +75,9 @@ class Exchange:
         if self.kind == "boxes":
             before = pipeline.post if isinstance(pipeline.post, Boxes) else Boxes()
             if not isinstance(pipeline.post, Boxes) and pipeline.post != "card":
-                raise InputError(f"post stage {pipeline.post!r} cannot be combined with options of boxes")
+                raise InputError(
+                    f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
+                )
             return pipeline.replace(post=part("boxes", self.name).function(before))
         return pipeline.replace(**{self.kind: self.name})
 
@@ -111,7 +114,7 @@ def family(name: str) -> Family:
     """The family of that name (your own ones too), or UnknownName with the nearest."""
     known = {known.name: known for known in families()}
     if name not in known:
-        raise UnknownName("noise", name, known)
+        raise UnknownName("noise family", name, known)
     return known[name]
 
 
@@ -133,7 +136,11 @@ def options(of: Family) -> tuple[Option, ...]:
 def option(label: str) -> Option:
     """The option named `family=name`, by its name or an alias, or an error with the nearest."""
     if "=" not in label:
-        raise InputError(f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}")
+        labels = [known for family in families() for one in options(family) for known in one.labels]
+        hint = did_you_mean(label, [*labels, *(family.name for family in families())])
+        raise InputError(
+            f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}. {hint}".strip()
+        )
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
     found = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
@@ -151,7 +158,7 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
             continue
         start = word.split("=", 1)[1] + "-"
         others = [o.name for o in options(family(found.family)) if o.name.startswith(start) and o != found]
-        notes.append(f"{word} stands for {found.label} ({found.systems}); also {', '.join(others)}")
+        notes.append(f"{word} means {found.label} ({found.systems}); also {', '.join(others)}")
     return tuple(notes)
 
 

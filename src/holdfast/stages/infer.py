@@ -20,7 +20,7 @@ def onnxruntime(model: Model, threads: int = 0) -> Run:
 
 
 def source_of(model: Model) -> bytes | str:
-    """The model's path, so that weights kept in files beside it are found; a .gz must be unpacked first."""
+    """The path of the model, so that weights in files next to it are found; for a .gz, its unpacked bytes."""
     return model.read() if model.path.suffix == ".gz" else str(model.path)
 
 
@@ -44,7 +44,7 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     for got, want in zip(shape[-3:], expected[1:], strict=True):
         if isinstance(got, int) and got > 0 and got != want:
             raise CardError(
-                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
+                f"{model.path}: the card has {wanted.layout} {w}×{h}, input shape {expected}; "
                 f"the model's input is {shape}. Correct size or layout in the card"
             )
     names = [o.name for o in session.get_outputs()]
@@ -84,8 +84,8 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         found = run(batched(tensor, batch))
         for name, value in found.items():
             if value.ndim == 0 or value.shape[0] != batch:
-                wrong = f"output {name!r} of shape {value.shape} does not have one part for each"
-                hint = f"takes {batch} images at once, but {wrong}; export it with a batch of 1"
+                wrong = f"output {name!r} of shape {value.shape} does not have one entry per image"
+                hint = f"has a fixed batch of {batch}, but {wrong}; export it with a batch of 1"
                 raise ModelError(f"{model.path}: {hint}")
         return {name: value[:1] for name, value in found.items()}
 

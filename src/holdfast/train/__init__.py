@@ -4,8 +4,10 @@ GROUPS = {
     "train": "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
 }
 COMMANDS = {
-    "train mix": "cli:mix",
-    "train tent": "cli:tent",
-    "train matrix": "cli:matrix",
-    "train compare": "cli:compare",
+    "Defend": {
+        "train mix": "cli:mix",
+        "train tent": "cli:tent",
+        "train matrix": "cli:matrix",
+        "train compare": "cli:compare",
+    }
 }

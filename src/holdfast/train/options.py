@@ -47,6 +47,10 @@ class MixOptions(
     WorkOptions,
     OutputOptions,
     command="train mix",
+    examples=(
+        "holdfast train mix signs-class signs:0:64 --steps 20 -o mixed.onnx",
+        "holdfast train mix signs-class signs:0:64 --steps 20 --augment augmix -o augmented.onnx",
+    ),
 ):
     """The options of `holdfast train mix`."""
 
@@ -120,7 +124,16 @@ class MixOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class TentOptions(
-    ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, OutputOptions, command="train tent"
+    ClassifierOptions,
+    SubjectOptions,
+    JobsOptions,
+    WorkOptions,
+    OutputOptions,
+    command="train tent",
+    examples=(
+        "holdfast train tent resnet18.onnx signs:0:100 --only resize",
+        "holdfast train tent resnet18.onnx signs:0:100 --rate 0.0001 --json tent.json",
+    ),
 ):
     """The options of `holdfast train tent`."""
 
@@ -160,7 +173,15 @@ class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptio
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixOptions(MitigationOptions, command="train matrix", group=shared.INPUT):
+class MatrixOptions(
+    MitigationOptions,
+    command="train matrix",
+    examples=(
+        "holdfast train matrix signs-class signs:0:64 --steps 20",
+        "holdfast train matrix signs-class signs:0:64 --steps 20 --over decode --with pillow,ffmpeg",
+    ),
+    group=shared.INPUT,
+):
     """The options of `holdfast train matrix`."""
 
     over: Annotated[Literal["resize", "decode"], Option("What is replaced.")] = "resize"
@@ -173,7 +194,15 @@ class MatrixOptions(MitigationOptions, command="train matrix", group=shared.INPU
 
 
 @dataclass(frozen=True, kw_only=True)
-class MitigateOptions(MitigationOptions, command="train compare", group=shared.INPUT):
+class MitigateOptions(
+    MitigationOptions,
+    command="train compare",
+    examples=(
+        "holdfast train compare signs-class signs:0:64 --with standard,mix --only resize --steps 20",
+        "holdfast train compare signs-class signs:0:64 --with augmix --only decode --steps 20 --markdown",
+    ),
+    group=shared.INPUT,
+):
     """The options of `holdfast train compare`."""
 
     with_: Annotated[

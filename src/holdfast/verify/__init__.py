@@ -2,9 +2,11 @@
 
 GROUPS = {"vnncomp": "Run and score benchmarks of the neural-network verification competition."}
 COMMANDS = {
-    "verify": "cli:verify",
-    "vnncomp run": "vnncomp.cli:run",
-    "vnncomp score": "vnncomp.cli:score",
-    "vnncomp instance": "vnncomp.cli:instance",
-    "vnncomp warm": "vnncomp.cli:warm",
+    "Prove": {
+        "verify": "cli:verify",
+        "vnncomp run": "vnncomp.cli:run",
+        "vnncomp score": "vnncomp.cli:score",
+        "vnncomp instance": "vnncomp.cli:instance",
+        "vnncomp warm": "vnncomp.cli:warm",
+    }
 }

@@ -25,7 +25,7 @@ _WATCH_SECONDS = 0.2
 
 
 def verify(options: VerifyOptions) -> int:
-    """Prove that no input of the property's set violates it, or find one that does.
+    """Prove that no input violates a property, or find a counterexample.
 
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
     timeout, 2 bad input.
@@ -48,12 +48,12 @@ def verify(options: VerifyOptions) -> int:
 
     began = time.monotonic()
     if options.prop is None:
-        raise InputError(f"expected a VNN-LIB file behind {net} (see holdfast verify --help)")
+        raise InputError(f"expected a VNN-LIB file after {net} (see holdfast verify --help)")
 
     limit = int(options.memory * 1e9) if options.memory is not None else _memory_bytes()
 
     def give_up(late: bool) -> int:
-        note = "stopped by the clock" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
+        note = "stopped at the time limit" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
         verdict = Verdict("timeout" if late else "unknown", "none", time.monotonic() - began, note=note)
         return _report(verdict, options)
 

@@ -170,7 +170,7 @@ def enumerated(
     template = domain.template.reshape(domain.box.lower.shape)
     inputs = inputs_of(proto)
     if len(inputs) != 1 or inputs[0].dtype != "float32":
-        raise NotFinite("the network has not one input of float32")
+        raise NotFinite("the network does not have exactly one float32 input")
     name = inputs[0].name
     trace = finite.traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
@@ -187,14 +187,20 @@ def enumerated(
             return Answer("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
         total = prod(map(len, cells))
         if total > LIMIT:
-            return Answer("unknown", ENGINE, note=f"{total:,} cells, more than the {LIMIT:,} that are tried")
+            return Answer("unknown", ENGINE, note=f"{total:,} cells, more than the limit of {LIMIT:,}")
         if not _tried(machine, cells, rows, tally, clock):
-            return Answer("timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were tried")
+            return Answer(
+                "timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were evaluated"
+            )
         tally.cells += total
         if tally.slack < -DOUBT:
             break
     if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
-        return Answer("unknown", ENGINE, note="the tightest cell has another output on the original file")
+        return Answer(
+            "unknown",
+            ENGINE,
+            note="the cell with the smallest margin has another output in the original file",
+        )
     return _answer(machine, tally)
 
 
@@ -260,14 +266,14 @@ def _confirmed(machine: Machine, tally: _Tally) -> bool:
 
 
 def _answer(machine: Machine, tally: _Tally) -> Answer:
-    tried = f"{tally.cells:,} cells, {machine.runs:,} of them different"
+    tried = f"{tally.cells:,} cells, {machine.runs:,} of them distinct"
     doubt = ""
     if tally.doubtful:
         more = f" and {len(tally.doubtful) - 3} others" if len(tally.doubtful) > 3 else ""
-        doubt = f"; within {DOUBT:g} of the threshold, so it depends on the runtime: "
+        doubt = f"; within {DOUBT:g} of the threshold, so the verdict may depend on the runtime: "
         doubt += ", ".join(tally.doubtful[:3]) + more
     if tally.slack <= 0:
         return Answer("violated", ENGINE, tally.point, note=f"found among {tried}{doubt}")
     if tally.strange:
-        return Answer("unknown", ENGINE, note=f"{tried}; {tally.strange} with outputs that are not finite")
+        return Answer("unknown", ENGINE, note=f"{tried}; {tally.strange} with non-finite outputs")
     return Answer("holds", ENGINE, margin=tally.slack, note=f"{tried}{doubt}")

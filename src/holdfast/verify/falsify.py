@@ -128,7 +128,7 @@ def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Gener
     until = time.monotonic() + min(seconds, clock.left)
     targets = targets_of(problem.cases, problem.dtype)
     if targets is None:
-        return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} lies in the box of any case")
+        return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} value is in the box of any case")
     hunt = Hunt(problem, targets, clock, until, rng)
     # For small products a second thread costs more than it brings.
     with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
@@ -140,7 +140,9 @@ def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Gener
     if witness is not None:
         return Answer("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
     nearest = float(hunt.best.min())
-    return Answer("unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest misses by {nearest:.3g}")
+    return Answer(
+        "unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest one misses by {nearest:.3g}"
+    )
 
 
 class Hunt:

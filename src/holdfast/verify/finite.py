@@ -107,7 +107,7 @@ def _visit(node: Any, trace: Trace, opset: int) -> None:
     before = any(isinstance(value, View) for value in given)
     called = f"node {node.name or node.output[0]!r}: {node.op_type}"
     if subgraphs(node):  # it may read any tensor without saying so
-        raise NotFinite(f"{called} has a graph of its own inside")
+        raise NotFinite(f"{called} contains a subgraph")
     if before and node.domain not in STANDARD:
         raise NotFinite(f"{called} of {node.domain!r} is not known")
     if after and before:
@@ -213,7 +213,7 @@ def _steps(made: Node) -> list[tuple[Monotone, Any]]:
         found = [(step, made.attributes.get(name, made.constant(at, name))) for step, name, at in ends]
         return [(step, end) for step, end in found if end is not None]
     if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
-        raise made.fail("it is no rounding, and no sum, product or bound with constants before one")
+        raise made.fail("it is neither a rounding nor a sum, product or bound with constants before one")
     constant = made.known(1 if first else 0, "other operand")
     if made.operator == "Div" and not (first and np.asarray(constant).all()):
         raise made.fail("expected the free input to be divided by a constant other than 0")
@@ -301,7 +301,7 @@ def check_range(trace: Trace, ends: list[Values]) -> None:
                 kind = np.iinfo(cut.dtype)
                 good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
             if not good.all():
-                raise NotFinite(f"the cut {name!r} meets values that {cut.dtype.name} cannot hold")
+                raise NotFinite(f"the rounding {name!r} gets values that {cut.dtype.name} cannot represent")
 
 
 def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> Cells:

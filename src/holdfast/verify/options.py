@@ -15,14 +15,24 @@ class TimeoutOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(TimeoutOptions, command="verify"):
+class VerifyOptions(
+    TimeoutOptions,
+    command="verify",
+    examples=(
+        (
+            "holdfast patchbench make bench --images 1 && "
+            "holdfast verify bench/onnx/patch-3.onnx bench/vnnlib/*.vnnlib"
+        ),
+        "holdfast verify bench/onnx/patch-3.onnx --check",
+    ),
+):
     """The options of `holdfast verify`."""
 
-    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")]
-    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None
+    net: Annotated[Path, Argument("An ONNX file (or .onnx.gz).")]
+    prop: Annotated[Path | None, Argument("A VNN-LIB file, version 1.0 or 2.0 (or .gz).")] = None
     json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None
     witness: Annotated[
-        Path | None, Option("Write the counterexample and its output, in the format of VNN-COMP.")
+        Path | None, Option("Write the counterexample and its output in the VNN-COMP format.")
     ] = None
     jobs: Annotated[int | None, Option("Threads (default: all cores).", least=1)] = None
     memory: Annotated[float | None, Option("Memory limit in gigabytes.", metavar="GB", least=0.1)] = None

@@ -104,7 +104,7 @@ def session_of(model: bytes | Path) -> Any:
 def runner_of(question: Property, domain: Domain) -> Runner:
     """A session on the property's network, tried on one point."""
     path = question.model.path
-    # A file that is not packed is opened in place: weights may lie beside it.
+    # A file that is not packed is opened in place: weights may be stored next to it.
     session = session_of(question.model.read() if path.suffix == ".gz" else path)
     inputs = session.get_inputs()
     runner = Runner(session, inputs[0].name, domain.dtype, False)
@@ -179,7 +179,7 @@ def search_randomly(
             clock.tell(RANDOM_SEARCH, len(question.unsafe), nearest)
             if time.monotonic() >= until:
                 break
-    note = f"{tried:,} points tried, the nearest misses by {nearest:.3g}"
+    note = f"{tried:,} points tried, the nearest one misses by {nearest:.3g}"
     return Answer("unknown", RANDOM_SEARCH, note=note)
 
 

@@ -50,7 +50,7 @@ def _decided(question: Property, clock: Clock) -> Verdict:
     from holdfast.verify.finite import NotFinite
 
     if not question.unsafe:
-        return Verdict("holds", "none", 0.0, note="nothing is asked: the set of inputs is empty")
+        return Verdict("holds", "none", 0.0, note="the set of inputs is empty")
     proto = read_proto(question.model.path)
     check_deterministic(proto, str(question.model.path))
     domain = domain_of(question)
@@ -96,7 +96,7 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
         problem = problem_of(question, domain, runner)
     except ModelError as reason:
         found = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
-        return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_describe(reason)}")
+        return dataclasses.replace(found, note=f"{found.note}; no proof was attempted: {_describe(reason)}")
     real = _first(_engines(problem, clock, rng), clock)
     if real.status == "holds":
         return _real_only(real, rounded, domain, why)

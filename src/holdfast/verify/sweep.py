@@ -227,7 +227,7 @@ def search(problem: Problem, clock: Clock) -> Answer:
     "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     if not piecewise(problem.net):
-        return Answer("unknown", ENGINE, note="not a piecewise-linear net of one input")
+        return Answer("unknown", ENGINE, note="not a piecewise-linear network with one input")
     with np.errstate(all="ignore"):  # what is not finite compares false, and nothing is proven
         return _Sweep(problem, clock).run()
 
@@ -288,7 +288,7 @@ class _Sweep:
             self.clock.tell("sweeping", sum(map(len, stack)), float(self.margin))
         if self.doubts:
             kind = self.problem.dtype.name
-            note = f"{self.doubts:,} segments come too near, and no {kind} there was seen to violate"
+            note = f"{self.doubts:,} segments are too close to the threshold; no {kind} in them violates it"
             return Answer("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")

@@ -1,3 +1,3 @@
 """The local web page: results, running audits, a form that starts one. Served on loopback only."""
 
-COMMANDS = {"serve": "cli:serve"}
+COMMANDS = {"Run": {"serve": "cli:serve"}}

@@ -10,7 +10,14 @@ from holdfast.config.output import say
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(Options, command="serve"):
+class ServeOptions(
+    Options,
+    command="serve",
+    examples=(
+        "holdfast serve",
+        "holdfast serve --port 9000 --no-open",
+    ),
+):
     """The options of `holdfast serve`."""
 
     root: Annotated[Path, Argument("Folder whose models and data may be chosen.")] = Path()

@@ -167,7 +167,7 @@ def test_splits(tmp_path, picture):
     found = open_dataset(tmp_path)
     assert [entry.name for entry in found.entries] == ["c.jpg"]
     assert count(found) == {kinds.SEVERAL_SPLITS: 1}
-    assert "valid, test, train; valid is taken" in found.problems[0].what
+    assert "valid, test, train; using valid" in found.problems[0].what
     assert len(open_dataset(tmp_path, split="train")) == 2
     assert [entry.name for entry in open_dataset(tmp_path, split="val").entries] == ["c.jpg"]
     with pytest.raises(DataError, match="no split 'night'; there are: test, train, valid"):

@@ -1,4 +1,4 @@
-"""Whatever the label files hold, the answer is a data set or one clear line."""
+"""Whatever the label files hold, the answer is a dataset or one clear line."""
 
 import contextlib
 import json

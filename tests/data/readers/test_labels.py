@@ -43,7 +43,7 @@ def test_folder_without_classes(tmp_path, picture):
     put(picture, tmp_path, "1.jpg")
     with pytest.raises(DataError, match="no sub folders with images"):
         open_dataset(tmp_path, format="folder")
-    with pytest.raises(DataError, match=r"no data set recognised; .*folder; found 1\.jpg; .*labels"):
+    with pytest.raises(DataError, match=r"no known dataset format; .*folder; found 1\.jpg; .*labels"):
         open_dataset(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A random data set written in each format is read back equal. A new format adds one writer."""
+"""A random dataset written in each format is read back equal. A new format adds one writer."""
 
 from __future__ import annotations
 

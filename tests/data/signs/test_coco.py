@@ -1,4 +1,4 @@
-"""The data set on disk."""
+"""The dataset on disk."""
 
 import json
 

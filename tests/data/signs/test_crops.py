@@ -55,7 +55,7 @@ def test_names_that_are_none(name):
 
 
 def test_it_serves_classifiers_only():
-    with pytest.raises(DataError, match="to classify, expected some to detect"):
+    with pytest.raises(DataError, match="expected a dataset for detection, got one for classification"):
         open_dataset("far", task="detect")
     with pytest.raises(InputError, match="far:SEED"):
         open_dataset("far", split="val")

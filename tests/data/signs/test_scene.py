@@ -86,7 +86,7 @@ def test_seeds_and_indices_differ(scenes):
 
 @pytest.mark.parametrize(("seed", "index"), [(-1, 0), (0, -1)])
 def test_negative_numbers_are_refused(seed, index):
-    with pytest.raises(InputError, match="0 or more, got seed"):
+    with pytest.raises(InputError, match="0 or more for scene, got seed"):
         scene(seed, index)
 
 

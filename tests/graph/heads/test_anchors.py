@@ -135,8 +135,8 @@ def test_faster_rcnn_over_proposals(background, own):
 @pytest.mark.parametrize(
     ("options", "classes", "told"),
     [
-        ({}, 4, r"expected 4 scores and 4 deltas for each of 4 anchors a cell, got 's' \(1, 120, 3\)"),
-        ({"strides": (8, 16)}, 3, r"120 anchors are not 4 a cell at strides \[8, 16\] of a 96×64 input"),
+        ({}, 4, r"expected 4 scores and 4 deltas for each of 4 anchors per cell, got 's' \(1, 120, 3\)"),
+        ({"strides": (8, 16)}, 3, r"120 anchors are not 4 per cell at strides \[8, 16\] of a 96×64 input"),
         ({"means": (0.0,)}, 3, "means: expected 4 numbers for x y w h"),
         ({"sizes": (1.0,)}, 3, "sizes: expected 2, one for each stride"),
         ({"proposals": "rois"}, 3, "no output is named 'rois'"),

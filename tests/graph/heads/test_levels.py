@@ -123,7 +123,7 @@ def test_anchors_lie_on_the_maps_there_are(sides):
         "deltas": np.concatenate([raw[f"d{i}"].reshape(4, -1) for i in (0, 1)], 1).T[None],
     }
     if sides[0] == (8, 13):  # 8·13 + 4·7 = 9·12 + 4·6: not to be told from the sum, so not guessed
-        with pytest.raises(CardError, match="132 anchors are not 1 a cell"):
+        with pytest.raises(CardError, match="132 anchors are not 1 per cell"):
             read(flat, of)
     else:
         assert np.allclose(read(flat, of).boxes, found.boxes)
@@ -132,7 +132,7 @@ def test_anchors_lie_on_the_maps_there_are(sides):
 def test_anchors_on_maps_of_no_such_stride():
     raw = {"s": np.zeros((1, 2, 20, 20), np.float32), "d": np.zeros((1, 4, 20, 20), np.float32)}
     of = card("anchors", (96, 64), strides=(8,), ratios=(1.0,), scales=(1.0,))
-    with pytest.raises(CardError, match="400 anchors are not 1 a cell at strides"):
+    with pytest.raises(CardError, match="400 anchors are not 1 per cell at strides"):
         read(raw, of)
 
 

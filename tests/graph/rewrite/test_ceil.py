@@ -101,7 +101,7 @@ def test_a_mode_of_up_is_turned_down():
     found = ceil(model([pool], ["y"]), context())
     assert not ceils(found.model.graph.node[0])
     assert run(found.model, seen)[0].shape == (1, 3, 9, 9)
-    assert found.how == "1 MaxPool turned"
+    assert found.how == "1 MaxPool changed"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_padding_valid_that_rounds_up_is_turned_down(operator):
     made, seen = model([pool], ["y"], opset=18), image()
     assert run(made, seen)[0].shape == (1, 3, 10, 10)
     down = ceil(made, context())
-    assert (run(down.model, seen)[0].shape, down.how) == ((1, 3, 9, 9), f"1 {operator} turned")
+    assert (run(down.model, seen)[0].shape, down.how) == ((1, 3, 9, 9), f"1 {operator} changed")
     assert run(ceil(down.model, context()).model, seen)[0].shape == (1, 3, 10, 10)
 
 
@@ -198,7 +198,7 @@ def test_through_the_pipeline_and_from_a_gz(tmp_path):
     assert np.array_equal(found, wanted)
     assert not np.array_equal(found, Deployed()(loaded, 1)(seen)["y"])
     built = Deployed(("ceil",), folder=tmp_path / "kept").built(loaded)
-    assert (built.changed, built.how) == (("p",), ("1 MaxPool turned",))
+    assert (built.changed, built.how) == (("p",), ("1 MaxPool changed",))
     assert np.array_equal(run(onnx.load(built.path), seen)[0], wanted)
 
 

@@ -42,10 +42,10 @@ def test_detectors_follow_and_turn_back(shared_data, name):
     found = [o.shape for o in outputs(model, once.model)]
     if name == "nanodet_m":
         assert [s[1] for s in found] == [2809, 729, 196] * 2
-        assert once.how == "1 MaxPool turned, 32 Reshape, 4 Resize follow"
+        assert once.how == "1 MaxPool changed, 32 Reshape, 4 Resize adapted"
     else:
         assert found == [(1, 85, 23, 23)]
-        assert once.how == "1 MaxPool turned, 26 Reshape, 1 Resize follow"
+        assert once.how == "1 MaxPool changed, 26 Reshape, 1 Resize adapted"
     back = part("rewrite", "ceil").function(once.model, Context(model.card))
     for a, b in zip(outputs(model, back.model), outputs(model, onnx.load(path)), strict=True):
         assert np.array_equal(a, b)
@@ -69,7 +69,7 @@ def test_squeezenet_was_trained_with_ceil_and_differs_at_224(shared_data):
     proto.graph.input[0].name = proto.graph.node[0].input[0] = "x"
     before = run_x(proto, seen)[0]
     small = part("rewrite", "ceil").function(proto, Context(_at(card, 224)))
-    assert small.how == "2 MaxPool turned"
+    assert small.how == "2 MaxPool changed"
     after = run_x(small.model, seen)[0]
     assert before.shape == after.shape == (1, 1000)
     assert not np.allclose(before, after)
@@ -122,7 +122,7 @@ def test_the_shipped_models():
             hows[name] = rewrite(folder / f"signs-{name}.onnx", "ceil")[0].how
         except CannotRewrite as reason:
             hows[name] = str(reason)
-    assert hows["class"] == "1 MaxPool turned"
-    assert hows["yolo"] == "1 MaxPool turned, 2 Resize follow"
-    assert hows["seg"] == "1 MaxPool turned, 3 Resize follow"
+    assert hows["class"] == "1 MaxPool changed"
+    assert hows["yolo"] == "1 MaxPool changed, 2 Resize adapted"
+    assert hows["seg"] == "1 MaxPool changed, 3 Resize adapted"
     assert "Conv '/box/Conv' reads a map of fixed size" in hows["single"]

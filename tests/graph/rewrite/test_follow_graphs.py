@@ -47,7 +47,7 @@ def test_channel_shuffle():
     old = {"a": np.array([1, 2, 4, OLD, OLD]), "b": np.array([1, -1, OLD, OLD])}
     new = {"a": np.array([1, 2, 4, NEW, NEW]), "b": np.array([1, -1, NEW, NEW])}
     found = check(nodes, old, new, {"w": weight(8, 3, 1, 1)})
-    assert found.how == "1 MaxPool turned, 2 Reshape follow"
+    assert found.how == "1 MaxPool changed, 2 Reshape adapted"
     assert len(found.changed) == 3
     assert {"a", "b"}.isdisjoint(w.name for w in found.model.graph.initializer)  # nobody takes them now
 
@@ -202,7 +202,7 @@ def test_sizes_computed_in_the_graph_follow_by_themselves():
         {"rest": np.array([NEW * NEW])},
         {k: weights[k] for k in ("zero", "two")},
     )
-    assert found.how == "1 MaxPool turned, 1 Reshape follow"
+    assert found.how == "1 MaxPool changed, 1 Reshape adapted"
 
 
 def test_expand_follows():

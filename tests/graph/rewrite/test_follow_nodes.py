@@ -88,7 +88,7 @@ def test_two_sides_of_different_parity():
     made = model(nodes, ["y"], weights, height=20, width=21)
     found = ceil(made, context(20, 21))
     assert run(found.model, image(20, 21))[0].shape == (1, 3, 11, 11)
-    assert found.how == "1 MaxPool turned, 2 Reshape follow"
+    assert found.how == "1 MaxPool changed, 2 Reshape adapted"
 
 
 def test_one_dimension_and_three():

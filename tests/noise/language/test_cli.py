@@ -140,8 +140,8 @@ def test_a_page_that_cannot_be_written_is_told_before_anything_is_run(fails, tin
     model, piqa, _ = tiny
     for option in ("--json", "--out"):
         told = fails("noise", model, piqa, *TASK, option, f"{piqa}/n.html")
-        assert told.startswith(f"{option} {piqa}/n.html: cannot write there: ")
-        assert "cannot write there" in fails("noise", model, piqa, *TASK, option, "/proc/new/n.html")
+        assert told.startswith(f"{option} {piqa}/n.html: cannot write: ")
+        assert "cannot write" in fails("noise", model, piqa, *TASK, option, "/proc/new/n.html")
     assert not (tmp_path / "holdfast-runs").exists()
 
 

@@ -44,7 +44,7 @@ def test_a_killed_suite_goes_on_and_ends_with_the_same_bytes(tmp_path, how, jobs
         assert process.returncode == 130
     times = {path: path.stat().st_mtime_ns for path in finished}
     assert start(tmp_path, "killed", jobs, "--json", "again.json").wait(timeout=240) == 0
-    assert f"({25 * len(finished)} were finished already)" in (tmp_path / "said.txt").read_text()
+    assert f"({25 * len(finished)} were cached)" in (tmp_path / "said.txt").read_text()
     assert {path: path.stat().st_mtime_ns for path in finished} == times, "a finished piece was run again"
     assert start(tmp_path, "whole", jobs, "--json", "whole.json").wait(timeout=240) == 0
     one, other = (json.loads((tmp_path / f"{n}.json").read_text())["models"] for n in ("again", "whole"))

@@ -139,7 +139,7 @@ def test_a_batch_the_file_fixes(name, as_bytes, tmp_path):
 
 def test_a_fixed_batch_that_ncnn_cannot_follow_is_one_line(tmp_path):
     model = of_four(tmp_path, folded=True)
-    with pytest.raises(ModelError, match="fixes a batch of 4: export it with a batch of 1") as raised:
+    with pytest.raises(ModelError, match="has a fixed batch of 4; export it with a batch of 1") as raised:
         opened("ncnn", str(model.path), model)
     assert "\n" not in str(raised.value)
     x = np.ones((1, 3, 16, 16), np.float32)

@@ -76,7 +76,7 @@ def test_rounding_never_lifts_a_bound(kind):
 
 
 def test_a_bound_is_of_the_specification_not_of_its_rounding():
-    """Rows and offsets that float32 cannot hold: the careful bound is one of the float64 ones."""
+    """Rows and offsets that float32 cannot represent: the careful bound is one of the float64 ones."""
     for seed in range(3):
         check_specification(seed)
 

@@ -73,15 +73,15 @@ def test_samples_and_limits(holdfast, bench, tmp_path):
     ("arguments", "told"),
     [
         (("run", "none.csv", "-o", "r.csv"), "none.csv: no such file"),
-        (("run", "bench", "-o", "r.csv", "--seed", "1"), "--seed says which sample is drawn; add --sample"),
+        (("run", "bench", "-o", "r.csv", "--seed", "1"), "--seed selects the sample; add --sample"),
         (("run", "bench", "-o", "r.csv", "--jobs", "0"), "--jobs: expected a whole number from 1"),
         (
             ("run", "bench", "-o", "r.csv", "--timeout-scale", "-1"),
             "--timeout-scale: expected a number above 0",
         ),
-        (("run", "bench"), "expected --out"),
+        (("run", "bench"), "missing --out"),
         (("score", "none.csv"), "none.csv: no such results"),
-        (("score",), "expected RESULTS"),
+        (("score",), "missing RESULTS"),
         (("score", "r.csv", "--rules", "2020"), "--rules: expected 2021, 2022"),
         (("score", "r.csv", "--csv", "--markdown"), "expected --csv or --markdown, not both"),
     ],
@@ -121,7 +121,7 @@ def test_a_wrong_answer_of_ours_gives_code_1(holdfast, bench):
     )
     voted = holdfast("vnncomp", "score", "r.csv", "--rules", "2021", "--votes", "bench/votes.csv")
     assert voted.code == 1
-    assert "9 earlier tools say holds, 0 violated" in voted.out
+    assert "9 earlier tools report holds, 0 violated" in voted.out
 
 
 def test_an_instance_writes_its_result_file_whatever_happens(holdfast, tmp_path):
@@ -155,7 +155,7 @@ def test_a_run_that_is_really_killed_goes_on(tmp_path, bench, how):
     assert 3 <= len(before) < 7
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert f"{len(before)}/6" in again.stderr.splitlines()[0]
-    assert f"{len(before) - 1} were finished already" in again.stderr.splitlines()[0]
+    assert f"{len(before) - 1} cached" in again.stderr.splitlines()[0]
     after = (tmp_path / "r.csv").read_text().splitlines()
     assert after[: len(before)] == before
     assert len(after) == 7

@@ -44,10 +44,10 @@ def test_a_proof_for_real_arithmetic_alone_is_unknown(fake, bench):
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ("crash", "exit code 1, said nothing: ValueError: deliberate"),
+        ("crash", "exit code 1, no output: ValueError: deliberate"),
         ("die", "ended by SIGKILL"),
         ("lie", "exit code 1, said 'holds'"),
-        ("mute", "exit code 0, said nothing"),
+        ("mute", "exit code 0, no output"),
         ("banana", "exit code 0, said 'banana'"),
         ("Holds", "exit code 0, said 'Holds'"),
     ],

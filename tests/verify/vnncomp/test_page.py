@@ -130,8 +130,8 @@ def test_the_page_is_complete_in_itself(made):
     assert {"cactus", "benchmarks", "disagreements", "instances"} <= set(reader.ids)
     assert text.count('role="img"') == 3, "a plot of all and one a benchmark"
     assert "holdfast <span>VNN-COMP</span>" in text
-    assert "solves 3 of 5 instances; none of its answers is wrong." in text
-    assert "1 instance on which not all agree" in text
+    assert "solves 3 of 5 instances; none of its answers is incorrect." in text
+    assert "1 instance with disagreement" in text
 
 
 def test_the_page_is_written_whole_or_not_at_all(made, tmp_path):

@@ -167,8 +167,8 @@ def test_the_reason_is_told():
         return judge(RULES["2025"], said).reason
 
     assert reason() == "no tool contradicts"
-    assert reason("invalid") == "no counterexample stands"
-    assert reason("invalid", "tolerated") == "the counterexample of c stands only within the tolerance"
-    assert reason("unchecked", "invalid") == "the counterexample of b is not at hand"
-    assert reason("valid", "valid") == "the counterexample of b, c stands"
+    assert reason("invalid") == "no counterexample is valid"
+    assert reason("invalid", "tolerated") == "the counterexample of c is valid only within the tolerance"
+    assert reason("unchecked", "invalid") == "the counterexample of b is not available"
+    assert reason("valid", "valid") == "the counterexample of b, c is valid"
     assert judge(RULES["2025"], told(None)).reason == "no tool has an answer"

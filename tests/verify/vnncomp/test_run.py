@@ -116,7 +116,7 @@ def test_two_runs_do_not_write_the_same_results(plan, tmp_path):
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
-        with pytest.raises(OutputError, match="another run is writing"):
+        with pytest.raises(OutputError, match="another process is writing"):
             run(plan())
     finally:
         os.close(handle)
@@ -134,7 +134,7 @@ def test_jobs_share_the_cores(plan, tmp_path):
         assert [r.result for r in rows] == ["holds"] * 4, "each ends only while the other one runs too"
         assert [r.spec for r in rows] == list(specs)
         assert [r.spec for r in read_rows(tmp_path / "r.csv")] == list(specs)
-    with pytest.raises(InputError, match="at most one a core"):
+    with pytest.raises(InputError, match="at most one per core"):
         shares(len(cores) + 1)
     with pytest.raises(InputError, match="at least 1"):
         run(plan(jobs=0))

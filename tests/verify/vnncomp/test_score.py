@@ -142,8 +142,8 @@ def test_tools_are_compared_and_who_is_right_is_said(ours, theirs, files):
         "holds: holdfast; violated: peer; violated is right: the counterexample of peer replays"
     )
     assert "the counterexample of holdfast replays" in told["p1.vnnlib"]
-    assert "holds counts: no counterexample stands" in told["p2.vnnlib"]
-    assert "peer says violated, but: the outputs are safe" in told["p2.vnnlib"]
+    assert "holds counts: no counterexample is valid" in told["p2.vnnlib"]
+    assert "peer reports violated, but: the outputs are safe" in told["p2.vnnlib"]
     assert len(told) == 3
 
 
@@ -223,10 +223,10 @@ def test_answers_against_a_majority_are_listed(ours, files, tmp_path):
     table = ours(("violated", GOOD), ("holds", ""), ("holds", ""), ("holds", ""))
     made = score([table], RULES["2025"], [votes], [files])
     told = [what for _, what in disagreements(made)]
-    shown = "holdfast says violated with a counterexample that replays"
+    shown = "holdfast reports violated with a counterexample that replays"
     assert told == [
-        f"{shown}, but 4 earlier tools say holds, 1 violated",
-        "holdfast says holds, but 0 earlier tools say holds, 3 violated",
+        f"{shown}, but 4 earlier tools report holds, 1 violated",
+        "holdfast reports holds, but 0 earlier tools report holds, 3 violated",
     ]
     assert made.lines[0].wrong == 0, "votes are no proof"
     assert score([table], RULES["2021"], [votes], [files]).lines[0].wrong == 2

@@ -58,7 +58,7 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
         if disk.has(str(folder / name)):
             entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(found))))
         else:
-            said = f"no file {folder / name}; the image is left out"
+            said = f"no file {folder / name}; the image is skipped"
             problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
     files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
     return Dataset(
@@ -91,7 +91,7 @@ def _lines(file: Path, problems: Problems) -> list[_Line]:
                 raise ValueError
             x1, y1, x2, y2 = (float(part) for part in parts[1:5])
         except ValueError:
-            said = f"expected `file;x1;y1;x2;y2;class`, got {line[:80]!r}; the line is left out"
+            said = f"expected `file;x1;y1;x2;y2;class`, got {line[:80]!r}; the line is skipped"
             problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
         else:
             lines.append((number, parts[0], (x1, y1, x2, y2), parts[5]))
@@ -120,11 +120,11 @@ def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
         if row is not None:
             entries.append(FileEntry(name, str(root / "images" / name), UnitBoxes(pack([row]))))
         elif not file.is_file():
-            said = f"no {file}; the image is left out"
+            said = f"no {file}; the image is skipped"
             problems.add(kinds.IMAGE_WITHOUT_LABEL, root / "images" / name, said)
     for name in files.file_names(root / "gt_labels"):
         if name not in used:
-            said = "no image of this name; the label is left out"
+            said = "no image of this name; the label is skipped"
             problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, said)
     return Dataset(
         name=files.data_name(path),
@@ -150,11 +150,11 @@ def _only_row(file: Path, problems: Problems) -> Row | None:
         number, x1, y1, x2, y2 = (float(part) for part in lines[0][1].split())
         row = Row(x1, y1, x2, y2, int(number))
     except (ValueError, OverflowError, DataError):
-        said = "expected one line `class x1 y1 x2 y2`; the image is left out"
+        said = "expected one line `class x1 y1 x2 y2`; the image is skipped"
         problems.add(kinds.UNREADABLE_LABEL, file, said)
         return None
     if not 0 <= row.category < len(CLASSES) or row.category != number:
-        said = f"expected a class of 0 to {len(CLASSES) - 1}, got {number:g}; the image is left out"
+        said = f"expected a class of 0 to {len(CLASSES) - 1}, got {number:g}; the image is skipped"
         problems.add(kinds.UNKNOWN_CLASS, file, said)
         return None
     return row if check_box(row, Size(1, 1), str(file), problems) else None

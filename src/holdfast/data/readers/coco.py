@@ -1,4 +1,4 @@
-"""COCO json: one file with images, annotations and categories, beside a folder of images."""
+"""COCO json: one file with images, annotations and categories, next to a folder of images."""
 
 import json
 from collections import Counter, defaultdict
@@ -86,7 +86,7 @@ def _parse(file: Path) -> dict[str, list[Any]]:
     missing = [key for key in wanted if not isinstance(content.get(key), list)]
     if missing:
         raise DataError(
-            f"{file}: not a COCO data set: expected lists under {', '.join(wanted)}; "
+            f"{file}: not a COCO dataset: expected lists under {', '.join(wanted)}; "
             f"missing {', '.join(missing)}; got the keys {', '.join(map(str, list(content)[:8])) or 'none'}"
         )
     for key in wanted:
@@ -105,15 +105,15 @@ def _categories(
     for number, item in enumerate(items):
         key = item.get("id")
         if not isinstance(key, int):
-            said = f"expected an integer id, got {key!r}; the category is left out"
+            said = f"expected an integer id, got {key!r}; the category is skipped"
             problems.add(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", said)
         elif key in names:
-            said = f"category id {key} is taken by {names[key]!r}; {item.get('name')!r} is left out"
+            said = f"category id {key} is already used by {names[key]!r}; {item.get('name')!r} is skipped"
             problems.add(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", said)
         else:
             name = str(item.get("name", key))
             if name in names.values():
-                said = f"another category is named {name!r} too; both are kept as classes of their own"
+                said = f"two categories are named {name!r}; they are separate classes"
                 problems.add(kinds.DUPLICATE_CLASS, f"{where}: category {key}", said)
             names[key] = name
     ids = sorted(names)
@@ -129,7 +129,7 @@ def _annotations(
     ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
     for key, times in ids.items():
         if times > 1:
-            said = f"annotation id {key} occurs {times} times; all are kept"
+            said = f"annotation id {key} occurs {times} times; all are used"
             problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
     for number, item in enumerate(content["annotations"]):
         image = _hashable(item.get("image_id"))
@@ -146,18 +146,18 @@ def _row(
     """The box of an annotation, or None with the reason named."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
-        said = f"image id {item.get('image_id')!r} is not in the list of images; the box is left out"
+        said = f"image id {item.get('image_id')!r} is not in the list of images; the box is skipped"
         problems.add(kinds.LABEL_WITHOUT_IMAGE, where, said)
         return None
     if category is None:
-        said = f"category id {item.get('category_id')!r} is not in the list; the box is left out"
+        said = f"category id {item.get('category_id')!r} is not in the list; the box is skipped"
         problems.add(kinds.UNKNOWN_CLASS, where, said)
         return None
     try:
         x, y, width, height = map(float, box or ())
     except (TypeError, ValueError, OverflowError):
         got = str(box)[:80]
-        said = f"expected a bbox of four numbers (x, y, width, height), got {got}; the box is left out"
+        said = f"expected a bbox of four numbers (x, y, width, height), got {got}; the box is skipped"
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
         problems.add(kind, where, said)
         return None
@@ -185,15 +185,15 @@ def _entries(
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
         path = str(folder / str(name))
         if not isinstance(name, str) or not name:
-            said = f"expected a file_name, got {name!r}; the image is left out"
+            said = f"expected a file_name, got {name!r}; the image is skipped"
             problems.add(kinds.MISSING_FILE, where, said)
         elif key in ids:
-            problems.add(kinds.DUPLICATE_ID, where, f"image id {key!r} is taken; {name} is left out")
+            problems.add(kinds.DUPLICATE_ID, where, f"image id {key!r} is already used; {name} is skipped")
         elif name in taken:
-            said = f"{name} is listed more than once; this one is left out"
+            said = f"{name} is listed more than once; this one is skipped"
             problems.add(kinds.DUPLICATE_FILE, where, said)
         elif not disk.has(path):
-            problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is left out")
+            problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is skipped")
         else:
             entries.append(FileEntry(name, path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
         ids.add(key)

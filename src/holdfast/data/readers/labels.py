@@ -36,13 +36,13 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
         root = files.choose_split(splits, split, path, problems)
     classes = _classes(root) if root.is_dir() else []
     if not classes:
-        raise DataError(f"{path}: no sub folders with images found; expected one for each class")
+        raise DataError(f"{path}: no sub folders with images found; expected one per class")
     entries = tuple(
         FileEntry(f"{place.name}/{name}", str(place / name), StoredLabel(index))
         for index, place in enumerate(classes)
         for name in files.image_names(place)
     )
-    files.note_unlabelled(root, (), "lies in no class's folder", problems)
+    files.note_unlabelled(root, (), "is in no class folder", problems)
     names = tuple(place.name for place in classes)
     return Dataset(
         files.data_name(path), "folder", "classify", classes=names, entries=entries, problems=tuple(problems)
@@ -79,7 +79,7 @@ def recognise_listing(path: Path) -> str:
 def listing(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a text file of `file label` lines, or of a folder with val.txt, test.txt or train.txt.
 
-    Labels that are numbers are class indices. Without a file of names beside the listing the classes are
+    Labels that are numbers are class indices. Without a file of names next to the listing the classes are
     unnamed and `classes` is empty: how many there are is then not known.
     """
     problems = Problems()
@@ -87,7 +87,7 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     file = files.choose_file(path, _files, split, problems, nothing)
     pairs = _pairs(file, problems)
     labels = {label for _, _, label in pairs}
-    names = tuple(files.classes_beside(file.parent).values())
+    names = tuple(files.classes_in(file.parent).values())
     number_of: Callable[[str], int | None] = int
     if not all(map(str.isdecimal, labels)):
         names = names or tuple(sorted(labels))
@@ -99,11 +99,11 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     for line, name, label in pairs:
         where, category = f"{file}:{line}", number_of(label)
         if not disk.has(str(place / name)):
-            problems.add(kinds.MISSING_FILE, where, f"no file {place / name}; left out")
+            problems.add(kinds.MISSING_FILE, where, f"no file {place / name}; skipped")
         elif name in taken:
-            problems.add(kinds.DUPLICATE_FILE, where, f"{name} is listed before; left out")
+            problems.add(kinds.DUPLICATE_FILE, where, f"{name} is already listed; skipped")
         elif category is None or (names and category >= len(names)):
-            problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is no class; left out")
+            problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is not a class; skipped")
         else:
             entries.append(FileEntry(name, str(place / name), StoredLabel(category)))
         taken.add(name)
@@ -145,7 +145,7 @@ def _pairs(file: Path, problems: Problems) -> list[tuple[int, str, str]]:
     for number, line in files.lines_of(file):
         parts = _split(line)
         if parts is None or not all(parts):
-            said = f"expected `file label`, got {line[:60]!r}; the line is left out"
+            said = f"expected `file label`, got {line[:60]!r}; the line is skipped"
             problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
         else:
             pairs.append((number, *parts))

@@ -49,11 +49,11 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
         pairs = _configured(content, config)
     else:
         pairs = _plain(path)
-        names = files.classes_beside(path)
+        names = files.classes_in(path)
     if not pairs:
         raise DataError(
             f"{path}: no images with masks found; looked for a .yaml file with `images` and `masks`, "
-            f"and for {'/, '.join(_IMAGE_FOLDERS)}/ beside {'/, '.join(_MASK_FOLDERS)}/ with .png files"
+            f"and for {'/, '.join(_IMAGE_FOLDERS)}/ next to {'/, '.join(_MASK_FOLDERS)}/ with .png files"
         )
     pair = files.choose_split(pairs, split, config or path, problems)
     ignore = _ignore_index(stated, names, config or path, problems)
@@ -128,8 +128,8 @@ def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Pro
         return stated
     for key, name in names.items():
         if name.lower() in _IGNORED_NAMES:
-            said = f"pixels of class {key} ({name}) do not count; state another ignore_index in the yaml"
-            problems.add(kinds.CHOICE, where, said)
+            ignored = f"pixels of class {key} ({name}) are ignored"
+            problems.add(kinds.CHOICE, where, f"{ignored}; to count them, set another ignore_index")
             return key
     return None if IGNORE in names else IGNORE
 
@@ -141,15 +141,15 @@ def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
     for name in files.image_names(pair.images):
         mask = by_stem.get(_stem(name))
         if mask is None:
-            said = f"no mask in {pair.masks}; the image is left out"
+            said = f"no mask in {pair.masks}; the image is skipped"
             problems.add(kinds.IMAGE_WITHOUT_LABEL, pair.images / name, said)
         elif mask in used:
-            said = f"the mask {mask} belongs to another image of the same name; left out"
+            said = f"the mask {mask} belongs to another image of the same name; skipped"
             problems.add(kinds.DUPLICATE_FILE, pair.images / name, said)
         else:
             used.add(mask)
             entries.append(FileEntry(name, str(pair.images / name), StoredMask(str(pair.masks / mask))))
     for mask in (mask for mask in by_stem.values() if mask not in used):
-        said = "no image of this name; the mask is left out"
+        said = "no image of this name; the mask is skipped"
         problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, said)
     return tuple(entries)

@@ -1,4 +1,4 @@
-"""PASCAL VOC: one xml file an image, in Annotations/ or beside the images."""
+"""PASCAL VOC: one XML file per image, in Annotations/ or next to the images."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -95,7 +95,7 @@ def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
             try:
                 pages.append(_page(folder / name, said))
             except DataError as problem:
-                said.add(kinds.UNREADABLE_LABEL, folder / name, f"{problem}; left out")
+                said.add(kinds.UNREADABLE_LABEL, folder / name, f"{problem}; skipped")
             problems += said if wanted else []
     return pages
 
@@ -103,7 +103,7 @@ def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
 def _page(file: Path, problems: Problems) -> _Page:
     data = files.read_label_bytes(file, 64 << 20)
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise DataError("xml with its own entities is not read")
+        raise DataError("XML with its own entities is not supported")
     try:
         root = ElementTree.fromstring(data)  # noqa: S314 (entities were refused above)
     except ElementTree.ParseError as problem:
@@ -119,13 +119,13 @@ def _page(file: Path, problems: Problems) -> _Page:
 def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
     name = (item.findtext("name") or "").strip()
     if not name:
-        problems.add(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is left out")
+        problems.add(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is skipped")
         return None
     texts = [item.findtext(f"bndbox/{key}") for key in ("xmin", "ymin", "xmax", "ymax")]
     try:
         corners = [float(text or "") for text in texts]
     except ValueError:
-        said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is left out"
+        said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is skipped"
         problems.add(kinds.NOT_A_NUMBER, where, said)
         return None
     return _Object(number, name, corners, (item.findtext("difficult") or "0").strip() not in ("0", ""))
@@ -163,10 +163,10 @@ def _entries(
         name = page.image if disk.has(str(images / page.image)) and files.is_image(page.image) else ""
         name = name or by_stem.get(page.file.stem, "")
         if not name:
-            said = f"no image {page.image or page.file.stem!r} in {images}; left out"
+            said = f"no image {page.image or page.file.stem!r} in {images}; skipped"
             problems.add(kinds.MISSING_FILE, page.file, said)
         elif name in taken:
-            said = f"{name} has another xml file already; this one is left out"
+            said = f"{name} has another xml file already; this one is skipped"
             problems.add(kinds.DUPLICATE_FILE, page.file, said)
         else:
             taken.add(name)
@@ -175,7 +175,7 @@ def _entries(
     # those of other splits and of bad files too
     labelled = {name.removesuffix(".xml") for name in files.file_names(folder)}
     for name in (name for stem, name in by_stem.items() if name not in taken and stem not in labelled):
-        said = f"no xml file in {folder}; the image is left out"
+        said = f"no xml file in {folder}; the image is skipped"
         problems.add(kinds.IMAGE_WITHOUT_LABEL, images / name, said)
     return tuple(entries)
 

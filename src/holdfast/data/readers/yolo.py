@@ -22,7 +22,7 @@ def recognise(path: Path) -> str:
     """Why a path is a YOLO dataset, empty if it is not."""
     if (config := files.find_yaml(path, _is_config)) is not None:
         return f"{files.yaml_words(config, path)} with names and images"
-    return "has labels/*.txt beside images/" if path.is_dir() and _plain_splits(path) else ""
+    return "has labels/*.txt next to images/" if path.is_dir() and _plain_splits(path) else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=40)
@@ -43,10 +43,10 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         plain = _plain_splits(path)
         if not plain:
             looked = f"a .yaml file with names and one of {', '.join(_KEYS)}"
-            looked += ", and for images/ beside labels/ with .txt files"
-            raise DataError(f"{path}: no YOLO data set found; looked for {looked}")
+            looked += ", and for images/ next to labels/ with .txt files"
+            raise DataError(f"{path}: no YOLO dataset found; looked for {looked}")
         _tell_broken(path, problems)
-        names = files.classes_beside(path, path / "labels")
+        names = files.classes_in(path, path / "labels")
         base = path
         images = _folder(files.choose_split(plain, split, path, problems))
     rows = _labels(images, names, problems)
@@ -101,7 +101,7 @@ def _images(value: Any, base: Path, config: Path, problems: Problems) -> Sequenc
     """The images of a split: a folder, a text file of paths, or a list of these."""
     paths: list[Path] = []
     for item in value if isinstance(value, list) else [value]:
-        # Some exporters write ../valid/images for a folder that lies beside the yaml.
+        # Some exporters write ../valid/images for a folder next to the YAML file.
         tries = [base / str(item), config.parent / str(item), config.parent / str(item).lstrip("./")]
         place = next((p for p in tries if p.exists()), None)
         if place is None:
@@ -109,7 +109,7 @@ def _images(value: Any, base: Path, config: Path, problems: Problems) -> Sequenc
         paths += _folder(place) if place.is_dir() else _listed(place, problems)
     unique = dict.fromkeys(Path(os.path.normpath(path)) for path in paths)
     if len(unique) < len(paths):
-        said = f"{len(paths) - len(unique)} images are listed more than once; each is taken once"
+        said = f"{len(paths) - len(unique)} images are listed more than once; each is used once"
         problems.add(kinds.DUPLICATE_FILE, config, said)
     return tuple(unique)
 
@@ -125,7 +125,7 @@ def _listed(file: Path, problems: Problems) -> list[Path]:
         if disk.has(str(image)):
             found.append(image)
         else:
-            problems.add(kinds.MISSING_FILE, f"{file}:{number}", f"no image file {image}; left out")
+            problems.add(kinds.MISSING_FILE, f"{file}:{number}", f"no image file {image}; skipped")
     return found
 
 
@@ -147,19 +147,19 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
     for image in images:
         file = folders[image.parent] / (image.stem + ".txt")
         if str(file) in used:
-            said = f"{file.name} belongs to another image of the same name too"
+            said = f"{file.name} also belongs to another image of the same name"
             problems.add(kinds.DUPLICATE_FILE, image, said)
         used.add(str(file))
         found = disk.has(str(file))
         rows[image] = _rows(file, names, problems) if found else []
         if not found:
-            problems.add(kinds.IMAGE_WITHOUT_LABEL, image, f"no {file}; taken as an image without objects")
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, image, f"no {file}; read as an image without objects")
     for folder, labels in folders.items():
         # those of other lists too
         stems = {name.rpartition(".")[0] for name in files.image_names(folder, deep=False)}
         for name in files.file_names(labels):
             if name.endswith(".txt") and name != "classes.txt" and name[:-4] not in stems:
-                said = "no image of this name; the labels are left out"
+                said = "no image of this name; the labels are skipped"
                 problems.add(kinds.LABEL_WITHOUT_IMAGE, labels / name, said)
     return rows
 
@@ -169,7 +169,7 @@ def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[Row]:
     try:
         lines = list(files.lines_of(file))
     except DataError as problem:
-        problems.add(kinds.UNREADABLE_LABEL, file, f"{problem}; its boxes are left out")
+        problems.add(kinds.UNREADABLE_LABEL, file, f"{problem}; its boxes are skipped")
         return []
     for number, line in lines:
         where = f"{file}:{number}"
@@ -178,7 +178,7 @@ def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[Row]:
             continue
         if row.category not in (names or range(files.MAX_CLASSES)):
             known = f"the yaml names {len(names)}" if names else f"expected less than {files.MAX_CLASSES}"
-            said = f"unknown class {row.category} ({known}); the box is left out"
+            said = f"unknown class {row.category} ({known}); the box is skipped"
             problems.add(kinds.UNKNOWN_CLASS, where, said)
         elif check_box(row, _UNIT, where, problems):
             rows.append(row)
@@ -200,6 +200,6 @@ def _row(line: str, where: str, problems: Problems) -> Row | None:
     if len(values) >= 6 and len(values) % 2 == 0:
         xs, ys = values[::2], values[1::2]
         return Row(min(xs), min(ys), max(xs), max(ys), int(number))
-    said = f"expected `class x y width height`, got {line[:60]!r}; the line is left out"
+    said = f"expected `class x y width height`, got {line[:60]!r}; the line is skipped"
     problems.add(kinds.UNREADABLE_LABEL, where, said)
     return None

@@ -1,1 +1,1 @@
-"""Procedural road scenes with traffic signs: the data set that is always at hand."""
+"""Procedural road scenes with traffic signs: the dataset that is always at hand."""

@@ -138,7 +138,7 @@ class Patch:
 
 
 def corners(size: float, yaw: float, roll: float) -> Floats:
-    """The corners (4, 2) of a square about the origin, turned by yaw and roll (degrees), 7 sides away."""
+    """The corners (4, 2) of a square about the origin, rotated by yaw and roll (degrees), 7 sides away."""
     square = box(-0.5, -0.5, 0.5, 0.5)
     a, b = np.deg2rad(yaw), np.deg2rad(roll)
     depth = 1 + square[:, 0] * np.sin(a) / 7

@@ -36,7 +36,9 @@ class Scene:
 def stream(name: str, seed: int, index: int) -> np.random.Generator:
     """The generator of one picture; InputError if seed or index is negative."""
     if seed < 0 or index < 0:
-        raise InputError(f"seed and index of a {name} must be 0 or more, got seed {seed} and index {index}")
+        raise InputError(
+            f"expected a seed and index of 0 or more for {name}, got seed {seed} and index {index}"
+        )
     return generator(seed, "signs", name, index)
 
 
@@ -171,8 +173,8 @@ def _claim(folder: Path, images: int, seed: int) -> None:
     if found and (_MARK not in found or found - _ENTRIES):
         strange = sorted(found - _ENTRIES) or sorted(found)
         raise DataError(
-            f"expected an empty folder or one made by this command, got {folder} with {strange[0]!r} in it: "
-            "give another folder, or empty this one"
+            f"expected an empty folder or one written by this command, got {folder} with {strange[0]!r}; "
+            "choose another folder, or empty this one"
         )
     try:
         for part in (folder / "images", folder / "masks"):
@@ -200,7 +202,7 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
     try:
         return _write(folder, images, seed, progress or (lambda done: None))
     except OSError as error:
-        why = f"{error.strerror}; free some space, then make it again"
+        why = f"{error.strerror}; free some space and run the same command again"
         raise OutputError(f"cannot write to {folder}: {why}") from error
 
 

@@ -53,7 +53,7 @@ def read_cfg(path: Path) -> Network:
     problems = [problem for section in sections for problem in _problems(section)]
     if problems:
         raise ModelError(
-            f"{path}: {len(problems)} things that cannot be exported: " + "; ".join(problems) + ". "
+            f"{path}: {len(problems)} unsupported items: " + "; ".join(problems) + ". "
             f"Supported sections: {', '.join(KINDS)}; activations: {', '.join(ACTIVATE)}"
         )
     channels = net.integer("channels", 3, least=1)

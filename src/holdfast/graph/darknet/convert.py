@@ -69,12 +69,14 @@ def read_names(path: Path, wanted: int) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise CardError(f"{path}: no such file; give a .names file with one class a line") from None
+        raise CardError(f"{path}: no such file; give a .names file with one class per line") from None
     except (OSError, UnicodeDecodeError) as problem:
-        raise CardError(f"{path}: expected a .names file with one class a line, got: {problem}") from problem
+        raise CardError(
+            f"{path}: expected a .names file with one class per line, got: {problem}"
+        ) from problem
     classes = tuple(line.strip() for line in text.strip().splitlines())
     if len(classes) != wanted:
-        raise CardError(f"{path}: expected {wanted} names, as classes= in [yolo] says, got {len(classes)}")
+        raise CardError(f"{path}: expected {wanted} names, as classes= in [yolo] states, got {len(classes)}")
     return classes
 
 
@@ -152,7 +154,7 @@ def build(steps: Sequence[Step], arrays: Mapping[int, Arrays], size: Size, name:
     """The ONNX model: `images` (N, 3, H, W) in 0..1 in, `yolo0`, `yolo1`, ... (N, A·(5+k), h, w) out.
 
     The maps come before any sigmoid. The output of darknet's layer 12 is the tensor `layer12`, so that a
-    graph can be read beside its .cfg; a layer that does nothing leaves none.
+    graph can be compared with its .cfg; a layer that does nothing has no node.
     """
     nodes = Nodes()
     tensors = {-1: INPUT}

@@ -61,7 +61,7 @@ def _strides(section: Section) -> tuple[int, int]:
 
 
 def _windows(given: Shape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
-    """How many windows fit below and beside each other; `padding` is the sum of both sides."""
+    """The number of windows that fit in each direction; `padding` is the sum of both sides."""
     height, width = ((n + padding - size) // s + 1 for n, s in zip(given[1:], strides, strict=True))
     return height, width
 

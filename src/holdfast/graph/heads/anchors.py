@@ -80,7 +80,7 @@ def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tenso
     wide = (4, 4 * len(card.classes), 4 * width)  # deltas for all classes together, or for each
     fits = pairs and all(s.shape[1] == width and d.shape[1] in wide and len(s) == len(d) for s, d in pairs)
     if not fits:
-        expected = f"{width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell"
+        expected = f"{width} scores and 4 deltas for each of {_per_cell(chosen)} anchors per cell"
         advice = "correct `classes`, `background`, `ratios`, `scales` or `outputs`"
         raise wrong(card, f"expected {expected}, got {shapes(outputs)}; {advice}")
     scores, deltas = (np.concatenate(group) for group in zip(*pairs, strict=True))
@@ -141,7 +141,7 @@ def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Car
     near = zip(strides, maps or (), strict=False)
     fits = all(abs(height / s - h) <= 1 and abs(width / s - w) <= 1 for s, (h, w) in near)
     if maps is None or len(maps) != len(strides) or not fits:
-        expected = f"{per_cell} a cell at strides {list(strides)} of a {width}×{height} input, in one way"
+        expected = f"{per_cell} per cell at strides {list(strides)} of a {width}×{height} input, in one way"
         advice = "correct `size`, `strides`, `ratios` or `scales` in the card"
         raise wrong(card, f"{count} anchors are not {expected}; {advice}")
     return maps

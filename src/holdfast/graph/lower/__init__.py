@@ -134,7 +134,7 @@ def lower_onnx(
 
 
 def whole_proto(path: Path) -> Any:
-    """The parsed ONNX file with the weights that lie beside it."""
+    """The parsed ONNX file with the weights stored next to it."""
     proto = load_proto(path)
     external_data_helper.load_external_data_for_model(proto, str(path.parent))
     return proto

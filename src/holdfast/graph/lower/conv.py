@@ -232,7 +232,7 @@ def _average(node: Node, build: Build) -> list[Value]:
     summed = convolved(build, view, ones, np.zeros(channels), window, channels)
     counts = counts_of(node, view.shape[2:], window)
     if not counts.all():
-        raise node.fail("one of its windows holds nothing but padding")
+        raise node.fail("one of its windows contains only padding")
     return [scaled(build, summed, 1.0 / counts, 0.0)]
 
 

@@ -255,7 +255,7 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     if kernel is None or len(kernel) != len(view.shape) - 2:
         raise node.fail("expected a kernel_shape of one number per spatial axis")
     if node.outputs > 1:
-        raise node.fail("its second output (which value won) is not supported")
+        raise node.fail("its second output (Indices) is not supported")
     check_padding(node)
     window = window_of(node, view.shape[2:], kernel)
     index = _numbered(build, view)
@@ -266,7 +266,7 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
         outside = (at < 0).reshape(len(at), *(1 for _ in range(len(kernel) - 1 - axis)), -1)
         index = largest(build, np.where(outside, -1, seen))
     if (index < 0).any():
-        raise node.fail("one of its windows holds nothing but padding")
+        raise node.fail("one of its windows contains only padding")
     return [View(index)]
 
 

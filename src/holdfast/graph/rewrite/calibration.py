@@ -211,7 +211,7 @@ def observe(
             with np.errstate(over="ignore"):  # masks hold float32's lowest number
                 _add(squares, name, _channel_means(np.square(value), axis))
     if not number:
-        raise CannotRewrite(f"no calibration {unit} could be read; give some that are not tested on")
+        raise CannotRewrite(f"no calibration {unit} could be read; give others with --calibration")
     bad = [n for n in tensors if not (np.isfinite(low[n]) and np.isfinite(high[n]))]
     if bad:
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")

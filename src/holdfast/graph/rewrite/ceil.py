@@ -17,7 +17,7 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
     "rewrite",
     family="ceil",
     paper=True,
-    systems="Caffe and ncnn's full padding round up, most others down unless told",
+    systems="Caffe and ncnn's full padding round up, most others round down by default",
 )
 def ceil(model: ModelProto, context: Context) -> Rewritten:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
@@ -58,9 +58,9 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     tidy(walk, before)
     proven(walk)
     others = [op for i, op in sorted(walk.touched.items()) if i not in turned]
-    how = f"{counted(walk.nodes[i].op_type for i in sorted(turned))} turned"
+    how = f"{counted(walk.nodes[i].op_type for i in sorted(turned))} changed"
     names = tuple(title(walk.nodes[i]) for i in sorted(walk.touched))
-    return Rewritten(model, names, f"{how}, {counted(others)} follow" if others else how)
+    return Rewritten(model, names, f"{how}, {counted(others)} adapted" if others else how)
 
 
 def _strided(node: Any) -> bool:

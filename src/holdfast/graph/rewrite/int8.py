@@ -109,7 +109,7 @@ def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: boo
     """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
     if context.calibration is None:
         needed = f"8-bit integers need calibration {context.unit}s"
-        raise CannotRewrite(f"{needed}; give some that are not tested on")
+        raise CannotRewrite(f"{needed}; give some with --calibration that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
     kept: Observed | None = context.observed.get(key)
     if kept is None or (histogram and not kept.histogram):

@@ -33,7 +33,7 @@ class Context:
     def picture(self) -> Card:
         """The card; CannotRewrite if the model has none, for it does not look at pictures."""
         if self.card is None:
-            raise CannotRewrite("is for models that look at pictures; this one has no card")
+            raise CannotRewrite("applies to image models only; this one has no card")
         return self.card
 
 

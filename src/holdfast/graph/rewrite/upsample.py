@@ -120,7 +120,7 @@ def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
         return False
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if not source or len(source) != len(out):
-        raise cannot(node, "has a size that is not known before the image is")
+        raise cannot(node, "has a size that depends on the image")
     if source == out or any(b < a for a, b in zip(source, out, strict=True)):
         return False
     for cells, size, scale in zip(source, out, _scales(walk, node), strict=True):

@@ -26,7 +26,7 @@ _SUBSAMPLED = {1: 0.5, 2: 1.0}  # Pillow's numbers of 4:2:2 and 4:2:0
 
 @stage(
     "decode",
-    systems="learned image codecs and restoration nets (appendix B of the paper)",
+    systems="learned image codecs and restoration networks (appendix B of the paper)",
     alike="libjpeg-turbo, restored by net 79089729",  # its hash: stored results of another net are others
     default=False,
     needs="simplejpeg",
@@ -37,7 +37,7 @@ def learned(data: bytes) -> Image:
     def restored(data: bytes) -> Image:
         return restore(pillow(data), facts_of(data), TILE)
 
-    return by(restored, "the restoring net", data, cmyk=False)
+    return by(restored, "the restoration network", data, cmyk=False)
 
 
 def facts_of(data: bytes) -> Tensor:

@@ -40,14 +40,14 @@ def _imdecode(data: bytes) -> Image:
     except cv2.error as problem:
         raise ImageError(f"cannot be decoded by OpenCV: {str(problem).strip().splitlines()[0]}") from problem
     if pixels is None:
-        raise ImageError("cannot be decoded by OpenCV: a format this build does not read")
+        raise ImageError("cannot be decoded by OpenCV: a format that this build does not support")
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
 
 
 @stage(
     "decode",
     paper=True,
-    systems="FFmpeg and all that read pictures or video with it: PyAV, decord, torchcodec, GStreamer libav",
+    systems="FFmpeg and everything built on it: PyAV, decord, torchcodec, GStreamer libav",
     alike="FFmpeg, swscale's default flags",
     needs="av",
 )

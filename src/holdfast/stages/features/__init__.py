@@ -59,5 +59,5 @@ def run_graph(session: Any, tensor: Tensor) -> Tensor:
     try:
         found = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: tensor})
     except Exception as problem:
-        raise ImageError(f"the feature net cannot run on it: {condense(problem, 300)}") from problem
+        raise ImageError(f"the feature network cannot run on it: {condense(problem, 300)}") from problem
     return np.asarray(found[0])

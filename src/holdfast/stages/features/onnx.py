@@ -28,7 +28,7 @@ _SIGNS_VERSION = 1  # of what this file does with the maps
 def signs(text: str = "", threads: int = 1) -> FeatureNet:
     """FD-signs: mean and standard deviation of each channel at three depths of signs-class (d = 560)."""
     if text:
-        raise InputError(f"features 'signs': expected nothing behind the name, got {text!r}")
+        raise InputError(f"features 'signs': expected nothing after the name, got {text!r}")
     file = Path(str(resources.files("holdfast").joinpath("models", "signs-class.onnx")))
     data = file.read_bytes()
     session = open_graph(_cut(data, file.name), file.name, threads)
@@ -40,7 +40,7 @@ def signs(text: str = "", threads: int = 1) -> FeatureNet:
         tensor = np.ascontiguousarray(image.transpose(2, 0, 1)[None], np.float32) / np.float32(255)
         return run_graph(session, tensor)
 
-    made_of = {"model": of_bytes(data), "cuts": _CUTS, "size": "the picture's own", "version": _SIGNS_VERSION}
+    made_of = {"model": of_bytes(data), "cuts": _CUTS, "size": "that of the image", "version": _SIGNS_VERSION}
     return FeatureNet("FD-signs", of(made_of), 2 * _CHANNELS, row)
 
 
@@ -53,7 +53,9 @@ def _cut(data: bytes, name: str) -> bytes:
     graph = proto.graph
     missing = set(_CUTS) - {output for node in graph.node for output in node.output}
     if missing:
-        raise ModelError(f"{name}: expected the maps {', '.join(sorted(missing))}, got none of that name")
+        raise ModelError(
+            f"{name}: expected the maps {', '.join(sorted(missing))}, which the network does not have"
+        )
     last = max(place for place, node in enumerate(graph.node) if set(node.output) & set(_CUTS))
     nodes = list(graph.node[: last + 1])
     for cut in _CUTS:  # mean and standard deviation of each channel over the places of the map
@@ -91,7 +93,7 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
         raise InputError("features 'onnx': expected onnx:FILE with the path of an ONNX file, got no file")
     path = Path(text)
     info = inspect(path)
-    # by path, so that weights kept in files beside the model are found; a .gz must be unpacked first
+    # by path, so that weights stored in files next to the model are found; a .gz must be unpacked first
     session = open_graph(read_onnx(path) if path.suffix == ".gz" else str(path), str(path), threads)
     fixed, tensor_of = _input(path, session)
 

@@ -120,8 +120,8 @@ def _by_swscale(image: Image, size: Size, name: str) -> Image:
         small = converted(frame, "rgb24", flags, size.width, size.height)
     except (av.error.FFmpegError, ValueError, OSError) as problem:
         sizes = f"{image.shape[1]}×{image.shape[0]} into {size.width}×{size.height} pixels"
-        why = "it refuses to shrink or stretch a side too far"
-        raise ImageError(f"swscale cannot turn {sizes}; {why}") from problem
+        why = "the ratio of the sides is too large for it"
+        raise ImageError(f"swscale cannot resize {sizes}; {why}") from problem
     return np.ascontiguousarray(small.to_ndarray())
 
 

@@ -88,7 +88,7 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     try:
         _extracted(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
-        hint = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
+        hint = f"; the file has a fixed batch of {batch}; export it with a batch of 1" if batch > 1 else ""
         raise cannot_load("ncnn", model, f"{problem}{hint}") from problem
     return lambda tensor: _extracted(net, tensor, shapes)
 
@@ -119,7 +119,7 @@ def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         words = ("error", "fail", "unsupported", "not supported")
         wrong = [line for line in lines if any(word in line.lower() for word in words)]
-        reason = (wrong or lines or ["it said nothing"])[-1][:200]
+        reason = (wrong or lines or ["no message"])[-1][:200]
         raise cannot_load("ncnn", model, f"pnnx ended with code {done.returncode}: {reason}")
     return made
 
@@ -207,7 +207,7 @@ def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: 
     about = probe(source, model)
     names, first = list(about.shapes), batched(blank(model), about.batch)
     if about.selects and (end := _ended(source, first, names, *engine)):
-        said = f"ends the process ({end}) on a blank image, which has no detection"
+        said = f"ends the process ({end}) on a blank image without detections"
         raise cannot_load("OpenCV", model, f"OpenCV {cv2.__version__} {said}")
     try:
         net = _read(cv2, source, *engine)
@@ -234,7 +234,7 @@ def _ended(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) 
         try:
             done = subprocess.run(command, env=known, capture_output=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return f"it has no answer after {SECONDS} seconds"
+            return f"no result after {SECONDS} seconds"
     if done.returncode in (0, 1):  # 1: an exception, which the run in this process tells in full
         return ""
     return signal.Signals(-done.returncode).name if done.returncode < 0 else f"code {done.returncode}"

@@ -37,11 +37,13 @@ def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
             try:
                 found = _group(search, [problem.cases[i] for i in group])
             except OutOfTime:
-                return Answer("timeout", ENGINE, note="the time was up within a pass over the network")
+                return Answer(
+                    "timeout", ENGINE, note="the time limit was reached within one pass over the network"
+                )
             if found is not None:
                 return found
     if search.parked:
-        note = f"{search.parked} domains with no undecided neuron left could not be closed"
+        note = f"{search.parked} domains without unstable neurons could not be decided"
         return Answer("unknown", ENGINE, margin=search.worst, note=note)
     return Answer("holds", ENGINE, margin=search.margin)
 
@@ -117,7 +119,7 @@ def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: E
     kept = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
     left, lower = [cases[i] for i in kept.tolist()], lower[kept]
     if left:
-        search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
+        search.clock.tell(f"{unstable(region)} unstable neurons", len(left), float(lower.min()))
     root = plant(region, tuned.pick(kept))
     return State(
         root, exact, left, kept=kept.tolist(), lower=lower, seconds=time.monotonic() - begun, found=found
@@ -125,7 +127,7 @@ def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: E
 
 
 def _gained(before: State, now: State) -> bool:
-    """Whether tighter bounds have paid: undecided neurons or the cases' bounds are markedly better."""
+    """Whether tighter bounds have paid: unstable neurons or the cases' bounds are markedly better."""
     fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
     old = before.lower[torch.tensor(now.kept)]
     return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())

@@ -127,7 +127,7 @@ class Layers:
         if inputs is None:
             return self.output.then(rows, -bound)
         if self.start is None:
-            raise ValueError("expected layers that carry the inputs, got layers_of(net) without inputs=True")
+            raise ValueError("expected layers with inputs, got layers_of(net) without inputs=True")
         both = joined((self.output, self.start), self.output.weight.shape[1])
         return both.then(np.hstack([rows, inputs]), -bound)
 

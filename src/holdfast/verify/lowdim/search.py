@@ -42,9 +42,9 @@ def search(problem: Problem, clock: Clock) -> Answer:
     cases = [case for case in problem.cases if not (case.lower > case.upper).any()]  # NaN is no proof
     layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))
     if layers is None:
-        return Answer("unknown", ENGINE, note="not a small net of linear steps and relus")
+        return Answer("unknown", ENGINE, note="not a small network of linear layers and ReLUs")
     if clock.left < COMPILING and not ready():
-        note = "its kernels are not compiled yet and there is no time to; run `holdfast vnncomp warm` once"
+        note = "the time limit is too short to compile the kernels; run `holdfast vnncomp warm` once"
         return Answer("unknown", ENGINE, note=note)
     with ThreadPoolExecutor(max(1, clock.budget.jobs)) as pool:
         return _Search(problem, clock, layers, pool).run(cases)
@@ -72,7 +72,7 @@ class _Search:
                 return answer
         note = f"{self.seen:,} boxes"
         if self.parked:
-            note = f"{note}, {self.parked} of them at the limit of float64"
+            note = f"{note}, {self.parked} of them at the resolution of float64"
             return Answer("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=note)
@@ -124,7 +124,7 @@ class _Search:
         self.parked += 1
         if self.parked < PARKED:
             return None
-        note = f"{self.parked} boxes at the limit of float64"
+        note = f"{self.parked} boxes at the resolution of float64"
         return Answer("unknown", ENGINE, note=note, at_limit=True)
 
 

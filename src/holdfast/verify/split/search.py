@@ -143,20 +143,20 @@ def search(problem: Problem, clock: Clock) -> Answer:
     """
     cases = [case for case in problem.cases if (case.lower <= case.upper).all()]
     if not cases:
-        return Answer("holds", ENGINE, note="no case has a point")
+        return Answer("holds", ENGINE, note="every case is empty")
     if not problem.net.inputs:
-        return Answer("unknown", ENGINE, note="there is no input to split")
+        return Answer("unknown", ENGINE, note="there is no free input to split")
     # One box alone would take seconds, or the weights in float64 most of the memory.
     weights = sum(step.weight.size for step in problem.net.steps if isinstance(step, Dense | Conv))
     work = _work(problem.net, max(len(case.bound) for case in cases))
     if work > MOST_ALONE or 4 * 8 * weights > clock.budget.memory_bytes // 2:
-        return Answer("unknown", ENGINE, note="the net is too large for boxes by the thousand")
+        return Answer("unknown", ENGINE, note="the network is too large for input splitting")
     with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         under_way = _Search(problem, cases, clock)
         try:
             return under_way.run()
         except OutOfTime:
-            note = f"{under_way.seen:,} boxes; the time was up within a pass over the network"
+            note = f"{under_way.seen:,} boxes; the time limit was reached within one pass over the network"
             return Answer("timeout", ENGINE, note=note)
 
 
@@ -214,7 +214,7 @@ class _Search:
                     stack[-2:] = [joined(stack[-2], rest)]
             self.clock.tell("splitting inputs", sum(map(len, stack)), self.worst)
         if self.parked:
-            note = f"{self.parked:,} of {self.seen:,} boxes cannot be split any more"
+            note = f"{self.parked:,} of {self.seen:,} boxes cannot be split further"
             return Answer("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
         margin = self.margin if math.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")

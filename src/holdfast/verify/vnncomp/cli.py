@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(options: VnncompRunOptions) -> int:
-    """Run a benchmark, each instance in a fresh process, and write one row of results each.
+    """Run a benchmark, each instance in a new process, and write one row of results per instance.
 
     Exit code 4 means: done, but some instances ended in an error.
     """
@@ -30,7 +30,7 @@ def run(options: VnncompRunOptions) -> int:
     from holdfast.verify.vnncomp.run import run as run_plan
 
     if options.seed is not None and options.sample is None:
-        raise InputError("--seed says which sample is drawn; add --sample")
+        raise InputError("--seed selects the sample; add --sample")
     chosen = limited(read_instances(options.instances), options.timeout_scale, options.limit)
     if options.sample is not None:
         chosen = sampled(chosen, options.sample, options.seed or 0)
@@ -48,7 +48,7 @@ def run(options: VnncompRunOptions) -> int:
 
 
 def score(options: VnncompScoreOptions) -> int:
-    """Score results by the competition's rules, replay counterexamples, name contradictions.
+    """Score results by the rules of the competition, replay counterexamples, and list contradictions.
 
     Exit code 1 means: an answer of the first tool counts as wrong.
     """
@@ -79,7 +79,7 @@ def score(options: VnncompScoreOptions) -> int:
 
 
 def instance(options: InstanceOptions) -> int:
-    """Verify one instance and write the competition's result file: what its scripts call."""
+    """Verify one instance and write the result file of the competition (called by its scripts)."""
     from holdfast.verify.vnncomp.instance import answer, die_with_parent
 
     die_with_parent()  # a script that is killed must not leave us behind, to write the result long after
@@ -89,7 +89,7 @@ def instance(options: InstanceOptions) -> int:
 
 
 def warm(_options: WarmOptions) -> int:
-    """Verify small networks made on the spot, so that compiled kernels lie in their cache."""
+    """Compile the kernels and cache them by verifying small generated networks."""
     from holdfast.verify.vnncomp.instance import warm_up
 
     worst = 0
@@ -107,7 +107,7 @@ def _tell(step: Step) -> None:
     row = step.row
     names = f"{stem_of(row.network)} {stem_of(row.spec)}"
     facts = f"{row.result} {row.seconds:.2f} s" + (f", {row.engine}" if row.engine else "")
-    before = f", {step.reused} were finished already" if step.reused and step.done == step.reused + 1 else ""
+    before = f", {step.reused} cached" if step.reused and step.done == step.reused + 1 else ""
     minutes = step.left / 60
     hours = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
     about = f"{step.left:.0f} s" if minutes < 1 else hours

@@ -168,7 +168,7 @@ def _finish(one: Running) -> Attempt:
     attempt = partial(Attempt, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
     with one.folder:
         if late:
-            return attempt("timeout", note=f"killed {GRACE:g} s after the limit")
+            return attempt("timeout", note=f"killed {GRACE:g} s after the time limit")
         folder, over = Path(one.folder.name), seconds - one.instance.limit
         last = _text(folder / "err").strip().rpartition("\n")[2].strip()[:200]
         problem = f": {last}" if last else ""
@@ -177,7 +177,7 @@ def _finish(one: Running) -> Attempt:
         said = _text(folder / "out").partition("\n")[0].strip()
         status = next((s for s in STATUSES if s == said), None)
         if status is None or EXIT_CODES[status] != code:
-            shown = f"said {said[:60]!r}" if said else "said nothing"
+            shown = f"said {said[:60]!r}" if said else "no output"
             return attempt("error", note=f"exit code {code}, {shown}{problem}")
         verdict = read_mapping(folder / "verdict.json")
         margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")

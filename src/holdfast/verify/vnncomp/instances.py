@@ -44,7 +44,7 @@ def stem_of(name: str) -> str:
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:
-    """The instances a csv lists (network, specification, seconds), its files found beside it, also as .gz."""
+    """The instances a csv lists (network, specification, seconds), with its files next to it, also as .gz."""
     if path.is_dir():
         listings = sorted(path.glob("*instances.csv"))
         if len(listings) != 1:

@@ -13,8 +13,8 @@ from holdfast.verify.vnncomp.score import UNSCORED, Judged, Score, overall
 
 _PLOTS = 24  # benchmarks that get a plot of their own
 _READING = (
-    "Each line is a tool; its n-th point is the n-th smallest time of an instance it solved. "
-    "Further right is more solved, lower is faster."
+    "One line per tool; its n-th point is the n-th shortest time of the instances it solved. "
+    "Further right: more solved. Lower: faster."
 )
 
 
@@ -35,12 +35,12 @@ def _disagreements(one: Judged) -> Iterator[str]:
         yield f"holds: {_tools(holds)}; violated: {_tools(violated)}; {truth}"
     for s in violated:
         if s.grade in ("invalid", "missing"):
-            yield f"{s.tool} says violated, but: {s.why or s.grade}"
+            yield f"{s.tool} reports violated, but: {s.why or s.grade}"
     if one.votes is not None and one.votes.majority is not None:
-        counts = f"{one.votes.holds} earlier tools say holds, {one.votes.violated} violated"
+        counts = f"{one.votes.holds} earlier tools report holds, {one.votes.violated} violated"
         for s in violated if one.votes.majority == "holds" else holds:
             shown = " with a counterexample that replays" if s.grade == "valid" else ""
-            yield f"{s.tool} says {s.status}{shown}, but {counts}"
+            yield f"{s.tool} reports {s.status}{shown}, but {counts}"
 
 
 def _tools(said: Iterable[Said]) -> str:
@@ -85,12 +85,12 @@ def benchmark_table(result: Score) -> Table:
         "benchmark",
         "tool",
         Column("of"),
-        Column("solved", note="answers that count as right"),
+        Column("solved", note="answers that count as correct"),
         "holds",
         "violated",
-        Column("wrong", note="answers that count as wrong, each with a penalty"),
-        Column("open", note="contradicted, and nobody can show who is right"),
-        Column("mean s", 2, "mean time of what was solved"),
+        Column("wrong", note="answers that count as incorrect, each with a penalty"),
+        Column("open", note="contradictory answers without proof for either"),
+        Column("mean s", 2, "mean time of the solved instances"),
         Column("CPU s", 1, "sum over all instances"),
         Column("points", note="by the rules above"),
         Column("score", 1, "percent of the best tool's points"),
@@ -104,7 +104,7 @@ def benchmark_table(result: Score) -> Table:
 def disagreement_table(result: Score) -> Table:
     """One row for each instance on which tools, counterexamples or earlier votes disagree."""
     rows = [[one.category, one.name, what] for one, what in disagreements(result)]
-    return Table(["benchmark", "instance", "what is the case"], rows)
+    return Table(["benchmark", "instance", "explanation"], rows)
 
 
 def instance_table(result: Score) -> Table:
@@ -137,7 +137,9 @@ def page(result: Score, command: str = "") -> str:
     own = overall(result, first)
     others = len(result.tools) - 1
     with_others = f" and {many(others, 'other tool')}" if others else ""
-    wrong = f"{own.wrong} of its answers count as wrong" if own.wrong else "none of its answers is wrong"
+    wrong = (
+        f"{own.wrong} of its answers count as incorrect" if own.wrong else "none of its answers is incorrect"
+    )
     found = disagreement_table(result)
     return document(
         Document(
@@ -151,12 +153,12 @@ def page(result: Score, command: str = "") -> str:
             ),
             verdict=f"{first} solves {own.solved} of {own.instances} instances; {wrong}.",
             cards=(
-                Card("solved", own.solved, f"of {own.instances} instances, answered in time and right"),
-                Card("holds", own.holds, "proven: no input of the set violates the property"),
-                Card("violated", own.violated, "an input that violates it was found"),
-                Card("wrong", own.wrong, "answers shown to be wrong, or that cannot be shown to be right"),
+                Card("solved", own.solved, f"of {own.instances} instances, answered correctly and in time"),
+                Card("holds", own.holds, "proven: no input violates the property"),
+                Card("violated", own.violated, "a counterexample was found"),
+                Card("wrong", own.wrong, "answers that are incorrect, or not shown to be correct"),
                 Card("mean seconds", own.seconds, "of what was solved", 2),
-                Card("score", own.percent, "sum over benchmarks of the percent of the best tool", 1),
+                Card("score", own.percent, "sum over benchmarks, each in percent of the best tool", 1),
             ),
             rule=result.rules.says,
             command=command,
@@ -169,13 +171,13 @@ def page(result: Score, command: str = "") -> str:
 
 def _alerts(result: Score, found: int) -> Iterator[Alert]:
     if found:
-        yield Alert(f"{many(found, 'instance')} on which not all agree", "disagreements")
+        yield Alert(f"{many(found, 'instance')} with disagreement", "disagreements")
     grades = [s.grade for one in result.instances for s in one.said.values() if s.status == "violated"]
     unseen = grades.count("unchecked")
     if unseen:
         yield Alert(f"{unseen} of {len(grades)} counterexamples could not be checked", "instances")
     if result.left_out:
-        yield Alert(f"{result.left_out} instances that only other tools ran are left out", "benchmarks")
+        yield Alert(f"{result.left_out} instances that only other tools ran are skipped", "benchmarks")
 
 
 def _sections(result: Score, found: Table) -> Iterator[Section]:
@@ -187,12 +189,14 @@ def _sections(result: Score, found: Table) -> Iterator[Section]:
         "Benchmark by benchmark",
         Table(table.columns, table.rows),
         label="Benchmarks",
-        note=f"{', '.join(unscored)} counts for nothing in the sum." if unscored else "",
+        note=f"{', '.join(unscored)} does not count in the sum." if unscored else "",
     )
     if found.rows:
-        lead = "Where tools, counterexamples replayed in ONNX Runtime, or earlier votes do not agree."
+        lead = (
+            "Instances on which tools, counterexamples replayed in ONNX Runtime, or earlier votes disagree."
+        )
         yield _table_section("disagreements", "Disagreements", found, lead=lead)
-    note = "Click a heading to sort. Truth: what counts by the rules; ? where nobody knows."
+    note = "Click a heading to sort. Truth: the verdict by the rules; ? if unknown."
     yield _table_section("instances", "Instance by instance", instance_table(result), note=note)
 
 

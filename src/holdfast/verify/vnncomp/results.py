@@ -183,7 +183,7 @@ def read_rows(path: Path) -> list[Row]:
 
     Without a header the columns are category, onnx, vnnlib, prepare time, result, run time (2021 and later),
     or the same without prepare time. The rows by which the organisers measured a tool's overhead, test_nano
-    and test_tiny under the name of another benchmark, are left out.
+    and test_tiny under the name of another benchmark, are skipped.
     """
     missing = f"{path}: no such results; give the csv of `holdfast vnncomp run`"
     numbered = csv_rows(path, "a csv of results", missing)

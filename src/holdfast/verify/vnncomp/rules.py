@@ -157,21 +157,21 @@ def _by_vote(said: Sequence[Said], votes: Votes) -> tuple[Answer | None, str]:
     holds = votes.holds + sum(s.status == "holds" for s in said)
     violated = votes.violated + sum(s.status == "violated" for s in said)
     truth = Votes(holds, violated).majority
-    return truth, f"{holds} say holds, {violated} violated"
+    return truth, f"{holds} report holds, {violated} report violated"
 
 
 def _by_witness(rules: Rules, said: Sequence[Said]) -> tuple[Answer | None, str]:
     violated = [s for s in said if s.status == "violated"]
     proven = [s.tool for s in violated if _proves(rules, s.grade)]
     if proven:
-        return "violated", f"the counterexample of {', '.join(proven)} stands"
+        return "violated", f"the counterexample of {', '.join(proven)} is valid"
     if any(s.status == "holds" for s in said):
         unseen = [s.tool for s in violated if s.grade == "unchecked"]
         if unseen:
-            return None, f"the counterexample of {', '.join(unseen)} is not at hand"
+            return None, f"the counterexample of {', '.join(unseen)} is not available"
         near = ", ".join(s.tool for s in violated if s.grade == "tolerated")
-        told = f"the counterexample of {near} stands only within the tolerance" if near else ""
-        return "holds", told or ("no counterexample stands" if violated else "no tool contradicts")
+        told = f"the counterexample of {near} is valid only within the tolerance" if near else ""
+        return "holds", told or ("no counterexample is valid" if violated else "no tool contradicts")
     if violated:
         return "violated", "no tool contradicts"
     return None, "no tool has an answer"

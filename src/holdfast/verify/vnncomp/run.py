@@ -25,11 +25,11 @@ from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of
 from holdfast.verify.vnncomp.results import Row, header, line_of, read_rows, table_text
 
-FOLDERS = "folders.json"  # beside the counterexamples: where their benchmarks lie
+FOLDERS = "folders.json"  # next to the counterexamples: the folders of their benchmarks
 
 
 def witness_folder(out: Path) -> Path:
-    """Where the counterexamples of results lie: beside them."""
+    """The folder of the counterexamples of a result file, next to it."""
     return out.with_name(out.name + ".witnesses")
 
 
@@ -47,12 +47,12 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
     except OSError as problem:
-        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another --out") from None
+        raise OutputError(f"{folder}: cannot write: {problem.strerror}; choose another --out") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            said = "another run is writing these results; wait or choose another --out"
+            said = "another process is writing these results; wait, or choose another --out"
             raise OutputError(f"{folder}: {said}") from None
         for left in folder.glob(f"{instance.WORK}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -89,8 +89,8 @@ def append(out: Path, row: Row) -> None:
             os.fsync(stream.fileno())
     except OSError as problem:
         raise OutputError(
-            f"{out}: could not be written: {problem.strerror}; then run the same command again: "
-            "what was finished is kept"
+            f"{out}: could not be written: {problem.strerror}; run the same command again to "
+            "continue; completed work is saved"
         ) from problem
 
 
@@ -154,7 +154,7 @@ def shares(jobs: int) -> list[tuple[int, ...]]:
         return [()] * jobs
     cores = sorted(os.sched_getaffinity(0))
     if jobs > len(cores):
-        raise InputError(f"--jobs: expected at most one a core, {len(cores)}, got {jobs}")
+        raise InputError(f"--jobs: expected at most one per core ({len(cores)}), got {jobs}")
     return [tuple(cores[i::jobs]) for i in range(jobs)]
 
 

@@ -34,7 +34,7 @@ def grade(
             f"expected {spec.inputs} inputs and {spec.outputs} outputs, got {point.size} and {replayed.size}"
         )
     if not (np.isfinite(point).all() and np.isfinite(replayed).all()):
-        return "invalid", "not all of its numbers are finite"
+        return "invalid", "some of its numbers are not finite"
     outputs = replayed
     if rules.declared is not None:
         error = declared_error(found.outputs, replayed, relative=rules.relative)
@@ -114,7 +114,7 @@ def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool)
     if file is None or not file.is_file():
         if ours or row.witness:
             return "missing", f"no counterexample at {row.witness}" if row.witness else "no counterexample"
-        return "unchecked", "no counterexample at hand"
+        return "unchecked", "no counterexample available"
     network, spec = (library.find(row.category, name) for name in (row.network, row.spec))
     if network is None or spec is None:
         return "unchecked", f"no file {row.network if network is None else row.spec}: give --benchmarks"

@@ -202,10 +202,12 @@ def _report(report: str) -> str:
 def _offsets(query: Any) -> tuple[dict[str, Variable], int, int]:
     """The variable of each tensor's first entry, and how many inputs and outputs there are."""
     if len(query.networks) != 1:
-        raise Misfit(f"expected one network, got {len(query.networks)}; holdfast decides one at a time")
+        raise Misfit(
+            f"expected one network, got {len(query.networks)}; holdfast verifies one network at a time"
+        )
     (network,) = query.networks
     if network.hidden:
-        raise Misfit(f"expected inputs and outputs alone, got the hidden node {network.hidden[0].name!r}")
+        raise Misfit(f"expected inputs and outputs only, got the hidden node {network.hidden[0].name!r}")
     if len(network.inputs) != 1:
         raise Misfit(f"expected a network with one input, got {len(network.inputs)}")
     for tensor in (*network.inputs, *network.outputs):

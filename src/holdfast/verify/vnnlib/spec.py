@@ -132,7 +132,7 @@ def property_of(spec: Spec, network: Network) -> Property:
         unsafe.append(Rows(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[key]))
     notes = list(spec.notes)
     if moved:
-        notes.append(f"{moved:,} fixed inputs are no {dtype.name}: the nearest one was taken")
+        notes.append(f"{moved:,} fixed inputs are not {dtype.name} values; the nearest ones were used")
     return Property(network, threat, tuple(unsafe), "; ".join(notes))
 
 

@@ -252,7 +252,7 @@ def proven(walk: Walk) -> None:
         foreseen = walk.value(out.name)
         if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
             raise CannotRewrite(
-                f"output {out.name!r} was foreseen to be {foreseen.new_shape} after the rewrite, but "
+                f"output {out.name!r} was expected to be {foreseen.new_shape} after the rewrite, but "
                 f"onnxruntime {runtime().__version__} gives {np.shape(value)}: it pools by another rule; "
                 "upgrade it"
             )
@@ -278,5 +278,5 @@ def unchanged(data: bytes, family: str) -> str:
         kinds = [n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")]
         if not kinds:
             return "no Resize or Upsample in the graph"
-        return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"
-    return "nothing in the graph it could change"
+        return f"{counted(kinds)}: already done this way, or neither nearest nor linear"
+    return "the graph has no node that it changes"

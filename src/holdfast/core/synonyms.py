@@ -1,0 +1,138 @@
+"""Names of products and of papers that lead to registered names, as hints in error messages."""
+
+import difflib
+from collections.abc import Collection
+
+# lower case -> noise families, FAMILY=OPTION, or names of another kind (readers, AP rules, commands).
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    # libraries that decode and resize
+    "pil": ("decode=pillow", "resize=pillow-bilinear"),
+    "pillow": ("decode=pillow", "resize=pillow-bilinear"),
+    "pillow-simd": ("decode=pillow", "resize=pillow-bilinear"),
+    "torchvision": ("decode=pillow", "resize=pillow-bilinear", "resize=torch-bilinear-antialias"),
+    "cv2": ("decode=opencv", "resize=opencv-bilinear", "runtime=opencv-dnn"),
+    "opencv": ("decode=opencv", "resize=opencv-bilinear", "runtime=opencv-dnn"),
+    "libjpeg": ("decode=ijg", "decode=float-dct"),
+    "libjpeg-turbo": ("decode=opencv", "decode=pillow"),
+    "turbojpeg": ("decode=opencv", "decode=no-fancy-upsampling"),
+    "nvjpeg": ("decode=no-fancy-upsampling",),
+    "dali": ("decode=dali",),
+    "tensorflow": ("decode=tensorflow",),
+    "tf": ("decode=tensorflow",),
+    "ffmpeg": ("decode=ffmpeg", "resize=swscale-bicubic", "colour=nv12-swscale"),
+    "pyav": ("decode=ffmpeg", "resize=swscale-bicubic"),
+    "swscale": ("resize=swscale-bicubic", "resize=swscale-bilinear", "colour=nv12-swscale"),
+    "gstreamer": ("decode=ffmpeg", "colour=nv12-swscale"),
+    "torch": ("resize=torch-bilinear",),
+    "pytorch": ("resize=torch-bilinear",),
+    # interpolations
+    "nearest": ("resize=opencv-nearest", "resize=pillow-nearest", "upsample=upsample-nearest"),
+    "bilinear": ("resize=opencv-bilinear", "resize=pillow-bilinear", "upsample=upsample-bilinear"),
+    "linear": ("resize=opencv-bilinear", "resize=pillow-bilinear", "upsample=upsample-bilinear"),
+    "bicubic": ("resize=opencv-bicubic", "resize=pillow-bicubic"),
+    "cubic": ("resize=opencv-bicubic", "resize=pillow-bicubic"),
+    "lanczos": ("resize=opencv-lanczos", "resize=pillow-lanczos"),
+    "area": ("resize=opencv-area",),
+    "align-corners": ("upsample=upsample-bilinear-corners",),
+    # colour
+    "acl": ("colour=nv12",),
+    "ascend": ("colour=nv12",),
+    "dvpp": ("colour=nv12",),
+    "nv12": ("colour=nv12", "colour=nv12-opencv", "colour=nv12-swscale"),
+    "yuv": ("colour=yuv444", "colour=nv12"),
+    "yuv420": ("colour=nv12",),
+    "yuv444": ("colour=yuv444",),
+    # precision and runtimes
+    "int8": ("precision=int8",),
+    "i8": ("precision=int8",),
+    "fp16": ("precision=fp16",),
+    "float16": ("precision=fp16",),
+    "half": ("precision=fp16",),
+    "bf16": ("precision=bf16",),
+    "bfloat16": ("precision=bf16",),
+    "tensorrt": ("precision=int8-entropy", "precision=fp16"),
+    "trt": ("precision=int8-entropy", "precision=fp16"),
+    "tflite": ("precision=int8-minmax", "upsample=upsample-bilinear-asymmetric"),
+    "onnx": ("runtime=onnxruntime",),
+    "ort": ("runtime=onnxruntime",),
+    "onnxruntime": ("runtime=onnxruntime",),
+    "openvino": ("runtime=openvino",),
+    "ncnn": ("runtime=ncnn",),
+    # stages
+    "decoder": ("decode",),
+    "decoding": ("decode",),
+    "jpeg": ("decode",),
+    "interpolation": ("resize", "upsample"),
+    "resizing": ("resize",),
+    "crop": ("resize=square",),
+    "color": ("colour",),
+    "color-mode": ("colour",),
+    "colour-mode": ("colour",),
+    "ceil-mode": ("ceil",),
+    "pooling": ("ceil",),
+    "maxpool": ("ceil",),
+    "upsampling": ("upsample",),
+    "quantization": ("precision",),
+    "quantisation": ("precision",),
+    "data-precision": ("precision",),
+    "backend": ("runtime",),
+    "engine": ("runtime",),
+    "post-processing": ("boxes",),
+    "post-process": ("boxes",),
+    "postprocessing": ("boxes",),
+    "detection-proposal": ("boxes=offset",),
+    "nms": ("boxes=nms-plus-one", "boxes=nms-inclusive"),
+    # formats of datasets and AP rules
+    "pascal": ("voc",),
+    "pascal-voc": ("voc",),
+    "pascalvoc": ("voc",),
+    "voc2010": ("voc",),
+    "voc2012": ("voc",),
+    "voc07": ("voc2007",),
+    "mscoco": ("coco",),
+    "ms-coco": ("coco",),
+    "imagenet": ("folder",),
+    "imagefolder": ("folder",),
+    "ultralytics": ("yolo",),
+    "darknet": ("yolo", "yolov3"),
+    # commands
+    "eval": ("evaluate",),
+    "test": ("evaluate",),
+    "benchmark": ("evaluate", "noise"),
+    "sysnoise": ("noise",),
+    "robustness": ("audit",),
+    "prove": ("verify",),
+    "web": ("serve",),
+    "ui": ("serve",),
+}
+
+
+def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
+    """The known names that people may mean by `name`; a FAMILY=OPTION also where only families are known.
+
+    They come from the table, then from names that contain `name` as a word: 'bilinear' in 'opencv-bilinear'.
+    """
+    family, sign, option = name.partition("=")
+    if sign:
+        inside = [one.removeprefix(f"{family}=") for one in known if one.startswith(f"{family}=")]
+        return tuple(f"{family}={one}" for one in suggestions(option, inside))
+    word = name.lower().replace("_", "-").replace(" ", "-")
+    found = [one for one in known if one.lower() == word]
+    for target in () if found else SYNONYMS.get(word, ()):
+        kind, _, part = target.partition("=")
+        if part and part in known:
+            found.append(part)
+        elif kind in known or target in known:
+            found.append(target)
+    if not found:
+        found = [one for one in known if f"-{word}-" in f"-{one}-" and word != one]
+    return tuple(dict.fromkeys(found))
+
+
+def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.5) -> str:
+    """A question with the names that may be meant, else with the most similar one; empty if none is near."""
+    names = [*suggestions(name, known)[:4]] or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    if not names:
+        return ""
+    *first, last = map(repr, names)
+    return f"Did you mean {', '.join(first)} or {last}?" if first else f"Did you mean {last}?"
