@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train train-paper lint clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train train-paper lint docs clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,14 @@ lint: $(VENV)/.full
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.torch
+	$(PIP) -e '.[docs,language,torch]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## set up, build the documentation into build/docs; warnings are errors
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
+	@echo "open build/docs/index.html"
+
 bench: $(VENV)/.bench  ## the benchmarks, side by side with the peers
 	$(BIN)/python benchmarks/coco_scoring.py
 
@@ -73,4 +81,4 @@ train-paper: $(VENV)/.full  ## what helps against system noise: the paper's Tabl
 	PYTHONPATH=tools OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_paper.py
 
 clean:  ## remove what was set up and made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html holdfast-runs holdfast-train
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist docs/reference report.html holdfast-runs holdfast-train
