@@ -28,7 +28,7 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
 
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[dev,decoders,language,runtimes,speech,torch,verify,vnnlib2,web]'
+	$(PIP) -e '.[dev,decoders,docs,language,runtimes,speech,torch,verify,vnnlib2,web]'
 	$(BIN)/python -c 'import librosa; librosa.stft(librosa.tone(440, length=4096))'  # likewise
 	@touch $@
 
@@ -54,8 +54,8 @@ lint: $(VENV)/.full
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.torch
-	$(PIP) -e '.[docs,language,torch]'
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.light
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/.docs  ## set up, build the documentation into build/docs; warnings are errors

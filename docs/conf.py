@@ -6,11 +6,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import reference_pages
+import generate
 
 import holdfast
 
-reference_pages.write(HERE / "reference")
+generate.write(HERE / "reference")
 
 project = "holdfast"
 author = "The holdfast authors"
@@ -20,7 +20,7 @@ language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_equations"]
+exclude_patterns = ["_intro", "generate"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 nitpicky = True
