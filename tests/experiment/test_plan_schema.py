@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from holdfast.experiment.plan import DOES, GivenData, GivenModel, keys_of, schema
+from holdfast.experiment.plan import DOES, keys_of, schema
 
 ROOT = Path(__file__).parents[2]
 

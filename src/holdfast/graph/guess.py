@@ -23,7 +23,7 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     if proposal is None:
         raise CardError(
             f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml "
-            "beside it by hand (docs/models.md) and name its head, or register a head of your own"
+            "beside it by hand (docs/how-to/your-model.md) and name its head, or register a head of your own"
         )
     classes, why_classes = _classes(seen, proposal)
     image, why_image = _input(seen, proposal)
