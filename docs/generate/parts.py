@@ -50,9 +50,7 @@ def part_page(kind: str) -> str:
     for name in registry.names(kind):
         part = registry.part(kind, name)
         text += [f"## `{name}`\n", prose(part.function.__doc__ or "") + "\n"]
-        rows = list(facts_of(part.facts))
-        if rows:
-            text.append(table(("fact", ""), rows))
+        text += [*(f"- {name}: {fact}" for name, fact in facts_of(part.facts)), ""]
         shape = part.facts.get("options")
         if shape is not None:
             text.append(field_table(shape, first="option"))
@@ -62,14 +60,14 @@ def part_page(kind: str) -> str:
 def facts_of(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The registered facts that a user can act on, in words."""
     if facts.get("systems"):
-        yield "systems that do this", cell(facts["systems"])
+        yield "Systems that do this", cell(facts["systems"])
     if facts.get("alike"):
-        yield "same output as", cell(f"all parts of the class {facts['alike']}")
+        yield "Same output as", cell(f"all parts of the class {facts['alike']}")
     if facts.get("extra"):
-        yield "install", f"`pip install 'holdfast[{facts['extra']}]'`"
+        yield "Install", f"`pip install 'holdfast[{facts['extra']}]'`"
     if facts.get("aliases"):
-        yield "aliases", ", ".join(f"`{alias}`" for alias in facts["aliases"])
+        yield "Aliases", ", ".join(f"`{alias}`" for alias in facts["aliases"])
     if facts.get("task") or facts.get("tasks"):
-        yield "tasks", ", ".join(facts.get("tasks") or (facts["task"],))
+        yield "Tasks", ", ".join(facts.get("tasks") or (facts["task"],))
     if facts.get("default") is False:
-        yield "in the suite", "on demand"
+        yield "In the suite", "on demand only"
