@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train train-paper lint clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train train-paper lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/.core
 
 # All extras, linters and the reference implementations that the tests compare with.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.core
-	$(PIP) -e '.[all,dev]'
+	$(PIP) -e '.[all,dev,docs]'
 	$(BIN)/python -c 'import librosa; librosa.stft(librosa.tone(440, length=4096))'  # fill librosa's cache of compiled code
 	@touch $@
 
@@ -54,6 +54,14 @@ lint: $(VENV)/.full
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.core
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the documentation into build/docs (warnings are errors)
+	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
+	@echo "open build/docs/index.html"
+
 bench: $(VENV)/.bench  ## compare AP scoring with other libraries
 	$(BIN)/python benchmarks/coco_scoring.py
 
@@ -73,4 +81,4 @@ train-paper: $(VENV)/.full  ## measure mitigations of system noise: Tables 6 to 
 	PYTHONPATH=tools OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_paper.py
 
 clean:  ## remove .venv, caches and results
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html holdfast-runs holdfast-train
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist docs/reference report.html holdfast-runs holdfast-train

@@ -1,4 +1,4 @@
-"""How the Fréchet distance answers to changed pixels, and what it costs: the table of docs/frechet.md.
+"""How the Fréchet distance responds to changed pixels: the table of docs/explanation/frechet.md.
 
 python benchmarks/frechet.py [IMAGES] [FEATURES]     e.g. 60 signs, or 60 inception:FILE
 """

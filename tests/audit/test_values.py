@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from generate.files import gates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,16 +17,14 @@ from holdfast.audit.values import METRICS, PATTERNS, measured, pattern_of, requi
 from holdfast.core.errors import InputError
 from holdfast.core.registry import stage
 
-DOC = Path(__file__).parents[2] / "docs" / "ci.md"
-
 
 def empty() -> Audit:
     return Audit(model={}, data={}, clean=Clean("map50", "mAP@.5", 0.9, None, None, 4, "voc"))
 
 
 def documented() -> dict[str, tuple[str, str]]:
-    """Name -> example and unit, as the table of docs/ci.md has them."""
-    rows = re.findall(r"^\| `([\w.]+)`( ±)? \| `([\w.-]+)` \| (\w+) \|", DOC.read_text("utf-8"), re.MULTILINE)
+    """Name -> example and unit, as the reference has them."""
+    rows = re.findall(r"^\| `([\w.]+)`( ±)? \| `([\w.-]+)` \| (\w+) \|", gates(), re.MULTILINE)
     return {name + mark: (example, unit) for name, mark, example, unit in rows}
 
 

@@ -46,7 +46,7 @@ def test_the_lecture_ap_is_the_area_and_eleven_points_give_a_little_less(lecture
 
 
 def test_no_order_of_hits_gives_three_quarters_by_eleven_points():
-    """What docs/evaluate.md says about the 0.75: which orders and ways of averaging come near."""
+    """What docs/explanation/ap-rules.md says about the 0.75: which orders and ways of averaging come near."""
     eleven, area, lines = {}, {}, {}
     for tail in set(itertools.permutations([1, 0, 0])):
         c = curve(np.linspace(1, 0.5, 5), [1, 1, *tail], 4, end_points=True)

@@ -110,7 +110,8 @@ def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[st
     metric = f"; METRIC is {chosen}" if any("METRIC" in p.text for p in fitting) else ""
     listed = ", ".join(p.text + ("[.low|.high]" if p.interval else "") for p in fitting)
     begins = f"names of {first}: " if first in engines else "names: "
-    raise InputError(f"unknown name {name!r} in a gate.{hint} ({begins}{listed}{metric}; see docs/ci.md)")
+    known = f"{begins}{listed}{metric}; see docs/how-to/gate-a-release.md"
+    raise InputError(f"unknown name {name!r} in a gate.{hint} ({known})")
 
 
 def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[str]) -> list[str]:

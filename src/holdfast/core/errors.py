@@ -3,6 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
+EXIT_CODES = {  # of the command line; the reference in the docs is generated from it
+    0: "Success. For verify: the property holds.",
+    1: "A gate failed, verify found a counterexample, or check and score found a mistake.",
+    2: "Bad input: an option, a file, a model or a dataset cannot be used. One line says what to do.",
+    3: "verify: unknown, or the time limit was reached.",
+    4: "Done, but some images or other items failed and are not in the numbers.",
+    70: "Internal error. Please report it; HOLDFAST_TRACEBACK=1 prints the traceback.",
+    130: "Interrupted by Ctrl-C. Completed work is saved; run the same command again to resume.",
+}
+
 
 class HoldfastError(Exception):
     """A problem the user can act on; the command line prints it as one line and exits with `exit_code`."""

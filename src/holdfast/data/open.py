@@ -126,5 +126,5 @@ def _contents(path: Path) -> str:
     files = file_names(path)
     shown = ", ".join([*folders[:6], *files[:6]]) or "only hidden files"
     rest = len(folders[6:]) + len(files[6:])
-    alone = "; images need labels next to them (docs/data.md)"
+    alone = "; images need labels next to them (docs/how-to/your-data.md)"
     return f"{shown}{f' and {rest} more' if rest else ''}{alone if any(map(is_image, files)) else ''}"

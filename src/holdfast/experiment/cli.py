@@ -46,10 +46,10 @@ class ExperimentOptions(
 
 
 def run(options: ExperimentOptions) -> int:
-    """Run an experiment: every condition for every model on every data set, from one TOML file.
+    """Run an experiment: every condition for every model on every dataset, from one TOML file.
 
-    Paths in it are relative to it; docs/experiment.md has all of its fields. Killed at any point, the same
-    command goes on. Exit code 1: a gate failed. 4: a piece failed, or some images did. 2: bad input.
+    Paths in the file are relative to it; docs/how-to/experiments.md shows an example. Runs are resumable: the
+    same command continues. Exit code 1: a gate failed. 4: a piece failed, or some images did. 2: bad input.
     """
     if options.schema:
         if options.file is not None:

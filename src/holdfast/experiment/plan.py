@@ -135,7 +135,7 @@ def _text(file: Path) -> str:
             raise InputError(f"{file}: expected at most {LARGEST} bytes of TOML, got {size}")
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"{file}: no such file; docs/experiment.md shows one to begin with") from None
+        raise InputError(f"{file}: no such file; docs/how-to/experiments.md shows one") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"{file}: expected a readable TOML file, got: {problem}") from None
 
@@ -322,7 +322,7 @@ def schema() -> dict[str, Any]:
         "type": "object",
         "properties": {FAIL_IF: texts, MIN_IMAGES: least},
         "additionalProperties": {"type": ["string", "object"]},
-        "description": "An audit fails if one of these is true of it: see docs/ci.md.",
+        "description": "An audit fails if one of these is true of it: see docs/how-to/gate-a-release.md.",
     }
     return {
         "$schema": DRAFT,

@@ -33,7 +33,7 @@ def ultralytics(seen: Seen) -> Proposal | None:
         raise CardError(
             f"{seen.info.path}: its metadata says an Ultralytics model of task {task!r} with "
             f"{count} classes, but the outputs {seen.shapes()} do not match; "
-            "write a card by hand (docs/models.md)"
+            "write a card by hand (docs/how-to/your-model.md)"
         )
     return found
 

@@ -23,7 +23,7 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     if proposal is None:
         raise CardError(
             f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml "
-            "next to it (docs/models.md) that names its head, or register a head of your own"
+            "next to it (docs/how-to/your-model.md) that names its head, or register a head of your own"
         )
     classes, why_classes = _classes(seen, proposal)
     image, why_image = _input(seen, proposal)

@@ -54,7 +54,7 @@ def after_nms(seen: Seen) -> Proposal | None:
     known: tuple[str, ...] = ("boxes", "scores", "labels", "count")
     options = {role: names[role] for role in known if role in names}
     because = f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}"
-    warnings = ("form: xyxy in input pixels, assumed; label_offset 0, assumed: see docs/models.md",)
+    warnings = ("form: xyxy in input pixels, assumed; label_offset 0, assumed; docs/how-to/your-model.md",)
     return Proposal("boxes", because, None, "most exports", options, warnings=warnings)
 
 

@@ -270,7 +270,7 @@ class Example:
 # The worked example of the lecture on 2D object detection: one road scene, one class. The lecture gives the
 # counts at two score thresholds and says AP 0.75; boxes and scores here are our own, placed so that every
 # count comes out, and in the one order of hits and misses in which the area under the curve is exactly 0.75
-# (see docs/evaluate.md).
+# (see docs/explanation/ap-rules.md).
 _CARS = ((80, 300, 280, 420), (330, 310, 450, 390), (520, 320, 600, 380), (960, 330, 1040, 380))
 _FOUND = {
     "on car A": (0.98, (84, 302, 282, 422)),

@@ -20,7 +20,7 @@ OUTPUTS = {
     "signs-class": {"logits": (20,)},
     "signs-seg": {"logits": (6, 192, 256)},
 }
-# Far below the figures in docs/train.md, far above chance: few pictures, but a broken export shows.
+# Far below the figures in docs/results/shipped-models.md, far above chance: a broken export shows.
 FLOORS = {
     "signs-yolo": (24, 0.6),
     "signs-free": (24, 0.6),

@@ -154,7 +154,7 @@ def test_uncentred_frames_have_no_spikes_at_the_ends():
 
 
 def test_the_phase_is_sensitive_and_what_is_heard_is_not():
-    """What docs/noise-speech.md says of the two errors."""
+    """What docs/how-to/speech.md says of the two errors."""
     clean = wave_of(MEL, SPECTRUM)
     noised = wave_of(MEL + 0.01 * np.random.default_rng(0).normal(size=MEL.shape), SPECTRUM)
     power = np.mean(clean**2)

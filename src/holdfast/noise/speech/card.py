@@ -90,7 +90,7 @@ def read_speech_card(path: Path) -> SpeechCard:
     try:
         return parse_speech_card(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise CardError(f"{path}: no such card; docs/noise-speech.md says what it holds") from None
+        raise CardError(f"{path}: no such card; docs/how-to/speech.md says what it holds") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise CardError(f"{path}: expected a readable TOML file, got: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
@@ -173,7 +173,7 @@ def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechMod
     beside = card or path.with_suffix(".toml")
     if not beside.is_file():
         raise CardError(
-            f"{path}: no card: expected {beside.name} beside it, or --card; docs/noise-speech.md says what "
+            f"{path}: no card: expected {beside.name} beside it, or --card; docs/how-to/speech.md says what "
             "it holds"
         )
     read = read_speech_card(beside)
