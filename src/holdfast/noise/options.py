@@ -90,7 +90,7 @@ class TaskOptions(Options, group=evaluate.INPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=evaluate.INPUT):
+class NoiseOptions(TaskOptions, SuiteOptions, evaluate.RecordOptions, command="noise", group=evaluate.INPUT):
     """The options of `holdfast noise`."""
 
     models_data: Annotated[
