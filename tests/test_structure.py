@@ -13,7 +13,7 @@ from holdfast.cli.app import root, walk
 HOME = Path(holdfast.__file__).parent
 DESIGN = HOME.parents[1] / "docs" / "design.md"
 KERNEL = {"core", "metrics", "data", "graph", "stages", "engine", "config", "report"}
-SHELL = {"cli", "web", "models"}
+SHELL = {"api", "cli", "web", "models"}
 LIMIT = 24  # files of one folder
 
 

@@ -4,10 +4,9 @@ import dataclasses
 
 import pytest
 
-import holdfast
 from helpers.audit import sample_audit
 from helpers.browser import needs_browser, opened_browser
-from holdfast.audit.page import write
+from holdfast.audit.page import show, write
 from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 
 pytestmark = needs_browser
@@ -138,7 +137,7 @@ def test_on_paper_the_ground_is_light_and_commands_are_listed(opened):
 
 
 def test_a_notebook_draws_it_in_its_frame(browser, tmp_path):
-    cell = holdfast.show(sample_audit())._repr_html_()
+    cell = show(sample_audit())._repr_html_()
     (tmp_path / "cell.html").write_text(f"<!doctype html><body><p>a notebook</p>{cell}</body>", "utf-8")
     context = browser.new_context(viewport={"width": 1100, "height": 900})
     page = context.new_page()

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-import holdfast
 from helpers.audit import sample_audit
 from helpers.pages import Reader
-from holdfast.audit.page import page, write
-from holdfast.audit.result import save
+from holdfast.audit.page import page, show, write
+from holdfast.audit.result import open_audit, save
 from holdfast.core.errors import InputError
 from holdfast.report.parts import Figure, Section
 
@@ -22,16 +21,16 @@ def framed(shown):
 
 def test_the_frame_holds_exactly_the_page():
     audit = sample_audit()
-    frame = framed(holdfast.show(audit))
+    frame = framed(show(audit))
     assert frame["srcdoc"] == page(audit)
     assert frame["sandbox"] == "allow-scripts"  # not its origin: it can reach nothing of the notebook
     assert frame["title"] == "Audit of net on scenes"
-    assert "<style" not in re.sub(r'srcdoc="[^"]*"', "", holdfast.show(audit)._repr_html_())
+    assert "<style" not in re.sub(r'srcdoc="[^"]*"', "", show(audit)._repr_html_())
 
 
 def test_a_name_cannot_leave_its_attribute():
     audit = dataclasses.replace(sample_audit(), model={"name": '"><script>alert(1)</script>'})
-    shown = holdfast.show(audit, height=500)
+    shown = show(audit, height=500)
     assert [tag for tag, _ in Reader(shown._repr_html_()).tags] == ["iframe"]
     assert framed(shown)["height"] == "500"
 
@@ -39,20 +38,20 @@ def test_a_name_cannot_leave_its_attribute():
 def test_a_run_shows_the_page_written_beside_it(tmp_path):
     audit = sample_audit()
     manifest = save(audit, tmp_path)
-    assert framed(holdfast.show(tmp_path))["srcdoc"] == page(audit)
+    assert framed(show(tmp_path))["srcdoc"] == page(audit)
     write(audit, tmp_path / "report.html", [Section("curves", "Curves", (Figure("", "<p>a curve</p>"),))])
     for path in (tmp_path, manifest, str(tmp_path)):
-        shown = holdfast.show(path)
+        shown = show(path)
         assert "<p>a curve</p>" in html.unescape(shown._repr_html_())
-        assert shown.audit == audit == holdfast.open_audit(tmp_path)
+        assert shown.audit == audit == open_audit(tmp_path)
 
 
 def test_the_text_is_the_verdict():
-    lines = repr(holdfast.show(sample_audit())).splitlines()
+    lines = repr(show(sample_audit())).splitlines()
     assert len(lines) == 5
     assert lines[3].startswith("Smallest patch that works: 100 px (indication). 100 changed pixels hide")
 
 
 def test_nothing_there_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="expected a run's folder"):
-        holdfast.show(tmp_path / "none")
+        show(tmp_path / "none")

@@ -11,8 +11,10 @@ import pytest
 
 from helpers import models as making
 from holdfast.attack import run as measure
+from holdfast.attack.result import Attempt
 from holdfast.audit import attack_levels, recheck, squares
 from holdfast.audit import matrix as matrix_module
+from holdfast.audit import run as audit_run
 from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import SCHEDULE, Clock
@@ -322,7 +324,7 @@ def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
     records = [a.record(a.model, after=False) for a in one.attempts]
     loose = {r.name: dataclasses.replace(r, truth=_grown(r.truth)) for r in records}
     assert made.result.clean.metric == "map"
-    monkeypatch.setattr("holdfast.attack.result.Attempt.record", lambda a, _p, _after: loose[a.name])
+    monkeypatch.setattr(Attempt, "record", lambda a, _p, _after: loose[a.name])
     again = attack_levels._level(made.plan, made.outcome, one.level.pixels, one.attempts, 1)
     assert 0.0 < again.level.before < 1.0  # AP50 would be 1
     assert "--rule coco" in one.level.command
@@ -382,7 +384,7 @@ def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeyp
         raise problem
 
     plan = wanted(blobs, budget="none")
-    monkeypatch.setattr("holdfast.audit.run.attack_levels", ends)
+    monkeypatch.setattr(audit_run, "attack_levels", ends)
     with pytest.raises(type(problem)):
         audit(plan)
     assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state

@@ -20,11 +20,12 @@ from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, re
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.
 TABLES = {"csv", "markdown", "latex", "strict"}
+RECORDS = {"predictions_out", "per_image"}
 ALONE = {
-    "evaluate": TABLES | {"model", "data", "truth", "predictions", "explain", "class_", "against"},
-    "noise": TABLES | {"models_data", "task", "use"},
+    "evaluate": TABLES | RECORDS | {"model", "data", "truth", "predictions", "explain", "class_", "against"},
+    "noise": TABLES | RECORDS | {"models_data", "task", "use"},
     "attack": {"model", "data", "page"},
-    "audit": {"model", "data", "gates", "fail_if", "min_images", "junit", "sarif"},
+    "audit": RECORDS | {"model", "data", "gates", "fail_if", "min_images", "junit", "sarif"},
     "verify": {"net", "prop", "witness", "memory", "check"},
 }
 

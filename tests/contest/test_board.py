@@ -9,6 +9,7 @@ from helpers import tiny_contest as staging
 from helpers.contest import write_rules
 from helpers.tiny_contest import copied, darkened, entry, quiet
 from holdfast.contest import baselines
+from holdfast.contest import contest as contests
 from holdfast.contest.baselines import BASELINES, enter_baselines
 from holdfast.contest.board import board, enter, read_ledger, rescore
 from holdfast.contest.contest import open_contest
@@ -152,7 +153,7 @@ def test_other_code_and_another_feature_net_are_never_ranked_together(contest, m
     assert {s.changed for s in board(folder).stale} == {("rules", "features")}
     write_rules(rules, folder)
     assert len(board(folder).standings) == len(BASELINES)
-    monkeypatch.setattr("holdfast.contest.contest.code_of", lambda kind: "f" * 64)
+    monkeypatch.setattr(contests, "code_of", lambda kind: "f" * 64)
     found = board(folder)
     assert (found.standings, {s.changed for s in found.stale}) == ((), {("code",)})
 

@@ -9,6 +9,7 @@ import pytest
 from helpers import tiny_contest as staging
 from helpers.tiny_contest import IMAGES, darkened, entry, pixels
 from holdfast.cli import run
+from holdfast.contest import baselines
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def holdfast(capfd):
 
 
 def test_init_says_what_to_publish_and_what_to_keep(holdfast, tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.contest.baselines.WHOLE", {})  # our attack is tried in test_board
+    monkeypatch.setattr(baselines, "WHOLE", {})  # our attack is tried in test_board
     source = staging.materials(tmp_path / "m")
     words = ("--data", source / "data", "--model", source / "narrow.onnx", "--members", source / "wide.onnx")
     code, out, err = holdfast(

@@ -11,6 +11,7 @@ from helpers import models as making
 from helpers import tiny_contest as staging
 from helpers.contest import write_rules
 from helpers.tiny_contest import IMAGES, made, materials, setup
+from holdfast.contest import make as making_contests
 from holdfast.contest.contest import open_contest
 from holdfast.contest.make import PUBLIC, make, open_setup, publish_rules
 from holdfast.contest.options import InitOptions
@@ -90,7 +91,7 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
     def opened(name):
         raise AssertionError(f"{name} was opened")
 
-    monkeypatch.setattr("holdfast.contest.make.load_model", opened)
+    monkeypatch.setattr(making_contests, "load_model", opened)
     with pytest.raises(DataError, match=r"--images 10: data has only 9 images; ask for at most 9"):
         made(tmp_path / "c", source, images=10)
     assert not (tmp_path / "c").exists()

@@ -48,7 +48,7 @@ def test_pictures_need_only_the_path_of_the_data(folder):
     name = done.records[0].name
     assert pictures(done)(name) == (folder / "data" / name).read_bytes()
     assert pictures(done)("nothing") is None
-    assert pictures(evaluate(plan_of(folder)))(name) is None
+    assert pictures(open_run(evaluate(plan_of(folder)).folder))(name) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only here may file names be any bytes")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import holdfast
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
+from holdfast.core.model import Network
 from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.verify import run as decide
 from holdfast.verify.problem import domain_of, first_float, last_float
@@ -21,7 +21,7 @@ def distance(folder, dtype, centre=0.1, factor=1e10, inputs=1):
     nodes.append(helper.make_node("Mul", ["b", "f"], ["y"]))
     x, y = (helper.make_tensor_value_info(name, KINDS[dtype], [1, inputs]) for name in "xy")
     weights = {"c": np.full(inputs, centre, dtype), "f": np.array([factor], dtype)}
-    return holdfast.Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
+    return Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
 
 
 def asked(model, low, high, bound, inputs=1):
@@ -97,7 +97,7 @@ def test_an_integer_input_is_refused_with_a_clear_line(tmp_path):
     nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)]
     x = helper.make_tensor_value_info("x", TensorProto.INT64, [1, 1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])
-    model = holdfast.Network("net", save_graph(tmp_path / "net.onnx", nodes, [x], [y], {}))
+    model = Network("net", save_graph(tmp_path / "net.onnx", nodes, [x], [y], {}))
     with pytest.raises(ModelError, match=r"got x \(int64\)"):
         property_of(read_vnnlib(spec(tmp_path, 0, 3, 1)), model)
     assert decide.verify(asked(model, 0.0, 3.0, 1.0)).status == "error"

@@ -11,7 +11,6 @@ import pytest
 import torch
 from onnx import helper
 
-import holdfast
 from helpers.bounds import points_of
 from helpers.lowering import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
@@ -21,6 +20,7 @@ from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.run import verify
 
 RNG = np.random.default_rng(11)
 
@@ -166,7 +166,7 @@ def test_verdicts_of_whole_files(name: str, tmp_path: Path) -> None:
     row = np.array([[1.0, 0.0]])
     for bound, expected in ((least - 0.5 - 100 * (name == "pixels"), "holds"), (least + 1e-3, "violated")):
         asked = Property(Network("net", tmp_path / "net.onnx"), box, (Rows(row, np.array([bound])),))
-        verdict = holdfast.verify(asked, Budget(seconds=20, jobs=1))
+        verdict = verify(asked, Budget(seconds=20, jobs=1))
         assert verdict.status == expected, verdict.note
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import holdfast
 from helpers.models import save_graph
+from holdfast.core.model import Network
 from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
@@ -24,7 +24,7 @@ def saved(folder, nodes, weights, inputs, outputs):
     """A file with one float32 input (1, inputs) and one output (1, outputs)."""
     x = helper.make_tensor_value_info("x", FLOAT, [1, inputs])
     y = helper.make_tensor_value_info("y", FLOAT, [1, outputs])
-    return holdfast.Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
+    return Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
 
 
 def cancelling(folder, inputs=1, curve=None):

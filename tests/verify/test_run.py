@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import holdfast
 from helpers.bounds import KINDS, Row, dense_net, problem
 from helpers.models import save_graph
 from holdfast.core.model import Network
 from holdfast.core.property import Box, Budget, PatchAnywhere, Property, Rows
 from holdfast.verify import run as decide
 from holdfast.verify.problem import Answer, Clock
+from holdfast.verify.run import verify
 
 FLOAT = TensorProto.FLOAT
 OPEN = Answer("unknown", "attack")
@@ -218,7 +218,7 @@ def test_a_specification_of_other_outputs_is_an_error(tmp_path):
 
 def test_the_door_calls_it(tmp_path, proven):
     proven(Answer("holds", "few", margin=1.0))
-    assert holdfast.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(5)).status == "holds"
+    assert verify(asked(network(tmp_path), [1, -1], -9.0), Budget(5)).status == "holds"
 
 
 @pytest.mark.parametrize("last", [None, "Softmax"])

@@ -4,12 +4,15 @@ import base64
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
-from holdfast.core.types import Boxes, Detections, Floats, Size
+from holdfast.core.result import Result
+from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import CellSet
 from holdfast.engine.records import Failed, Found, from_plain, to_plain
@@ -164,9 +167,9 @@ class Point:
     distance: float | None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """An attack on a whole data set."""
+@dataclass(frozen=True, repr=False)
+class Outcome(Result):
+    """An attack on a dataset, or on one image of it."""
 
     attempts: tuple[Attempt, ...]
     failed: tuple[Failed, ...]
@@ -176,6 +179,7 @@ class Outcome:
     alignment: Alignment
     about: dict[str, Any] = field(default_factory=dict)
     cells: CellSet | None = field(default=None, repr=False)
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> its name in the folder
 
     @property
     def aimed(self) -> tuple[Attempt, ...]:
@@ -191,6 +195,47 @@ class Outcome:
     def success(self) -> float | None:
         """The share of images with a target in which the attack reached its goal."""
         return self.mean(lambda a: float(a.success))
+
+    @property
+    def image(self) -> Image:
+        """The attacked image, (h, w, 3) uint8 RGB, of an attack on one image."""
+        from holdfast.stages.decode.libjpeg import pillow
+
+        return pillow(self.image_path(self._only().name).read_bytes())
+
+    @property
+    def patch(self) -> Patch:
+        """The changed pixels of an attack on one image."""
+        return self._only().patch
+
+    def image_path(self, name: str) -> Path:
+        """The PNG of an attacked image, by the name of the image in the dataset."""
+        if self.folder is None:
+            raise InputError("the attack was not saved; there are no attacked images")
+        return self.folder / "images" / f"{self.files[name]}.png"
+
+    def _only(self) -> Attempt:
+        if len(self.attempts) != 1:
+            raise InputError(
+                f"expected an attack on one image, got {len(self.attempts)}; see attempts, image_path(name)"
+            )
+        return self.attempts[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as plain values, as `--json` writes them."""
+        from holdfast.attack.run import as_plain
+
+        return as_plain(self)
+
+    def _summary(self) -> str:
+        hit, aimed, effect = sum(a.success for a in self.aimed), len(self.aimed), self.effects[0]
+        pixels = self.mean(lambda a: a.pixels)
+        mean = "" if pixels is None else f", {pixels:.0f} pixels on average"
+        change = f"mAP {effect.before:.3f} → {effect.after:.3f}"
+        return f"{effect.model}: success on {hit} of {aimed} images with a target{mean}, {change}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [row_of(attempt) for attempt in self.attempts]
 
 
 def effect_of(

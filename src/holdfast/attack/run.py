@@ -22,6 +22,7 @@ from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
+from holdfast.core.result import in_folder
 from holdfast.core.sources import versions
 from holdfast.core.types import Image
 from holdfast.engine.cells import run
@@ -77,11 +78,12 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
         alignment=alignment,
         about=_about(plan, alignment, before, time.perf_counter() - began),
         cells=cells.of(),
+        files=work.names,
     )
     write_atomic(plan.out / MANIFEST, to_json(as_plain(found), indent=True))
     rows = to_csv(table_of([row_of(a) for a in attempts]))
     write_atomic(plan.out / TABLE, rows.encode("utf-8", "replace"))
-    return found
+    return in_folder(found, plan.out)
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:

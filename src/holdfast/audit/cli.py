@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import sys
 import time
@@ -39,12 +40,15 @@ def audit(options: AuditOptions) -> int:
     began = time.monotonic()
     from holdfast.audit.gates import check, gate_of, judge, read_gates
     from holdfast.audit.state import gate_metric
+    from holdfast.evaluate.per_image import check_task
 
     outputs = {f"--{name}": getattr(options, name) for name in ("out", "json", "junit", "sarif")}
     check_outputs(outputs, {})
+    options.check_records()
     gates = [*map(gate_of, options.fail_if), *(read_gates(options.gates) if options.gates else ())]
     check(gates)  # before anything is opened: a wrong name ends the command here
     plan = audit_plan(options)
+    check_task(options, plan.plan.model.card.task)
     check(gates, metrics=(gate_metric(plan.plan),))
     state = _run(plan, began)
     judged = judge(gates, state.result, options.min_images) if gates else ()
@@ -84,11 +88,21 @@ def _write(
     until: float = math.inf,
 ) -> None:
     """Write the page, without further pictures after `until` (of time.monotonic), and the other files."""
-    from holdfast.audit.result import as_plain
-    from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic
 
     write_atomic(options.out, write_page(state, judged, more, until).read_bytes())
+    write_outputs(state, judged, options)
+    say(f"report: {options.out.resolve()}", sys.stderr)
+
+
+def write_outputs(state: AuditState, judged: Sequence[GateVerdict], options: AuditOptions) -> None:
+    """Write the files that the options name, except the page."""
+    from holdfast.audit.result import as_plain
+    from holdfast.config.output import write_json
+    from holdfast.engine.store import write_atomic
+    from holdfast.evaluate.per_image import records_of, write_records
+    from holdfast.noise.vision.per_image import record_sets
+
     if options.json:
         gates = [dataclasses.asdict(one) for one in judged]
         write_json(options.json, {**as_plain(state.result), "gates": gates})
@@ -98,7 +112,9 @@ def _write(
         for path, to_text in ((options.junit, junit), (options.sarif, sarif)):
             if path:
                 write_atomic(path, to_text(state.result, judged).encode())
-    say(f"report: {options.out.resolve()}", sys.stderr)
+    clean = [records_of(state.evaluation, option="clean")] if state.evaluation else []
+    noisy = record_sets(state.suite, options.runs, clean=False) if state.suite else ()
+    write_records(options, itertools.chain(clean, noisy), state.plan.plan.dataset)
 
 
 def write_page(

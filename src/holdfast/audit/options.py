@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from holdfast.config import completions
 from holdfast.config.options import Option, Options
 from holdfast.core.errors import InputError
-from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RunOptions, SubjectOptions
+from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
 from holdfast.noise.options import NOISE
 
 # In the order they run, with the share of the time of each; what one leaves over goes to the others.
@@ -154,7 +154,7 @@ class AuditedOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(AuditedOptions, RunOptions, group=GATES):
+class AuditOptions(AuditedOptions, RunOptions, RecordOptions, group=GATES):
     """The options of `holdfast audit`."""
 
     fail_if: Annotated[

@@ -1,8 +1,9 @@
 """What an audit found, as data: every number with the engine behind it and a command that reproduces it."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest
 
 NO_THREAT, TRAINED = "none", "as trained"  # the clean row and the clean column of the matrix
@@ -203,9 +204,9 @@ class Part:
     command: str = ""
 
 
-@dataclass(frozen=True)
-class Audit:
-    """One audit of one model on one data set."""
+@dataclass(frozen=True, repr=False)
+class Audit(Result):
+    """One audit of one model on one dataset."""
 
     model: dict[str, Any]  # name, path, sha256, task, classes
     data: dict[str, Any]  # name, images, source
@@ -238,6 +239,35 @@ class Audit:
     def findings(self) -> tuple[Recheck, ...]:
         """Answers that are others under some runtime or precision."""
         return tuple(r for r in self.rechecks if r.finding)
+
+    @property
+    def gates(self) -> tuple[Any, ...]:
+        """The gates of the audit and how each was decided; empty if it was opened from a folder."""
+        judged: tuple[Any, ...] = self.__dict__.get("_gates", ())
+        return judged
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as plain values, as `--json` writes them."""
+        return as_plain(self)
+
+    def _summary(self) -> str:
+        clean, worst = self.clean, self.worst
+        noise = f", worst noise {worst.label}" if worst else ""
+        name = f"{self.model.get('name')} on {self.data.get('name')}"
+        return f"{name}: {clean.title} {clean.value:.4f}, {clean.images} images{noise}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{k: v for k, v in asdict(cause).items() if k != "command"} for cause in self.causes]
+
+    def _repr_html_(self) -> str:
+        there = self.folder is not None and (self.folder / PAGE).is_file()
+        return str(look_up("audit.page:show")(self.folder if there else self)._repr_html_())
+
+    def _page(self) -> str:
+        """The page that the audit wrote, which has all images; else one from the numbers."""
+        if self.folder is not None and (self.folder / PAGE).is_file():
+            return (self.folder / PAGE).read_text(encoding="utf-8")
+        return str(look_up("audit.page:page")(self))
 
 
 MANIFEST, PAGE, PROGRESS = "audit.json", "report.html", "progress.json"  # in the folder of an audit

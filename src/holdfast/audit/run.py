@@ -18,6 +18,7 @@ from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingExtra
 from holdfast.core.pipeline import open_machine
+from holdfast.core.result import in_folder
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
@@ -83,7 +84,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
                 )
             )
         state.audit = audit_of(state, clock.elapsed)
-        save(state.audit, plan.folder)
+        save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
         ended = "cancelled" if isinstance(problem, KeyboardInterrupt) else "failed"
         with contextlib.suppress(HoldfastError):  # a full disk: report the first problem, not this one

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from holdfast.core.fingerprint import generator
+from holdfast.core.result import Result
 from holdfast.core.types import Floats
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
 
@@ -217,8 +218,8 @@ class Body:
     values: tuple[tuple[str, Number, Number], ...] = ()  # what gates read, in A and in B
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison(Body):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Comparison(Result, Body):
     """Two runs side by side; the changes are sorted, worse first."""
 
     kind: Kind
@@ -226,6 +227,38 @@ class Comparison(Body):
     b: Run
     main: Change | None = None  # the metric of the whole, named in the summary
     same: bool = False  # both are one and the same run
+
+    @property
+    def worse(self) -> tuple[Change, ...]:
+        """The rows that became worse, the largest first."""
+        return self.of("worse")
+
+    @property
+    def better(self) -> tuple[Change, ...]:
+        """The rows that became better, the largest first."""
+        return self.of("better")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain values, as `--json` writes them."""
+        return as_plain(self)
+
+    def _summary(self) -> str:
+        return self.summary
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "what": row.about.what, "a": row.before.value, "b": row.after.value,
+                "difference": row.difference, "low": row.low, "high": row.high, "unit": row.about.unit,
+                "verdict": row.verdict, "images": row.images,
+            }
+            for row in self.changes
+        ]  # fmt: skip
+
+    def _page(self) -> str:
+        from holdfast.compare.page import page
+
+        return page(self)
 
     def of(self, verdict: Verdict) -> tuple[Change, ...]:
         """The rows of a verdict, the largest first."""

@@ -1,5 +1,6 @@
 """Two runs of one kind compared: what became better or worse, with intervals where the records allow."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
 from holdfast.compare.result import Comparison, Kind, Run, order
 from holdfast.core.errors import InputError
-from holdfast.evaluate.result import open_run
+from holdfast.core.result import Result
+from holdfast.evaluate.result import Evaluation, open_run
 from holdfast.noise.language.result import open_suite as open_language
 from holdfast.noise.speech.result import open_suite as open_speech
 from holdfast.noise.vision.result import open_suite
@@ -63,6 +65,57 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         main=next(iter(body.changes), None),
         same=first.resolve() == second.resolve(),
     )
+
+
+def compare_results(a: Result | str | Path, b: Result | str | Path) -> Comparison:
+    """What is better and worse in B than in A, each a result or a run folder."""
+    if not isinstance(a, Evaluation) and not isinstance(b, Evaluation):
+        return compare_runs(_folder(a), _folder(b))
+    # Of evaluations the records are at hand: a folder may have been written again since.
+    first, second = (one if isinstance(one, Evaluation) else _opened(one) for one in (a, b))
+    body = evaluations.compare_evaluations(first, second)
+    return Comparison(
+        **{**vars(body), "changes": order(body.changes)},
+        kind="evaluation",
+        a=_evaluated(first),
+        b=_evaluated(second),
+        main=next(iter(body.changes), None),
+        same=first is second,
+    )
+
+
+def open_result(path: Path) -> Result:
+    """The result in a run folder or of a manifest: an evaluation, a noise suite or an audit."""
+    openers: dict[Kind, Callable[[Path], Result]] = {
+        "evaluation": open_run,
+        "noise": open_suite,
+        "audit": open_audit,
+    }
+    kind = kind_of(path)
+    if kind not in openers:
+        raise InputError(f"{path}: holds {_WITH_ARTICLE[kind]}, which cannot be opened from Python")
+    return openers[kind](manifest_of(path))
+
+
+def _folder(run: Result | str | Path) -> Path:
+    if not isinstance(run, Result):
+        return Path(run)
+    if run.folder is None:
+        raise InputError(f"{run!r} was not saved; compare the folders of two runs")
+    return run.folder
+
+
+def _opened(run: Result | str | Path) -> Evaluation:
+    result = run if isinstance(run, Result) else open_result(Path(run))
+    if not isinstance(result, Evaluation):
+        raise InputError(f"expected two evaluations, got {result!r}")
+    return result
+
+
+def _evaluated(run: Evaluation) -> Run:
+    about = run.about
+    names = str(about.model.get("name")), str(about.data.get("name"))
+    return Run(str(run.folder or ""), *names, created=about.created, command=about.command)
 
 
 def manifest_of(run: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
@@ -13,7 +13,7 @@ from holdfast.contest import options as opts
 
 if TYPE_CHECKING:
     from holdfast.contest.board import Record
-    from holdfast.contest.contest import Contest
+    from holdfast.contest.contest import Contest, Phase
     from holdfast.contest.entry import Entry, Examination
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
@@ -175,29 +175,37 @@ def show(options: opts.ContestShowOptions) -> int:
     shown: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.entry import examine, open_entry
+    from holdfast.contest.entry import examine
+    from holdfast.engine.executor import cores
+    from holdfast.engine.progress import progress
+
+    check_outputs({"--out": options.out}, {})
+    rules = open_contest(options.contest).rules
+    seen = examine(options.archive, options.contest, rules, "en", options.jobs or cores())
+    if seen.problems:
+        return _refuse(seen, "en")
+    page, final = write_entry_page(options, progress)
+    say(f"final {final:.4f}\npage: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Path, float]:
+    """Write the page of a valid entry; return its path and the final score of the entry."""
+    from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry import open_entry
     from holdfast.contest.page import chosen, show_page
     from holdfast.contest.run import judge, score_of
     from holdfast.core.fingerprint import of_file
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
     from holdfast.report.html import write_page
 
-    check_outputs({"--out": options.out}, {})
-    archive = options.archive
-    opened = open_contest(options.contest)
-    seen = examine(archive, options.contest, opened.rules, "en", options.jobs or cores())
-    if seen.problems:
-        return _refuse(seen, "en")
+    archive, opened = options.archive, open_contest(options.contest)
     entry = open_entry(archive, opened.rules)
-    with progress("judge", len(opened.shots)) as step:
+    with watch("judge", len(opened.shots)) as step:
         judged = judge(opened, entry, step, options.jobs)
     result = score_of(opened, judged, entry.team, of_file(archive))
     best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(result.rows, options.images))
     page = show_page(result, opened.rules, best, worst, opened.classes, command_line(options))
-    write_page(page, options.out, "contest.html")
-    say(f"final {result.final:.4f}\npage: {options.out.resolve()} ({len(page.encode()) / 1e6:.1f} MB)")
-    return 0
+    return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
 def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
@@ -233,21 +241,24 @@ def validate(options: opts.ValidateOptions) -> int:
     """
     examined = _validate(options.archive, options.contest, options.lang, options.jobs)
     if options.json:
-        changed = {str(number): count for number, count in examined.changed.items()}
-        problems = [
-            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
-            for p in examined.problems
-        ]
-        plain = {
-            "archive": examined.archive,
-            "team": examined.team,
-            "good": not problems,
-            "files": len(changed),
-            "changed_pixels": {"largest": examined.largest, "mean": examined.mean, "images": changed},
-            "problems": problems,
-        }
-        write_json(options.json, plain)
+        write_json(options.json, examination_dict(examined))
     return 2 if examined.problems else 0
+
+
+def examination_dict(examined: Examination) -> dict[str, Any]:
+    """What was found in an entry as JSON values."""
+    changed = {str(number): count for number, count in examined.changed.items()}
+    problems = [
+        {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)} for p in examined.problems
+    ]
+    return {
+        "archive": examined.archive,
+        "team": examined.team,
+        "good": not problems,
+        "files": len(changed),
+        "changed_pixels": {"largest": examined.largest, "mean": examined.mean, "images": changed},
+        "problems": problems,
+    }
 
 
 def pack(options: opts.PackOptions) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol, overload
 
+from holdfast.core import fingerprint
 from holdfast.core.model import Task
 from holdfast.core.types import Sample
 
@@ -49,6 +51,7 @@ class Dataset:
     entries: tuple[Entry, ...] = field(repr=False)
     problems: tuple[Problem, ...] = ()
     ignore_index: int | None = None  # segmentation: the mask value that does not count
+    source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how to open it again
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -58,3 +61,31 @@ class Dataset:
         if count is None or count >= len(self.entries):
             return self
         return replace(self, entries=self.entries[:count])
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Load one sample after the other."""
+        return (self._sample(entry) for entry in self.entries)
+
+    @overload
+    def __getitem__(self, place: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Dataset: ...
+
+    def __getitem__(self, place: int | slice) -> Sample | Dataset:
+        """One image with its ground truth, or the dataset of a slice."""
+        if isinstance(place, slice):
+            return self._selected(self.entries[place])
+        return self._sample(self.entries[place])
+
+    def filter(self, keep: Callable[[Sample], bool]) -> Dataset:
+        """The dataset of the samples for which `keep` is true; every image is loaded once."""
+        return self._selected(tuple(entry for entry in self.entries if keep(self._sample(entry))))
+
+    def _sample(self, entry: Entry) -> Sample:
+        return replace(entry.load(), classes=self.classes, task=self.task)
+
+    def _selected(self, entries: tuple[Entry, ...]) -> Dataset:
+        """The dataset of some entries; its source tells it apart from others of the same name."""
+        names = fingerprint.of([entry.name for entry in entries])[:16]
+        return replace(self, entries=entries, source={**self.source, "selection": names})

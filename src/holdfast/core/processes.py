@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 SAFE_PATH = "PYTHONSAFEPATH"  # tells an interpreter not to put the working directory on its module path
 
@@ -31,6 +32,23 @@ def starting_workers() -> Iterator[None]:
             resource_tracker.ensure_running()
         with defer_interrupts():
             yield
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Start `multiprocessing` children in this block that do not run the user's script again.
+
+    A child imports the script of its parent, to find what is defined there; a script without
+    `if __name__ == "__main__"` would then start everything a second time. Children that need nothing of it
+    are better off without it.
+    """
+    main = sys.modules["__main__"]
+    held: dict[str, Any] = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    vars(main).update(dict.fromkeys(held))
+    try:
+        yield
+    finally:
+        vars(main).update(held)
 
 
 @contextlib.contextmanager

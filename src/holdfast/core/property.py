@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network
+from holdfast.core.result import Result
 from holdfast.core.types import Floats, Tensor
 
 
@@ -178,8 +179,8 @@ class Replay:
     why_not: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
     """The answer of an attack or a verifier; an attack can never say `holds`.
 
     `real_only` restricts `holds` to real arithmetic: the rounding of an evaluation in the network's own
@@ -198,6 +199,28 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.status == "violated" and self.witness is None:
             raise InputError("Verdict: expected a counterexample with 'violated', got none")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as plain values; of a violation the counterexample and its outputs, too."""
+        facts: dict[str, Any] = {
+            "status": self.status,
+            "engine": self.engine,
+            "seconds": self.seconds,
+            "margin": self.bound,
+            "real_arithmetic_only": self.real_only,
+            "note": self.note,
+        }
+        if self.status == "violated" and self.witness is not None and self.replay is not None:
+            facts["witness"] = self.witness.ravel().tolist()
+            facts["outputs"] = self.replay.output.tolist()
+        return facts
+
+    def _summary(self) -> str:
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.status} ({self.engine}, {self.seconds:.2f} s){note}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{k: v for k, v in self.to_dict().items() if k not in ("witness", "outputs")}]
 
 
 def settle(

@@ -196,6 +196,11 @@ def loaded_files() -> dict[str, Path]:
     return dict(_FILES)
 
 
+def script_has_parts() -> bool:
+    """Whether the user's script itself registered parts, which other processes find only by running it."""
+    return any(getattr(one.function, "__module__", "") == "__main__" for one in _PARTS.values())
+
+
 def foreign_modules() -> tuple[str, ...]:
     """Modules outside holdfast that registered parts, except files loaded by `load_parts` and the script."""
     homes = {str(getattr(one.function, "__module__", "")) for one in _PARTS.values()}

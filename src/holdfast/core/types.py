@@ -153,3 +153,13 @@ class Sample:
     name: str
     data: bytes = field(repr=False)
     truth: Truth = field(repr=False)
+    classes: tuple[str, ...] = field(default=(), repr=False)  # names that indices of the truth refer to
+    task: str = field(default="", repr=False)  # of the dataset it is from
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes of the truth, one per box; of a mask there are none."""
+        if isinstance(self.truth, MaskFile):
+            return ()
+        indices = [self.truth.index] if isinstance(self.truth, Label) else self.truth.classes.tolist()
+        return tuple(self.classes[i] if 0 <= i < len(self.classes) else str(i) for i in indices)

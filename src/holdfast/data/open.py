@@ -29,11 +29,15 @@ def open_dataset(
     """
     if images is not None and images < 1:
         raise InputError(f"expected a number of images of 1 or more, got {images}")
-    if isinstance(name_or_path, str) and is_embedded(name_or_path) and format is None:
+    embedded = isinstance(name_or_path, str) and is_embedded(name_or_path)
+    # The whole path, so that the dataset can be opened again from another folder.
+    place = name_or_path if embedded else str(Path(name_or_path).resolve())
+    source = {"data": place, "format": format, "split": split, "images": images}
+    if isinstance(name_or_path, str) and embedded and format is None:
         if split is not None:
             seeded = f"{name_or_path.split(':')[0]}:SEED"
             raise InputError(f"{name_or_path}: the embedded dataset has no splits; choose a seed: {seeded}")
-        return embedded_dataset(name_or_path, task, images)
+        return replace(embedded_dataset(name_or_path, task, images), source=source)
     try:
         path, problems = Path(name_or_path), Problems()
         reader = part("reader", format) if format is not None else None
@@ -47,7 +51,7 @@ def open_dataset(
         dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
         if not dataset.entries:
             raise DataError(_nothing(dataset, path))
-        return dataset.first(images)
+        return replace(dataset.first(images), source=source)
     except OSError as problem:  # a folder that may not be listed, a disk that is gone
         raise DataError(f"{name_or_path}: cannot be read: {problem}") from problem
 

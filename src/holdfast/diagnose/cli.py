@@ -17,16 +17,15 @@ def diagnose(options: DiagnoseOptions) -> int:
     """
     from holdfast.diagnose.page import to_texts, write
     from holdfast.diagnose.run import diagnose as run
-    from holdfast.engine.manifest import to_plain
+    from holdfast.engine.progress import progress
 
     check_outputs({"--json": options.json, "--out": options.out}, {})
     load_own(options.use)
     note_aliases([word.strip() for text in (options.train, options.deploy) for word in text.split(",")])
-    found = run(options)
+    found = run(options, progress)
     say("\n\n".join(to_texts(found)))
     if options.json:
-        dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in found.dumps]
-        write_json(options.json, {"holdfast": 1, "kind": "diagnose", **to_plain(found), "dumps": dumps})
+        write_json(options.json, found.to_dict())
     if options.out:
         subject = (Path(options.model).stem, Path(options.data).name)
         page = write(found, subject, command_line(options), options.out)

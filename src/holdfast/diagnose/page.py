@@ -107,6 +107,11 @@ def words(diagnosis: Diagnosis) -> str:
 
 def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Path) -> Path:
     """Write the page, whole or not at all; OutputError if it cannot be written there. Return its path."""
+    return write_page(page(diagnosis, subject, command), out, "diagnose.html")
+
+
+def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), command: str = "") -> str:
+    """The diagnosis as one HTML file."""
     stages, found, dumps = diagnosis.stages, diagnosis.blame, diagnosis.dumps
     sections = [_section("stages", "Where they part", stage_table(stages))] if stages else []
     sections += _blamed(found) if found else []
@@ -117,7 +122,7 @@ def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Pat
         body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
         lead = "What integer precisions saw to choose the range of every tensor."
         sections.append(Section("calibration", "Calibration", (Figure("", body, wide=True),), lead))
-    page = Document(
+    content = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
         facts=(("images", str(found.images if found else (stages[0].images if stages else 1))),),
@@ -128,7 +133,7 @@ def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Pat
         kind="diagnosis",
         layout="diagnosis",
     )
-    return write_page(document(page), out, "diagnose.html")
+    return document(content)
 
 
 def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:

@@ -1,26 +1,29 @@
 """What each difference between training and deployment costs, and how integer precisions are calibrated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from holdfast.config.options import carry
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.core.result import Result
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import like_input, like_output, like_table, read_dump
 from holdfast.diagnose.lockstep import StageApart, lockstep
 from holdfast.diagnose.options import DiagnoseOptions
-from holdfast.engine.progress import progress
+from holdfast.engine.manifest import to_plain
 from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
 from holdfast.evaluate.result import CELLS
+from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
-from holdfast.noise.suite import REWRITTEN, Watch, points, spread
+from holdfast.noise.suite import REWRITTEN, Watch, points, spread, unwatched
 from holdfast.noise.vision.choose import build_variant, calibrated, not_for, reserve
 from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
 from holdfast.noise.vision.show import OnePicture
@@ -153,14 +156,47 @@ class Calibrated:
     how: str = ""
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Result):
     """A diagnosis; what was not asked for is empty."""
 
     stages: tuple[StageApart, ...] = ()
     blame: Blame | None = None
     dumps: tuple[Table, ...] = ()
     calibration: Calibrated | None = None
+
+    @property
+    def verdict(self) -> str:
+        """The diagnosis in one to three sentences."""
+        from holdfast.diagnose.page import words
+
+        said = words(self)
+        for table in self.dumps if "dump" not in said else ():
+            _, choices, exact, largest, *_ = table.rows[0]
+            how = "exactly" if exact else f"with a largest difference of {largest}"
+            said += f" The dump of the target is reproduced by {choices} {how}."
+        return said.strip()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as plain values, as `--json` writes them."""
+        dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in self.dumps]
+        return {"holdfast": 1, "kind": "diagnose", **to_plain(self), "dumps": dumps}
+
+    def _summary(self) -> str:
+        return self.verdict
+
+    def _rows(self) -> list[dict[str, Any]]:
+        if self.blame is not None:
+            return [asdict(share) for share in self.blame.shares]
+        if self.stages:
+            return [asdict(stage) for stage in self.stages]
+        names = [column.name or "rank" for column in self.dumps[0].heads] if self.dumps else []
+        return [dict(zip(names, row, strict=True)) for table in self.dumps for row in table.rows]
+
+    def _page(self) -> str:
+        from holdfast.diagnose.page import page
+
+        return page(self)
 
 
 def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
@@ -174,21 +210,28 @@ def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated |
     return Calibrated(images, words, "; ".join(dict.fromkeys(how)))
 
 
-def diagnose(options: DiagnoseOptions) -> Diagnosis:
-    """Run training and deployment beside each other, on a dataset or on one picture with its dumps."""
+def diagnose(
+    options: DiagnoseOptions, watch: Watch = unwatched, subject: Plan | tuple[Model, OnePicture] | None = None
+) -> Diagnosis:
+    """Run training and deployment next to each other, on a dataset or on one image with its dumps.
+
+    `subject` is the plan of an evaluation, or a model and one image, if they are opened already.
+    """
     dumps = options.input or options.output
     if not (options.deploy or dumps):
         raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
     path = Path(options.data)
-    if path.is_file() and path.suffix.lower() in PICTURES:
-        return _on_picture(options)
+    if subject is None and path.is_file() and path.suffix.lower() in PICTURES:
+        subject = load_model(options.model, options.card), OnePicture(path.name, path.read_bytes())
+    if isinstance(subject, tuple):
+        return _on_picture(options, *subject)
     if dumps:
         raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
-    plan = plan_for(carry(options, CombineOptions))
-    base = plan.plan
+    noise = plan_for(carry(options, CombineOptions), subject)
+    base = noise.plan
     train = _system(pipeline_of(base.model.card), options.train, base.model)
     systems = train, _system(train, options.deploy, base.model)
-    prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
+    prepared = prepare_context(replace(noise, plan=replace(base, pipeline=train)))
     context = prepared.context
     train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
     prepared = replace(prepared, context=replace(context, clean=train))
@@ -196,19 +239,17 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
-    costs = blame(prepared, options_of(options.deploy), progress)
+    costs = blame(prepared, options_of(options.deploy), watch)
     return Diagnosis(stages, costs, calibration=seen)
 
 
-def _on_picture(options: DiagnoseOptions) -> Diagnosis:
-    picture = Path(options.data)
-    loaded, data = load_model(options.model, options.card), picture.read_bytes()
+def _on_picture(options: DiagnoseOptions, loaded: Model, entry: OnePicture) -> Diagnosis:
+    data, why = entry.data, "give others by --calibration DATA"
     train = _system(pipeline_of(loaded.card), options.train, loaded)
-    entry, why = OnePicture(picture.name, data), "give others by --calibration DATA"
     images, words = Calibration((entry,), train), ""
     if options.calibration:
         spare = open_dataset(options.calibration)
-        tested = Dataset(picture.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
+        tested = Dataset(entry.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
         reserved = reserve(tested, spare, options.calibration_images)
         why = f"{spare.name} holds no other"
         if reserved.items:
@@ -221,7 +262,7 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     found = Diagnosis()
     if options.deploy:
         both = ready(train), ready(_system(train, options.deploy, loaded))
-        stages = lockstep(loaded, *both, [(picture.name, data)])
+        stages = lockstep(loaded, *both, [(entry.name, data)])
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
         near = like_input(loaded, train, data, read_dump(options.input))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import multiprocessing
 import os
 import pickle
 import sys
@@ -36,6 +37,8 @@ def choose_executor(jobs: int, shards: int) -> InProcess | Processes:
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one per core) or more, got {jobs}")
     processes = min(jobs or cores(), shards)
+    if multiprocessing.current_process().daemon:  # a worker of someone else's pool, which may start none
+        processes = 1
     return InProcess() if processes <= 1 else Processes(processes, required=jobs > 0)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_
 import orjson
 
 from holdfast.core import fingerprint
+from holdfast.core import result as results
 from holdfast.core.errors import InputError
 from holdfast.engine.store import to_json, write_atomic
 
@@ -51,6 +52,8 @@ class Manifest(Generic[Result]):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             text = f"{file}: expected the {self.file} of {self.what}, got: {problem}"
             raise InputError(text) from problem
+        if isinstance(result, results.Result):
+            results.in_folder(result, file.resolve().parent)
         return result
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.errors import HoldfastError
-from holdfast.core.processes import become_worker, defer_interrupts, starting_workers
-from holdfast.core.registry import foreign_modules, load_parts, loaded_files
+from holdfast.core.processes import become_worker, defer_interrupts, starting_workers, without_main
+from holdfast.core.registry import foreign_modules, load_parts, loaded_files, script_has_parts
 
 PATIENCE = 5.0  # seconds an idle worker has to end by itself
 
@@ -70,7 +70,8 @@ def workers(task: Task, threads: int, count: int) -> Iterator[list[Worker]]:
     brief = Brief(foreign_modules(), tuple(loaded_files().values()), threads, pickle.dumps(task))
     begun: list[Worker] = []
     try:
-        with starting_workers():
+        needed = b"__main__" in brief.packed or script_has_parts()
+        with starting_workers(), contextlib.nullcontext() if needed else without_main():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(brief, theirs, os.getpid()), daemon=True)

@@ -31,6 +31,7 @@ def evaluate(options: EvaluateOptions) -> int:
     Exit code 4 means: done, but some images failed and are not in the numbers.
     """
     options.check_output()
+    options.check_records()
     if options.class_ and not options.explain:
         raise InputError("--class names the class that --explain explains; add --explain")
     files = options.truth or options.predictions
@@ -76,12 +77,14 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     from holdfast.engine.progress import progress
     from holdfast.evaluate import explain, run
     from holdfast.evaluate.difference import difference
+    from holdfast.evaluate.per_image import check_task, records_of, write_records
     from holdfast.evaluate.result import open_run
 
     task = plan.model.card.task
     stated = [f"--{name}" for name in ("rule", "iou", "score") if getattr(options, name) is not None]
     if stated and task != "detect":
         raise InputError(f"{', '.join(stated)}: a model to {task} has no AP")
+    check_task(options, task)
     before = open_run(options.against) if options.against else None
     if options.explain and task != "detect":
         raise InputError(f"--explain walks through AP; a {task} model has none")
@@ -97,6 +100,7 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     with progress("evaluate", len(plan.dataset)) as step:
         done = run.evaluate(plan, step)
     folder = run.run_folder(plan)
+    write_records(options, [records_of(done)], plan.dataset)
     _show(options, done.result, {"run": str(folder), "failed": len(done.failed)})
     more = sys.stderr if options.csv else sys.stdout
     if options.explain:

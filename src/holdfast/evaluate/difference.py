@@ -27,7 +27,16 @@ from holdfast.evaluate.score import Settings, places, score_records, single_outp
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
 from holdfast.metrics.detection import passes
-from holdfast.metrics.intervals import Flips, Interval, flips, map_values, mean_values, miou_values, paired
+from holdfast.metrics.intervals import (
+    Flips,
+    Interval,
+    flips,
+    interval_of,
+    map_values,
+    mean_values,
+    miou_values,
+    paired,
+)
 from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
@@ -235,6 +244,13 @@ def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000)
         changes=changes(first, second, after.task, after.settings),
         flips=flips(_right(after.task, first), _right(after.task, second)) if after.task in CLEAR else None,
     )
+
+
+def interval(evaluation: Evaluation) -> Interval:
+    """The main metric of an evaluation with its 95% interval, by bootstrap over the images."""
+    about = evaluation.about
+    side = Side(evaluation.records, about.task, about.classes, Settings.from_plain(about.settings))
+    return interval_of(drawn(side, [record.name for record in side.records]))
 
 
 def broken(before: Side, after: Side) -> tuple[str, ...]:

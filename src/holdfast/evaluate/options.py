@@ -169,6 +169,23 @@ class OutputOptions(Options, group=OUTPUT):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordOptions(Options, group=OUTPUT):
+    """Where results per image are written."""
+
+    predictions_out: Annotated[
+        Path | None, Option("Write all detections to this JSON file, in the results format of COCO.")
+    ] = None
+    per_image: Annotated[
+        Path | None,
+        Option("Write one row per image to this CSV file: true and false positives, misses, AP."),
+    ] = None
+
+    def check_records(self) -> None:
+        """Raise an error if a file cannot be written."""
+        check_outputs({"--predictions-out": self.predictions_out, "--per-image": self.per_image}, {})
+
+
+@dataclass(frozen=True, kw_only=True)
 class PageOptions(OutputOptions, group=OUTPUT):
     """Output with a page."""
 
@@ -193,7 +210,7 @@ class EvaluationOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(EvaluationOptions, OutputOptions, group=OUTPUT):
+class EvaluateOptions(EvaluationOptions, OutputOptions, RecordOptions, group=OUTPUT):
     """The options of `holdfast evaluate`; `model` and `data` may be left empty."""
 
     model: ModelArgument = ""

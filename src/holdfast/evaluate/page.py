@@ -242,13 +242,12 @@ def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
 
 def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
     """A function that gives an image of the run, encoded; None if it cannot be had or was changed since."""
-    source = evaluation.about.data["source"]
-    if "data" not in source:
+    source, dataset = evaluation.about.data["source"], evaluation.dataset
+    if dataset is None and "data" not in source:
         return lambda name: None
     try:
-        dataset = open_dataset(
-            source["data"], task=evaluation.about.task, format=source.get("format"), split=source.get("split")
-        )
+        reading = {"format": source.get("format"), "split": source.get("split")}
+        dataset = dataset or open_dataset(source["data"], task=evaluation.about.task, **reading)
     except HoldfastError:
         return lambda name: None
     entries = {printable(entry.name): entry for entry in dataset.entries}

@@ -17,8 +17,8 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.core.result import in_folder
 from holdfast.core.sources import versions
-from holdfast.data.embedded import is_embedded
 from holdfast.data.open import open_dataset
 from holdfast.data.problems import MISSING_FILE
 from holdfast.engine.cells import run
@@ -67,9 +67,10 @@ def plan_of(
     for text in options.stage:
         if "=" not in text:
             raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
+    opened = open_dataset(data, task=loaded.card.task, **reading) if dataset is None else dataset
     return Plan(
         loaded,
-        dataset or open_dataset(data, task=loaded.card.task, **reading),
+        opened,
         pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
         settings,
         runs=options.runs,
@@ -77,8 +78,7 @@ def plan_of(
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
-        # The whole path, so that a report can be made from another folder.
-        source={"data": data if is_embedded(data) else str(Path(data).resolve()), **reading},
+        source=opened.source,
         command=command or command_line(options),
     )
 
@@ -145,10 +145,12 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     about.data["reused_images"] = reused
     remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)
     evaluation = Evaluation(
-        about, kept, failed, remarks, result, cells=done, alignment=alignment, content=cells.content
-    )
-    save(evaluation, run_folder(plan))
-    return evaluation
+        about, kept, failed, remarks, result, cells=done, alignment=alignment, content=cells.content,
+        dataset=plan.dataset,
+    )  # fmt: skip
+    folder = run_folder(plan)
+    save(evaluation, folder)
+    return in_folder(evaluation, folder)
 
 
 def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:

@@ -20,12 +20,14 @@ from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
 
 if TYPE_CHECKING:
+    from holdfast.evaluate.run import Plan
     from holdfast.noise.suite import Estimate, NoiseSelection
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
     from holdfast.report.tables import Table
 
-PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
+# Options that other tasks do not have.
+PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image")
 
 
 def suite(options: NoiseOptions) -> int:
@@ -35,6 +37,7 @@ def suite(options: NoiseOptions) -> int:
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
     options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
+    options.check_records()
     if options.task == "pictures":
         return _pictures(options)
     reject_options(options, PICTURES_ONLY)
@@ -49,17 +52,22 @@ def suite(options: NoiseOptions) -> int:
 
 def _pictures(options: NoiseOptions) -> int:
     """Run, show and save the suite of image models, and return the exit code."""
+    from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.suite import cost_table
     from holdfast.noise.vision import page, result, run, tables
+    from holdfast.noise.vision.per_image import record_sets
 
     models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
     plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
+    note_aliases((*options.only, *options.skip))
+    check_task(options, plans[0].plan.model.card.task)
     if options.dry_run:
         estimates = [run.estimate(plan) for plan in plans]
         counted = "finished cells and Combined are not counted"
         return print_estimates(estimates, cost_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
     made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
+    write_records(options, record_sets(made, options.runs), plans[0].plan.dataset)
     each = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
     shown = [tables.models_csv(made)] if options.csv else [*each, tables.models_table(made)]
     messages = list[str]()
@@ -152,6 +160,7 @@ def combine(options: CombineOptions) -> int:
     options.check_output(options.runs)
     began = time.perf_counter()
     plan = plan_for(dataclasses.replace(options, all=False))
+    note_aliases((*options.only, *options.skip))
     prepared, made = _measure(plan)
     stairs = combination.combine(prepared, made, progress, options.all)
     options.print_table(tables.staircase_csv(stairs) if options.csv else tables.staircase_table(stairs))
@@ -186,6 +195,7 @@ def show(options: ShowOptions) -> int:
 
     load_own(options.use)
     selection = selection_of(options.only, options.skip)
+    note_aliases((*options.only, *options.skip))
     check_outputs({"--out": options.out}, {"--folder": options.folder})
     image = options.image
     try:
@@ -209,8 +219,8 @@ def show(options: ShowOptions) -> int:
     return 0
 
 
-def plan_for(options: CombineOptions) -> NoisePlan:
-    """The noise plan of one model."""
+def plan_for(options: CombineOptions, plan: Plan | None = None) -> NoisePlan:
+    """The noise plan of one model; `plan` is what to evaluate, if it is opened already."""
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import plan_of
     from holdfast.noise.vision.choose import spare_of
@@ -218,14 +228,16 @@ def plan_for(options: CombineOptions) -> NoisePlan:
 
     load_own(options.use)
     selection = selection_of(options.only, options.skip, options.all)
-    plan, count = plan_of(carry(options, EvaluationOptions)), options.calibration_images
-    task = plan.model.card.task
+    plan, count = plan or plan_of(carry(options, EvaluationOptions)), options.calibration_images
+    task, source = plan.model.card.task, plan.source
     if options.calibration:
         return NoisePlan(plan, selection, open_dataset(options.calibration, task=task), count)
+    if "data" not in source:  # a dataset in memory
+        return NoisePlan(plan, selection, None, count)
     # Images that are not tested on: other embedded scenes, or those beyond --images.
-    reading = task, options.format, options.split
-    spare = spare_of(options.data, *reading, count, whole=options.images is not None)
-    return NoisePlan(plan, selection, spare, count)
+    reading = task, source.get("format"), source.get("split")
+    part = source.get("images") is not None or "selection" in source
+    return NoisePlan(plan, selection, spare_of(source["data"], *reading, count, whole=part), count)
 
 
 def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
@@ -234,7 +246,6 @@ def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = Fal
 
     selection = NoiseSelection(only, skip, every)
     selection.check()
-    note_aliases((*only, *skip))
     return selection
 
 

@@ -93,6 +93,7 @@ class TaskOptions(Options, group=evaluate.INPUT):
 class NoiseOptions(
     TaskOptions,
     SuiteOptions,
+    evaluate.RecordOptions,
     command="noise",
     examples=(
         "holdfast noise signs-yolo signs:0:8 --only decode,resize",

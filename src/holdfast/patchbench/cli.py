@@ -12,12 +12,16 @@ from holdfast.core.errors import InputError
 from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+    from typing import Any, TypeAlias
 
     from holdfast.core.patch import Patch
     from holdfast.core.types import Size
+    from holdfast.engine.executor import Progress
     from holdfast.patchbench.run import Result
+
+    Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
 
 IMAGES = 16  # of a dataset, unless --images says otherwise
 MODEL_ONLY = ("data", "patch", "content", "card", "strict")  # what a benchmark folder says itself
@@ -29,8 +33,14 @@ def make(options: MakeOptions) -> None:
 
     The patch's left upper corner may be at any column and row at which it lies wholly in the picture.
     """
-    from holdfast.data.open import open_dataset
     from holdfast.engine.progress import progress
+
+    say(_summary(make_benchmark(options, progress), options.folder))
+
+
+def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
+    """Make the benchmark and return its manifest."""
+    from holdfast.data.open import open_dataset
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
     from holdfast.patchbench.graph import check_single
@@ -51,9 +61,8 @@ def make(options: MakeOptions) -> None:
             raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
         places = None if text == "all" else int(text)
     plan = Plan(model=model, data=data, alignment=alignment, patches=patches, options=options, places=places)
-    with progress("instances found", options.images) as step:
-        manifest = make_bench(plan, step)
-    say(_summary(manifest, options.folder))
+    with watch("instances found", options.images) as step:
+        return make_bench(plan, step)
 
 
 def check(options: CheckOptions) -> int:
@@ -87,13 +96,14 @@ def evaluate(options: PositionOptions) -> int:
     patch, what is described is run as well.
     """
     from holdfast.config.output import write_json
+    from holdfast.engine.progress import progress
     from holdfast.patchbench.page import page, rule_of, summary, table_of
     from holdfast.patchbench.run import as_dict
     from holdfast.report.html import document, write_page
     from holdfast.report.tables import to_text
 
     check_outputs({"--out": options.out, "--json": options.json}, {})
-    result = _evaluate(options)
+    result = evaluate_positions(options, progress)
     say(to_text(table_of(result)))
     for kind in result.kinds:
         say(summary(result, kind))
@@ -109,10 +119,10 @@ def evaluate(options: PositionOptions) -> int:
     return 0 if any(one.maps for one in result.pictures) else 2
 
 
-def _evaluate(options: PositionOptions) -> Result:
+def evaluate_positions(options: PositionOptions, watch: Watch) -> Result:
+    """Run the patch at every position of a benchmark folder, or of a model and a dataset."""
     from holdfast.data.open import open_dataset
     from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
     from holdfast.graph.load import load_model
     from holdfast.patchbench.folder import open_bench
     from holdfast.patchbench.positions.sweep import Bar
@@ -124,7 +134,7 @@ def _evaluate(options: PositionOptions) -> Result:
         given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
         if given:
             raise InputError(f"{', '.join(given)}: a benchmark folder says this itself; leave it out")
-        with progress("positions", min(len(bench.rows), images or len(bench.rows))) as step:
+        with watch("positions", min(len(bench.rows), images or len(bench.rows))) as step:
             return evaluate_bench(bench, images=images, jobs=jobs, step=step)
     patch = _patch(options.patch, options.content or "black")
     model = load_model(subject, options.card)
@@ -134,7 +144,7 @@ def _evaluate(options: PositionOptions) -> Result:
     data = data if images else data.first(IMAGES)
     content = f"{options.content or 'black'} {patch.mask.shape[1]}×{patch.mask.shape[0]}"
     bar = Bar(0.5, options.strict)
-    with progress("positions", len(data)) as step:
+    with watch("positions", len(data)) as step:
         return evaluate_model(model, data, patch, bar=bar, jobs=jobs, content=content, step=step)
 
 

@@ -81,6 +81,12 @@ class Table:
                 )
         object.__setattr__(self, "rows", rows)
 
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(self, sortable=False)
+
     @property
     def heads(self) -> tuple[Column, ...]:
         """The columns, each as a `Column`."""

@@ -50,7 +50,7 @@ def verify(options: VerifyOptions) -> int:
     if options.prop is None:
         raise InputError(f"expected a VNN-LIB file after {net} (see holdfast verify --help)")
 
-    limit = int(options.memory * 1e9) if options.memory is not None else _memory_bytes()
+    limit = int(options.memory * 1e9) if options.memory is not None else memory_bytes()
 
     def give_up(late: bool) -> int:
         note = "stopped at the time limit" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
@@ -61,43 +61,44 @@ def verify(options: VerifyOptions) -> int:
         question = property_of(read_vnnlib(options.prop), Network(net.stem, net))
         left = began + options.timeout - time.monotonic()
         budget = Budget(left, limit, options.jobs or cores(), options.seed)
-        verdict = decide(question, budget, _progress())
+        verdict = decide(question, budget, progress_line())
         speak()
     return _report(verdict, options, question)
 
 
 def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
     """Print and write the verdict, and return the exit code."""
-    found = None
-    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
-        found = verdict.witness.ravel(), verdict.replay.output
+    found = _counterexample(verdict)
     say(verdict.status)
     for name, value in _lines(verdict, found, question):
         say(f"{name:8} {value}")
     sys.stdout.flush()
+    write_verdict(verdict, options)
+    if verdict.status == "error":
+        sys.stderr.write(f"holdfast: {verdict.note}\n")
+    return EXIT_CODES[verdict.status]
+
+
+def write_verdict(verdict: Verdict, options: VerifyOptions) -> None:
+    """Write the verdict and the counterexample to the files that the options name."""
+    found = _counterexample(verdict)
     if options.json is not None:
         from holdfast.config.output import write_json
 
-        facts: dict[str, Any] = {
-            "status": verdict.status,
-            "engine": verdict.engine,
-            "seconds": verdict.seconds,
-            "margin": verdict.bound,
-            "real_arithmetic_only": verdict.real_only,
-            "note": verdict.note,
-        }
-        if found is not None:
-            facts["witness"], facts["outputs"] = (values.tolist() for values in found)
-        write_json(options.json, facts)
+        write_json(options.json, verdict.to_dict())
     if options.witness is not None and found is not None:
         from holdfast.engine.store import write_atomic
         from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
 
         values = Counterexample(*(value.astype("float64") for value in found))
         write_atomic(options.witness, counterexample_text(values).encode(), durable=False)
-    if verdict.status == "error":
-        sys.stderr.write(f"holdfast: {verdict.note}\n")
-    return EXIT_CODES[verdict.status]
+
+
+def _counterexample(verdict: Verdict) -> tuple[Any, Any] | None:
+    """Flat inputs that violate the property and their outputs; None if there are none."""
+    if verdict.status != "violated" or verdict.witness is None or verdict.replay is None:
+        return None
+    return verdict.witness.ravel(), verdict.replay.output
 
 
 def _lines(
@@ -130,7 +131,7 @@ def _values(letter: str, values: Any, shown: list[int]) -> str:
     return f"{text} and {fixed:,} fixed ones" if fixed else text
 
 
-def _progress() -> Callable[[str, int, float], None]:
+def progress_line() -> Callable[[str, int, float], None]:
     """A function that shows on standard error how it goes: in place on a terminal, now and then elsewhere."""
     began = last = time.monotonic()
     terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -187,7 +188,7 @@ def _resident_bytes() -> int:
         return 0
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
     """The memory of the machine, or 8 GiB where the system does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

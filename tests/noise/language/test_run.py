@@ -13,6 +13,7 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.types import CannotRewrite, Rewritten
 from holdfast.metrics.text import hits
+from holdfast.noise.language import open as opening
 from holdfast.noise.language.cells import settled
 from holdfast.noise.language.open import open_language, subject_of
 from holdfast.noise.language.questions import open_text
@@ -86,9 +87,7 @@ def test_two_runs_give_the_same_digits_and_the_second_runs_nothing(tmp_path, lm,
     others = {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").rglob("*.*") if p.is_file()}
     assert cells == others
     prepared = prepare(plan)
-    import holdfast.noise.language.open
-
-    monkeypatch.setattr(holdfast.noise.language.open, "open_language", lambda *_: pytest.fail("run again"))
+    monkeypatch.setattr(opening, "open_language", lambda *_: pytest.fail("run again"))
     assert as_plain(measure(prepared)) == as_plain(first)
 
 

@@ -211,3 +211,12 @@ def _size(item: dict[str, Any]) -> Size | None:
 
 def _hashable(key: Any) -> Any:
     return key if isinstance(key, int | str | float | None) else repr(key)
+
+
+def ids_of(path: Path, split: str | None = None) -> tuple[dict[str, int], dict[str, int]]:
+    """The ids of a COCO file: those of its images by file name, and of its categories by name."""
+    content = _parse(files.choose_file(path, _files, split, Problems(), "no COCO json found"))
+    images = {str(item.get("file_name")): item.get("id") for item in content["images"]}
+    categories = {str(item.get("name")): item.get("id") for item in content["categories"]}
+    whole = [{k: v for k, v in ids.items() if isinstance(v, int)} for ids in (images, categories)]
+    return whole[0], whole[1]

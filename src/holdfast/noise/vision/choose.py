@@ -77,10 +77,15 @@ def reason_of(text: str, model: Model) -> str:
 
 
 def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
-    """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in."""
-    if not isinstance(pipeline.infer, Deployed):
+    """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in.
+
+    A pipeline that has calibration images already keeps them.
+    """
+    infer = pipeline.infer
+    if not isinstance(infer, Deployed):
         return pipeline
-    return pipeline.replace(infer=dataclasses.replace(pipeline.infer, calibration=calibration, folder=folder))
+    images = infer.calibration or calibration
+    return pipeline.replace(infer=dataclasses.replace(infer, calibration=images, folder=folder))
 
 
 def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:

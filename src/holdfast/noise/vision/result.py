@@ -4,12 +4,17 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from holdfast.core.errors import UnknownName
+from holdfast.core.result import Result
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import Store
 from holdfast.noise.suite import OptionRow, Outcome, distinct, excludes_zero, joint_outcome
+
+if TYPE_CHECKING:
+    from holdfast.report.tables import Table
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,11 @@ class Row(OptionRow):
     @property
     def loss(self) -> float | None:
         """The drop."""
+        return self.drop
+
+    @property
+    def points_lost(self) -> float | None:
+        """Clean − noisy in percentage points; positive is a loss."""
         return self.drop
 
     @property
@@ -105,9 +115,9 @@ class ModelNoise:
         return max((r for r in self.rows if r.moves), key=lambda r: r.harm, default=None)
 
 
-@dataclass(frozen=True)
-class Suite:
-    """One run of the suite: models on one data set."""
+@dataclass(frozen=True, repr=False)
+class Suite(Result):
+    """One run of the suite: models on one dataset."""
 
     data: str
     models: tuple[ModelNoise, ...]
@@ -115,6 +125,48 @@ class Suite:
     created: str = ""
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> Row | None:
+        """Of the options that change the metric or a prediction, the one that costs most; else None."""
+        found = [model.worst for model in self.models if model.worst is not None]
+        return max(found, key=lambda row: row.harm, default=None)
+
+    @property
+    def table(self) -> "Table":
+        """One row per option; of several models, one row per model and one column per family."""
+        from holdfast.noise.vision.tables import models_table, options_table
+
+        return options_table(self.models[0]) if len(self.models) == 1 else models_table(self)
+
+    def row(self, label: str, model: str = "") -> Row:
+        """The row of an option such as resize=opencv-nearest, of the first model or the named one."""
+        rows = {row.label: row for one in self.models if model in ("", one.model) for row in one.rows}
+        if label not in rows:
+            raise UnknownName("noise option", label, rows)
+        return rows[label]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The suite as plain values, as `--json` writes them."""
+        return SUITES.to_plain(self)
+
+    def _summary(self) -> str:
+        models, worst = ", ".join(one.model for one in self.models), self.worst
+        lost = f"{worst.label} loses {worst.loss or 0.0:z.2f} points" if worst else "nothing changes"
+        return f"{models} on {self.data}: {len(self.models[0].rows)} options, {lost}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        columns = ("family", "option", "outcome", "value", "low", "high", "changed", "images", "note")
+        return [
+            {"model": one.model, **{name: getattr(row, name) for name in columns}, "points_lost": row.loss}
+            for one in self.models
+            for row in (*one.rows, *([one.combined] if one.combined else []))
+        ]
+
+    def _page(self) -> str:
+        from holdfast.noise.vision.page import page
+
+        return page(self)
 
 
 def line(rows: Sequence[Row], family: str) -> Line:

@@ -1,0 +1,36 @@
+"""The public names of holdfast and their homes: the one list, which `__init__.py` reads as well."""
+
+from holdfast._version import __version__ as __version__
+from holdfast.api import contest as contest
+from holdfast.api import patchbench as patchbench
+from holdfast.api.data import dataset as dataset
+from holdfast.api.functions import attack as attack
+from holdfast.api.functions import audit as audit
+from holdfast.api.functions import compare as compare
+from holdfast.api.functions import diagnose as diagnose
+from holdfast.api.functions import evaluate as evaluate
+from holdfast.api.functions import noise as noise
+from holdfast.api.functions import open_run as open_run
+from holdfast.api.functions import verify as verify
+from holdfast.api.model import Model as Model
+from holdfast.api.model import load as load
+from holdfast.api.predictions import Classification as Classification
+from holdfast.api.predictions import Detections as Detections
+from holdfast.api.predictions import Segmentation as Segmentation
+from holdfast.attack.result import Outcome as Outcome
+from holdfast.audit.result import Audit as Audit
+from holdfast.compare.result import Comparison as Comparison
+from holdfast.core.dataset import Dataset as Dataset
+from holdfast.core.errors import HoldfastError as HoldfastError
+from holdfast.core.model import Card as Card
+from holdfast.core.patch import Patch as Patch
+from holdfast.core.pipeline import Pipeline as Pipeline
+from holdfast.core.property import Property as Property
+from holdfast.core.property import Verdict as Verdict
+from holdfast.core.registry import stage as stage
+from holdfast.core.types import Boxes as Boxes
+from holdfast.core.types import Sample as Sample
+from holdfast.core.types import Size as Size
+from holdfast.diagnose.run import Diagnosis as Diagnosis
+from holdfast.evaluate.result import Evaluation as Evaluation
+from holdfast.noise.vision.result import Suite as Suite

@@ -1,0 +1,152 @@
+"""From the arguments of a public function to the plan of its work, and from its result to files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from holdfast.api.data import DataLike, as_dataset
+from holdfast.api.model import Model
+from holdfast.config.options import Options, carry
+from holdfast.core import model as core
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import InputError, OutputError
+from holdfast.core.model import Task
+from holdfast.core.pipeline import Pipeline
+from holdfast.core.result import Result
+from holdfast.core.types import Sample
+from holdfast.evaluate.options import EvaluationOptions
+from holdfast.evaluate.result import CELLS
+from holdfast.evaluate.run import Plan, plan_of
+from holdfast.noise.suite import REWRITTEN
+from holdfast.noise.vision.choose import calibrated, reserve, spare_of
+from holdfast.noise.vision.show import OnePicture
+from holdfast.stages.deployed import Calibration, Deployed
+
+ModelLike: TypeAlias = "str | Path | core.Model"
+R = TypeVar("R", bound=Result)
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+
+
+def plan_for_call(options: EvaluationOptions, model: Model, data: DataLike, command: str = "") -> Plan:
+    """What to evaluate: the model on the data, with the pipeline of its deployment."""
+    reading: dict[str, Any] = {name: getattr(options, name) for name in ("images", "format", "split")}
+    dataset = as_dataset(data, task=model.card.task, **reading)
+    plan = plan_of(options, model, dataset, command)
+    if model.stages is None:
+        return plan
+    stages = {kind: name for kind, _, name in (text.partition("=") for text in options.stage)}
+    return replace(plan, pipeline=ready_pipeline(model, dataset, options.runs).replace(**stages))
+
+
+def ready_pipeline(model: Model, dataset: Dataset, runs: Path) -> Pipeline:
+    """The pipeline of a deployed model; calibration images, if it needs any, are not in the dataset."""
+    infer = model.pipeline.infer
+    if not isinstance(infer, Deployed):
+        return model.pipeline
+    calibration = infer.calibration
+    if calibration is None and infer.calibrated:
+        reserved = reserve(dataset, other_images(dataset))
+        if not reserved.items or reserved.without:
+            raise InputError(
+                f"{', '.join(model.deployment)}: integer precisions need calibration images that are not "
+                "tested on; pass them as model.deployed(…, calibration=dataset)"
+            )
+        calibration = Calibration(reserved.items, replace(model, stages=None).pipeline)
+    return calibrated(
+        model.pipeline, calibration or Calibration((), model.pipeline), runs / CELLS / REWRITTEN
+    )
+
+
+def other_images(dataset: Dataset) -> Dataset | None:
+    """The data that a dataset is a part of, or other embedded scenes; None for a dataset in memory."""
+    source = dataset.source
+    if "data" not in source:
+        return None
+    return spare_of(source["data"], dataset.task, source.get("format"), source.get("split"))
+
+
+def subject_names(model: Model, data: DataLike) -> dict[str, str]:
+    """The model and the data as the command line would name them."""
+    return {"model": model_name(model), "data": data_name(data)}
+
+
+def model_name(model: core.Model) -> str:
+    """The path of a model, or its name if it is a shipped one."""
+    from holdfast.graph.load import shipped
+
+    return model.name if model.name in shipped() and "holdfast" in model.path.parts else str(model.path)
+
+
+def data_name(data: DataLike) -> str:
+    """The path or name of a dataset; of one in memory, what it is called."""
+    if isinstance(data, Dataset):
+        return str(data.source.get("data", data.name))
+    if isinstance(data, Sample):
+        return data.name
+    return str(data) if isinstance(data, str | Path) else "data"
+
+
+def reading_of(data: DataLike, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with how the dataset was read, so that commands that repeat a run read it alike."""
+    if not isinstance(data, Dataset):
+        return options
+    for name in ("format", "split"):
+        if options.get(name) is not None:
+            raise InputError(f"{name}: the dataset is opened already; pass {name} to holdfast.dataset()")
+    return options
+
+
+def take_dataset(options: dict[str, Any], name: str) -> Callable[[Task], Dataset] | None:
+    """Remove a dataset that is not a path or a name from the options; None if there is none."""
+    given = options.get(name)
+    if given is None or isinstance(given, str):
+        return None
+    del options[name]
+    return lambda task: as_dataset(given, task=task)
+
+
+def one_image(data: DataLike) -> OnePicture | None:
+    """The image of a sample or of a path; None for a dataset."""
+    if isinstance(data, Sample):
+        return OnePicture(data.name, data.data)
+    path = Path(data) if isinstance(data, str | Path) else None
+    if path is not None and path.suffix.lower() in PICTURES and path.is_file():
+        return OnePicture(path.name, path.read_bytes())
+    return None
+
+
+def array_file(given: str | Path | np.ndarray[Any, Any] | None, path: Path) -> Path | None:
+    """The .npy file of an array, written now; a path is returned as it is."""
+    if given is None or isinstance(given, str | Path):
+        return None if given is None else Path(given)
+    np.save(path, np.asarray(given))
+    return path
+
+
+def check_files(options: Options) -> None:
+    """Raise OutputError before the work begins if a file that is asked for cannot be written."""
+    for name in ("json", "out", "predictions_out", "per_image", "junit", "sarif"):
+        path = getattr(options, name, None)
+        if isinstance(path, Path) and path.suffix and path.resolve().parent.is_file():
+            raise OutputError(f"{name}: {path}: expected a path inside a folder")
+
+
+def write_files(result: R, options: Options, *, page: bool = True) -> R:
+    """Write the JSON file and the page that the options name; return the result."""
+    from holdfast.config.output import write_json
+
+    if path := getattr(options, "json", None):
+        write_json(path, result.to_dict())
+    if page and (path := getattr(options, "out", None)):
+        result.save(path)
+    return result
+
+
+def carried(options: Options) -> EvaluationOptions:
+    """The options of the evaluation that a function's work stands on."""
+    return carry(options, EvaluationOptions)

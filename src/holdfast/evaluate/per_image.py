@@ -1,0 +1,133 @@
+"""Results per image: one row per image as CSV, and all detections in the results format of COCO."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.config.output import write_json
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import InputError
+from holdfast.core.model import Task
+from holdfast.core.result import rows_to_csv
+from holdfast.core.types import plain_name
+from holdfast.engine.records import Counted, Found, Ranked, Record
+from holdfast.engine.store import printable, write_atomic
+from holdfast.evaluate.options import RecordOptions
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.score import Settings, score_records
+
+
+@dataclass(frozen=True)
+class RecordSet:
+    """The records of one evaluation; `labels` are columns that tell it apart: model, option."""
+
+    records: Sequence[Record] = field(repr=False)
+    task: Task
+    classes: tuple[str, ...]
+    settings: Settings
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def records_of(evaluation: Evaluation, **labels: str) -> RecordSet:
+    """The records of a finished evaluation."""
+    about = evaluation.about
+    settings = Settings.from_plain(about.settings)
+    return RecordSet(evaluation.records, about.task, about.classes, settings, labels)
+
+
+def write_records(options: RecordOptions, sets: Iterable[RecordSet], dataset: Dataset) -> None:
+    """Write the files that the options name; `sets` is read once, one set at a time."""
+    if not options.predictions_out and not options.per_image:
+        return
+    rows: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
+    ids = coco_ids(dataset) if options.predictions_out else None
+    for one in sets:
+        if options.per_image:
+            rows += per_image_rows(one)
+        if ids is not None:
+            found += coco_results(one, ids)
+    if options.per_image:
+        write_atomic(options.per_image, rows_to_csv(rows).encode("utf-8", "replace"), durable=False)
+    if options.predictions_out:
+        write_json(options.predictions_out, found)
+
+
+def check_task(options: RecordOptions, task: Task) -> None:
+    """Raise InputError if detections are asked of a model that is no detector."""
+    if options.predictions_out and task not in ("detect", "single"):
+        raise InputError(f"--predictions-out: COCO results hold detections; the task is {task}")
+
+
+def per_image_rows(one: RecordSet) -> Iterator[dict[str, Any]]:
+    """One row per image: counts at the score and IoU thresholds and the AP of a detector, or the like."""
+    for record in one.records:
+        result = score_records([record], one.task, one.classes, one.settings)
+        yield {**one.labels, "image": printable(record.name), **_columns(record, result, one.classes)}
+
+
+def _columns(record: Record, result: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
+    metrics = result["metrics"]
+    if isinstance(record, Ranked):
+        best = classes[record.best] if 0 <= record.best < len(classes) else ""
+        score = float(record.scores[0]) if len(record.scores) else None
+        return {"truth": classes[record.label], "predicted": best, "score": score, "correct": metrics["top1"]}
+    if isinstance(record, Counted):
+        return {name: metrics[name] for name in ("mIoU", "pixel_accuracy")}
+    if "at_score" not in result:  # a single-object detector
+        return {"iou_equal": metrics["iou_equal"]}
+    counts = result["at_score"]
+    ap = metrics["mAP"] if "mAP" in metrics else metrics["AP"]
+    return {
+        "true_positives": counts["tp"], "false_positives": counts["fp"], "misses": counts["fn"], "AP": ap,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CocoIds:
+    """Ids of images by name and of classes by name; `known`: they are those of a COCO file."""
+
+    images: Mapping[str, int]
+    classes: Mapping[str, int]
+    known: bool
+
+
+def coco_ids(dataset: Dataset) -> CocoIds:
+    """The ids of the dataset's COCO file; for other formats, places in the dataset from 1."""
+    if dataset.format == "coco" and "data" in dataset.source:
+        from holdfast.data.readers.coco import ids_of
+
+        images, classes = ids_of(Path(dataset.source["data"]), dataset.source.get("split"))
+        named = {plain_name(name): number for name, number in classes.items()}
+        return CocoIds({printable(name): number for name, number in images.items()}, named, True)
+    places = {printable(entry.name): place for place, entry in enumerate(dataset.entries, 1)}
+    classes = {plain_name(name): place for place, name in enumerate(dataset.classes, 1)}
+    return CocoIds(places, classes, False)
+
+
+def coco_results(one: RecordSet, ids: CocoIds) -> Iterator[dict[str, Any]]:
+    """Every detection as {image_id, category_id, bbox (x, y, width, height), score}.
+
+    Where the data has no ids of its own, the names of the image and the class are added.
+    """
+    free = itertools.count(max(ids.classes.values(), default=0) + 1)
+    numbers = [ids.classes.get(plain_name(name)) or next(free) for name in one.classes]
+    for record in one.records:
+        if not isinstance(record, Found):
+            continue
+        found, name = record.detections, printable(record.name)
+        columns = zip(found.boxes.tolist(), found.scores.tolist(), found.classes.tolist(), strict=True)
+        for (x1, y1, x2, y2), score, category in columns:
+            names = {} if ids.known else {"file_name": name, "category": one.classes[category]}
+            yield {
+                **one.labels,
+                "image_id": ids.images[name],
+                "category_id": numbers[category],
+                "bbox": [x1, y1, x2 - x1, y2 - y1],
+                "score": score,
+                **names,
+            }
