@@ -46,9 +46,9 @@ def drawn(*values):
         (GAIN, (4, 3, 5), "better"),
         (GAIN, (-4, -3, -5), "worse"),
         (COST, (-4, -3, -5), "better"),
-        (COST, (1, -2, 4), "within chance"),
-        (COST, (0, 0, 0), "same to the last digit"),
-        (COST, (0, -1, 1), "within chance"),
+        (COST, (1, -2, 4), "not significant"),
+        (COST, (0, 0, 0), "identical"),
+        (COST, (0, -1, 1), "not significant"),
     ],
 )
 def test_a_paired_interval_gives_the_verdict(about, after, verdict):
@@ -68,15 +68,15 @@ def test_few_images_decide_nothing():
 @pytest.mark.parametrize(
     ("before", "after", "verdict", "basis"),
     [
-        (Stated(1, 0, 2), Stated(5, 4, 6), "worse", "the two intervals do not overlap (not paired)"),
-        (Stated(5, 4, 6), Stated(1, 0, 2), "better", "the two intervals do not overlap (not paired)"),
-        (Stated(1, 0, 2), Stated(3, 2, 4), "undecided", "the two intervals overlap (not paired)"),
+        (Stated(1, 0, 2), Stated(5, 4, 6), "worse", "the separate intervals do not overlap"),
+        (Stated(5, 4, 6), Stated(1, 0, 2), "better", "the separate intervals do not overlap"),
+        (Stated(1, 0, 2), Stated(3, 2, 4), "undecided", "the separate intervals overlap"),
         (Stated(1), Stated(3, 2, 4), "undecided", "no interval: no records of the same images"),
-        (Stated(1, 0, 2), Stated(1, 0, 2), "same to the last digit", ""),
+        (Stated(1, 0, 2), Stated(1, 0, 2), "identical", ""),
         (Stated(1, 0, 2), None, "only in A", ""),
         (None, Stated(1, 0, 2), "only in B", ""),
         (Stated(1, 0, 2), Stated(None, words="impossible"), "only in A", ""),
-        (Stated(None, words="impossible"), Stated(None, words="impossible"), "same to the last digit", ""),
+        (Stated(None, words="impossible"), Stated(None, words="impossible"), "identical", ""),
         (Stated(None, words="impossible"), Stated(None, words="not installed"), "undecided", ""),
     ],
 )
@@ -124,11 +124,11 @@ def test_every_class_has_its_own_row(tmp_path):
         for told in open_run(run_).result["per_class"]:
             change = row(found, f"AP of {told['class']}")
             assert getattr(change, side).value == pytest.approx(100 * told["AP"])
-    assert row(found, "AP of round").verdict == "same to the last digit"
+    assert row(found, "AP of round").verdict == "identical"
     assert row(found, "AP of square").verdict == "worse"
     assert found.changes[0].about.what == "AP of square"  # the largest loss first
     assert found.summary.startswith(
-        "B is worse in 2, better in 0, within chance in 0, the same in 1; most: AP"
+        "B is worse in 2, better in 0, not significant in 0, the same in 1; most: AP"
     )
 
 
@@ -146,7 +146,7 @@ def test_a_class_of_few_images_is_undecided(tmp_path):
     change = row(compare_runs(*sides), "AP of square")
     assert (change.before.value, change.after.value) == (100, 0)
     assert (change.verdict, change.images) == ("undecided", 4)
-    assert change.basis == "4 images: too few for an interval"
+    assert change.basis == "too few images for an interval (n = 4)"
 
 
 def test_the_other_way_round_it_is_better(tmp_path):
@@ -160,18 +160,18 @@ def test_only_common_images_are_compared(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes()[:9]), evaluation(tmp_path, "b", scenes(0)[2:])
     found = compare_runs(a, b)
     assert row(found, "mAP").images == 7
-    assert "compared on the 7 images both have; A has 9, B 10" in found.notes
-    assert row(found, "mAP").verdict == "same to the last digit"  # the image that differs is in B's alone
+    assert "compared on the 7 common images; A has 9, B has 10" in found.notes
+    assert row(found, "mAP").verdict == "identical"  # the image that differs is in B's alone
 
 
 def test_another_rule_is_scored_again_and_said(tmp_path):
     coco = Settings(RULES["coco"])
     a, b = evaluation(tmp_path, "a", scenes(move=3.0)), evaluation(tmp_path, "b", scenes(), settings=coco)
     found = compare_runs(a, b)
-    assert any("scored by that of B" in note for note in found.notes)
+    assert any("scored by those of B" in note for note in found.notes)
     assert ("rule", "voc", "coco") in found.differs
     assert row(found, "AP").before.value < 80 < row(found, "AP").after.value
-    assert row(found, "AP50").verdict == "same to the last digit"
+    assert row(found, "AP50").verdict == "identical"
     assert row(found, "AP75").verdict == "better"  # 3 pixels off, the smaller box overlaps by 0.68
     assert row(found, "ARl").basis in ("", "no interval: none is drawn for this number")
     assert row(found, "AR1").basis == "no interval: none is drawn for this number"
@@ -180,7 +180,9 @@ def test_another_rule_is_scored_again_and_said(tmp_path):
 def test_meaningless_evaluations_are_refused(tmp_path):
     a = evaluation(tmp_path, "a", scenes())
     other = evaluation(tmp_path, "c", [record(f"x{n}", (0,)) for n in NAMES], data="others")
-    with pytest.raises(InputError, match="A is on scenes, B on others: the two runs have no image in common"):
+    with pytest.raises(
+        InputError, match="A is on scenes, B is on others: the two runs have no image in common"
+    ):
         compare_runs(a, other)
     moved = evaluation(tmp_path, "d", [record(n, truth=comparing.BOXES + 1) for n in NAMES])
     with pytest.raises(InputError, match="do not have the same image or truth"):
@@ -214,7 +216,7 @@ def test_attacks_are_paired_on_common_images(tmp_path):
         assert side.value == pytest.approx(100 * stated["S_e"])
     assert effect.verdict == "worse"
     assert effect.low is not None
-    assert row(found, "mAP before").verdict == "same to the last digit"
+    assert row(found, "mAP before").verdict == "identical"
     pixels = row(found, "pixels it takes (broken in both)")
     assert (pixels.before.value, pixels.after.value, pixels.images) == (100, 40, 2)
     assert pixels.verdict == "undecided"  # two images
@@ -227,7 +229,7 @@ def test_without_records_an_attack_has_no_interval_of_its_metric(tmp_path):
     assert row(found, "S_e").verdict == "undecided"
     assert row(found, "S_e").low is None
     assert row(found, "images broken").verdict == "worse"  # rows of the manifest are enough for it
-    assert "no paired interval: B has no record of 0.jpg any more" in found.notes[0]
+    assert "no paired interval: B no longer has a record of 0.jpg" in found.notes[0]
 
 
 def test_a_damaged_cell_is_a_missing_one(tmp_path):
@@ -239,7 +241,7 @@ def test_a_damaged_cell_is_a_missing_one(tmp_path):
 
 def test_attacks_that_are_not_alike_are_refused(tmp_path):
     a = attack(tmp_path / "a", attempts())
-    with pytest.raises(InputError, match="A attacks to vanish, B to fabricate"):
+    with pytest.raises(InputError, match="the goal of A is vanish, that of B is fabricate"):
         compare_runs(a, attack(tmp_path / "b", attempts(), goal="fabricate"))
     with pytest.raises(InputError, match="no image in common"):
         compare_runs(a, attack(tmp_path / "c", [attempt("x.jpg")]))
@@ -269,7 +271,7 @@ def test_what_noise_costs_is_paired_by_its_records(noises):
     measured = [c for c in found.changes if c.about.costs and c.low is not None]
     assert measured
     for change in measured:
-        drops = [next(r.drop for r in model.rows if r.label == change.about.what) for model in suites]
+        drops = [next(r.points_lost for r in model.rows if r.label == change.about.what) for model in suites]
         assert change.difference == pytest.approx(drops[1] - drops[0], abs=1e-9)
         assert change.images == 6
     assert row(found, "mAP").low is not None
@@ -283,7 +285,9 @@ def test_without_cells_only_the_stated_intervals_are_left(noises, tmp_path):
         moved.append(tmp_path / name / "run")
     found = compare_runs(*moved)
     assert all(change.low is None for change in found.changes)
-    assert all("not paired" in c.basis or "no interval" in c.basis for c in found.changes if c.difference)
+    assert all(
+        "separate intervals" in c.basis or "no interval" in c.basis for c in found.changes if c.difference
+    )
     assert sum("no records any more" in note for note in found.notes) == 2
 
 
@@ -308,13 +312,13 @@ def suite(tmp_path, name, drop, **changes):
 def test_suites_of_an_older_version_are_compared_by_what_they_state(tmp_path):
     a, b = suite(tmp_path, "a", 1.0), suite(tmp_path, "b", 5.1)
     found = compare_runs(a, b)
-    assert found.changes[0].words == "resize=x costs 4.10 points more"
+    assert found.changes[0].words == "points lost to resize=x rise by 4.10"
     assert found.changes[0].verdict == "worse"
     assert found.summary == (
-        "B is worse in 1, better in 0, within chance in 0, the same in 2; "
-        "most: resize=x costs 4.10 points more. mAP: 90.00 → 90.00 (+0.00 points, same to the last digit)."
+        "B is worse in 1, better in 0, not significant in 0, the same in 2; "
+        "most: resize=x costs 4.10 points more. mAP: 90.00 → 90.00 (+0.00 points, identical)."
     )
-    assert row(found, "decode=y").verdict == "same to the last digit"
+    assert row(found, "decode=y").verdict == "identical"
     assert (row(found, "precision=a").verdict, row(found, "precision=b").verdict) == (
         "only in A",
         "only in B",
@@ -345,7 +349,7 @@ def test_audits_without_their_runs_say_so(tmp_path):
     found = compare_runs(*audits(tmp_path))
     assert row(found, "mAP@.5").verdict == "undecided"
     assert row(found, "resize=opencv-nearest").difference == pytest.approx(-4.0)
-    assert row(found, "resize=opencv-nearest").basis == "the two intervals overlap (not paired)"
+    assert row(found, "resize=opencv-nearest").basis == "the separate intervals overlap"
     assert row(found, "100px: S_e").verdict == "undecided"
     assert ("clean.map50", 0.91, 0.93) in found.values
     assert sum("no paired interval" in note for note in found.notes) == 3
@@ -428,7 +432,7 @@ def test_attacks_that_are_not_those_of_the_audits_numbers_are_not_used(tmp_path)
     save_audit(replace(audit, strikes=(replace(audit.strikes[0], after=0.3), audit.strikes[1])), b)
     found = compare_runs(a, b)
     assert row(found, "100px: S_e").low is None
-    assert any("the attacks beside B are not those of its numbers" in note for note in found.notes)
+    assert any("the attacks next to B do not reproduce its numbers" in note for note in found.notes)
 
 
 def test_audits_on_other_data_are_refused(tmp_path):
@@ -451,18 +455,18 @@ def test_the_same_run_twice_is_said(tmp_path):
     a = evaluation(tmp_path, "a", scenes(3))
     found = compare_runs(a, a / "run.json")
     assert found.same
-    assert found.summary == "A and B are one and the same run: every number is the same."
-    assert {c.verdict for c in found.changes} == {"same to the last digit"}
+    assert found.summary == "A and B are the same run: all numbers are identical."
+    assert {c.verdict for c in found.changes} == {"identical"}
 
 
 def test_equal_numbers_beside_other_values_of_gates_are_told_apart(tmp_path):
     runs = evaluation(tmp_path, "a", scenes(3)), evaluation(tmp_path, "b", scenes(3))
     found = compare_runs(*runs)
     count = len(found.changes)
-    assert found.summary == f"B and A are the same to the last digit in all {count} numbers."
+    assert found.summary == f"B and A are the identical in all {count} numbers."
     other = replace(found, values=(("clean.map50", 0.5, 0.5), ("attack.100px.Se", 0.1, 0.2)))
     assert other.summary == (
-        f"B and A are the same to the last digit in all {count} numbers of what both measured; "
+        f"B and A are the identical in all {count} numbers of what both measured; "
         "1 value for gates differs, being of each run's own images and parts."
     )
 
@@ -492,7 +496,7 @@ def test_language_suites_are_compared_by_what_they_state(tmp_path):
     a, b = language(tmp_path, "a", 1.0), language(tmp_path, "b", 6.0)
     found = compare_runs(a, b)
     assert kind_of(a) == found.kind == "language noise"
-    assert found.changes[0].words == "questions, plain: fp16 costs 5.00 points more"
+    assert found.changes[0].words == "points lost to questions, plain: fp16 rise by 5.00"
     assert found.changes[0].verdict == "worse"
     with pytest.raises(InputError, match="no set of questions in common"):
         compare_runs(a, language(tmp_path, "c", 1.0, sha="other"))
@@ -515,7 +519,7 @@ def test_speech_suites_are_compared_by_what_is_heard(tmp_path):
     assert found.kind == "speech noise"
     assert row(found, "precision=fp16").verdict == "better"
     assert row(found, "precision=fp16").difference == pytest.approx(-1.5)
-    assert row(found, "stft=x").verdict == "same to the last digit"
+    assert row(found, "stft=x").verdict == "identical"
 
 
 def test_of_several_models_those_of_one_name_are_paired(tmp_path):
@@ -526,5 +530,5 @@ def test_of_several_models_those_of_one_name_are_paired(tmp_path):
     assert {c.about.what.split(":")[0] for c in found.changes} == {"b"}
     assert ("only in A: a" in found.notes, "only in B: c" in found.notes) == (True, True)
     save_suite(Suite("scenes", (models["c"], models["c"])), tmp_path / "cc")
-    with pytest.raises(InputError, match="none of the same name"):
+    with pytest.raises(InputError, match="no model of the same name"):
         compare_runs(tmp_path / "ab", tmp_path / "cc")

@@ -103,7 +103,7 @@ def test_the_terminal_names_equals_below_a_table_that_stays_narrow():
     table = like_table(rows, "input")
     assert table.rows[0][-1] == ", ".join(many)
     text = like_text(table).splitlines()
-    assert "nearest of 27 tried" in text[0]
+    assert "of 27 combinations" in text[0]
     assert max(map(len, text[1:6])) < 80
     assert text[-1] == f"same     as 1, 3: {', '.join(many[:8])} and 4 more (--json has all)"
 

@@ -93,7 +93,7 @@ def test_each_difference_costs_what_evaluations_say(plan):
         return evaluate(dataclasses.replace(plan, pipeline=applied(train, options)))
 
     clean, deploy = run(), run(*chosen)
-    assert found.drop == pytest.approx(-100 * difference(clean, deploy).interval.estimate)
+    assert found.points_lost == pytest.approx(-100 * difference(clean, deploy).interval.estimate)
     assert (found.train, found.deploy) == pytest.approx(
         (clean.result["metrics"]["AP"], deploy.result["metrics"]["AP"])
     )
@@ -106,8 +106,8 @@ def test_each_difference_costs_what_evaluations_say(plan):
 def test_the_only_difference_is_mended_by_going_back_to_training(plan):
     found = blame(prepare_context(NoisePlan(plan, replicates=200)), options_of("boxes=offset"), quiet)
     (share,) = found.shares
-    assert share.alone == pytest.approx(found.drop)
-    assert share.mended == pytest.approx(found.drop)
+    assert share.alone == pytest.approx(found.points_lost)
+    assert share.mended == pytest.approx(found.points_lost)
 
 
 @pytest.mark.parametrize(

@@ -62,4 +62,4 @@ def test_a_run_of_another_task_is_refused(fails, holdfast, masks):
     making.image_folder(masks / "folder", 4)
     assert holdfast("evaluate", "tiny.onnx", "folder", "--jobs", 1).code == 0
     line = fails("evaluate", "seg.onnx", "data", "--jobs", 1, "--against", "holdfast-runs/tiny-on-folder")
-    assert "a run to classify has no paired difference with one to segment" in line
+    assert "--against: expected a run of the task segment, got one of classify" in line

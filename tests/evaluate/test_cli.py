@@ -86,7 +86,7 @@ def test_classes_in_common(holdfast, fails, blobs):
     assert "class mismatch" in fails("evaluate", "blobs.onnx", "data", "--jobs", 1)
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--classes", "common")
     assert done.code == 0
-    assert "1 classes of the data left out" in done.err
+    assert "skipped 1 classes of the dataset" in done.err
 
 
 def test_classes_renamed(holdfast, blobs):
@@ -190,7 +190,7 @@ def test_a_list_of_numbers_takes_the_models_classes(holdfast, fails, tmp_path):
     assert set(json.loads((tmp_path / "o.json").read_text())["per_class"]) == {"dark", "bright"}
     (tmp_path / "data" / "val.txt").write_text("\n".join([*lines[:-1], lines[-1][:-1] + "7"]))
     line = fails("evaluate", "tiny.onnx", "data/val.txt", "--jobs", 1)
-    assert "class 7 of the data; expected 0 to 1" in line
+    assert "got class 7 of the dataset, expected 0 to 1" in line
 
 
 def test_model_info_and_card(holdfast, fails, tmp_path):

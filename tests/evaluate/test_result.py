@@ -64,7 +64,7 @@ def test_runs_on_other_images_of_the_same_names_are_not_compared(folder):
     making.image_folder(folder / "other" / "data", 8, size=30)
     before, after = evaluate(plan_of(folder)), evaluate(plan_of(folder, "other/data"))
     assert difference(before, before).interval.estimate == 0.0
-    with pytest.raises(InputError, match=r"\.jpg: the two runs do not have the same image or truth"):
+    with pytest.raises(InputError, match=r"\.jpg: the image or its ground truth differs"):
         difference(before, after)
 
 

@@ -33,7 +33,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     assert text.code == 0
     told = json.loads((tmp_path / "n.json").read_text())
     (model,) = told["models"]
-    drops = {f"{r['family']}={r['option']}": r["drop"] for r in model["rows"]}
+    drops = {f"{r['family']}={r['option']}": r["points_lost"] for r in model["rows"]}
     assert set(drops) == {"decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box"}
     for label, drop in drops.items():
         option = label.split("=")[1]
@@ -44,7 +44,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     (row,) = csv.DictReader(io.StringIO(shaped.out))
     assert float(row["resize"]) == pytest.approx(line["mean"])
     assert float(row["resize worst"]) == pytest.approx(line["worst"])
-    moved = any(r["drop"] or r["changed"] for r in model["rows"] if r["family"] == "resize")
+    moved = any(r["points_lost"] or r["changed"] for r in model["rows"] if r["family"] == "resize")
     assert row["resize worst option"] == (line["option"] if moved else "")
     markdown = holdfast("noise", *tiny, *QUICK, "--markdown", "--jobs", 1)
     assert "| model |" in markdown.out
@@ -213,7 +213,7 @@ def test_a_diagnosis_names_the_stage_and_the_share_of_each(holdfast, blobs, tmp_
     assert "They part at the stage decode" in done.out
     told = json.loads((tmp_path / "d.json").read_text())
     assert [s["label"] for s in told["blame"]["shares"]] == ["decode=fast-idct", "boxes=offset"]
-    assert told["blame"]["drop"] > 0
+    assert told["blame"]["points_lost"] > 0
     assert "What each difference costs" in (tmp_path / "d.html").read_text()
 
 
@@ -231,7 +231,7 @@ def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
     first = next(line for line in done.out.splitlines() if line.strip().startswith("1 "))
     assert "decode=zune" in first
     assert "resize=opencv-area" in first
-    assert "exactly" in first
+    assert " yes " in first
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_fixed_batch_is_filled_and_other_shapes_are_told(holdfast, fails, tiny
     assert done.code == 0
     one, other = json.loads((tmp_path / "f.json").read_text())["models"]
     assert one["clean"] == other["clean"]
-    assert [r["drop"] for r in one["rows"]] == [r["drop"] for r in other["rows"]]
+    assert [r["points_lost"] for r in one["rows"]] == [r["points_lost"] for r in other["rows"]]
     model.graph.input.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1]))
     onnx.save(model, four)
     assert "expected one input that takes an image" in fails("noise", four, tiny[1], "--only", "resize")

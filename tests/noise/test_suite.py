@@ -63,7 +63,7 @@ def test_what_is_held_back_is_spread_and_at_most_a_quarter(total, count):
 
 
 def row(option, drop, changed=1, outcome="measured", alike="", family="resize"):
-    return Row(family, option, outcome, drop=drop, changed=changed, alike=alike)
+    return Row(family, option, outcome, points_lost=drop, changed=changed, alike=alike)
 
 
 def test_the_worst_of_each_family_is_the_first_of_those_that_cost_most():
@@ -100,6 +100,6 @@ def test_the_cost_of_a_suite_counts_what_is_left():
     left = suite.Estimate(model="n", data="d", items=3, variants=2, cells=6, missing=4, seconds=1.5, sample=1)
     assert (done.name, left.name) == ("m", "n on d")
     lines = to_csv(suite.cost_table([done, left], "clip", "systems", "", 1)).splitlines()
-    assert lines[0] == "model,clips,systems,cells to make,about seconds,about MB,timed on"
+    assert lines[0] == "model,clips,systems,cells to run,seconds (estimate),MB (estimate),timed on"
     assert lines[1].endswith("nothing: all is finished")
     assert lines[2] == "n,3,2,4 of 6,1.5,0.0,1 clip"

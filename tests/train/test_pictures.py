@@ -114,13 +114,15 @@ def test_images_that_cannot_be_read_are_left_out_and_said(model, data, tmp_path)
         assert made.names[3] == data.entries[9].name
         assert np.array_equal(made.images[:, 3], whole.images[:, 9])
         assert np.array_equal(made.images[:, 4], whole.images[:, 4])
-        assert said[-1].startswith(f"1 of 10 images could not be read, first {data.entries[3].name}: ")
+        assert said[-1].startswith(
+            f"skipped 1 of 10 images that cannot be read, first {data.entries[3].name}: "
+        )
 
 
 def test_nothing_readable_and_what_is_no_classification_is_told(model, data, tmp_path):
     for entry in data.first(2).entries:
         (tmp_path / "data" / entry.name).write_bytes(b"\xff\xd8\xff nothing")
-    with pytest.raises(DataError, match="none of the 2 images could be read; first"):
+    with pytest.raises(DataError, match="none of the 2 images can be read; first"):
         pictures_of(model, data.first(2), CHOICES[:1], tmp_path / "work", 1, len)
     with pytest.raises(DataError, match="expected a data set to classify, got one to detect"):
         pictures_of(model, open_dataset("signs:0:2"), CHOICES[:1], tmp_path / "work", 1, len)
@@ -130,11 +132,11 @@ def test_nothing_readable_and_what_is_no_classification_is_told(model, data, tmp
 
 def test_a_disk_that_is_too_small_is_told_before_it_is_full(model, data, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RESERVE", 1 << 60)
-    with pytest.raises(OutputError, match=r"the pictures need 0\.0 GB, .* GB are free; mix fewer"):
+    with pytest.raises(OutputError, match=r"the images need 0\.0 GB, .* GB are free; mix fewer"):
         pictures_of(model, data, CHOICES, tmp_path / "work", 1, len)
 
 
 def test_a_choice_no_pictures_were_made_for(model, data, tmp_path):
     made = pictures_of(model, data.first(2), CHOICES[:1], tmp_path / "work", 1, len)
-    with pytest.raises(InputError, match=r"no pictures were made for ffmpeg \+ opencv-nearest; there are"):
+    with pytest.raises(InputError, match=r"no images for ffmpeg \+ opencv-nearest; expected one of"):
         made.place(CHOICES[1])

@@ -84,7 +84,7 @@ def _chosen(rows: Sequence[Row]) -> list[Row]:
 
 def _harm(row: Row) -> tuple[bool, float, int]:
     """What makes a deployment worth a column: that it can be measured, what it costs, what it changes."""
-    return row.outcome == "measured", row.drop or 0.0, row.changed or 0
+    return row.outcome == "measured", row.points_lost or 0.0, row.changed or 0
 
 
 def _together(suite: ModelNoise, prepared: Prepared) -> ImageCandidate | None:

@@ -210,7 +210,7 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if not clock.ended("combine", len(state.staircase.steps) if state.staircase else 0):
         state.staircase = None
         return PartOutcome(0, LATE)
-    late = state.staircase is not None and any(LATE in text for text in state.staircase.left_out)
+    late = state.staircase is not None and any(LATE in text for text in state.staircase.skipped)
     return PartOutcome(state.noise.images, f"the last steps of the staircase: {LATE}" if late else "")
 
 

@@ -184,7 +184,7 @@ def _cause(state: AuditState, row: Row) -> Cause:
         label,
         row.family,
         row.outcome,
-        drop=share(row.drop),
+        drop=share(row.points_lost),
         low=share(row.low),
         high=share(row.high),
         changed=row.changed,

@@ -1,4 +1,4 @@
-"""Two audits: clean metric, noise, attacks, proofs, matrix; paired wherever the images are known."""
+"""Compare two audits: clean metric, noise, attacks, proofs, matrix; paired where records are available."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,13 +13,13 @@ from holdfast.audit.values import values_of
 from holdfast.compare import evaluations, result
 from holdfast.compare.evaluations import ATTACK, EFFECTS, AttackRun, Unpaired
 from holdfast.compare.result import Body, Change, Listed, Stated, Subject, as_cost, from_stated, in_points
-from holdfast.compare.suites import COSTS, compare_suites
+from holdfast.compare.suites import COMBINED, COSTS, compare_suites
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
 from holdfast.noise.vision.result import open_suite
 
 CLEAN, PROOFS, MATRIX = "clean", "proofs", "threat × deployment"
-NOT_BESIDE = "a run's folder is not beside its audit"
+NOT_BESIDE = "the folder of a run is not next to its audit"
 
 
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -28,7 +28,7 @@ def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
             values = f"{first} in A, {second} in B"
-            raise InputError(f"the {what} of the audits differs: {values}; audit both alike")
+            raise InputError(f"the {what} of the audits differs: {values}; run both with the same one")
     own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
     parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
     old, new = values_of(a), values_of(b)
@@ -38,6 +38,7 @@ def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
         (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
+        rule=own[0].rule,
     )
 
 
@@ -60,7 +61,7 @@ def _run_folders(a: Audit, b: Audit, part: str, folders: tuple[Path, Path]) -> t
 
 
 def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """The clean metric and its classes from the records, else what the audits state."""
+    """The clean metric and its classes from the records, else from the audits."""
     try:
         first, second = _run_folders(a, b, "evaluation", folders)
         return evaluations.compare_evaluations(open_run(first), open_run(second))
@@ -71,7 +72,7 @@ def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 
 
 def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """What noise costs from the records, else what the audits state."""
+    """Points lost to noise from the records, else from the audits."""
     try:
         runs = _run_folders(a, b, "noise", folders)
         found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
@@ -85,7 +86,7 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
-        label = "all together" if same else "all together (each run's own worst)"
+        label = COMBINED if same else f"{COMBINED} (worst options of each run)"
         rows.append(_cause(label, a.combined, b.combined))
     return Body(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
 
@@ -99,7 +100,7 @@ def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """Every budget: the images that broke, and mAP and S_e from the attacks' records if they are there."""
+    """Every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
     old, new = ({level.threat: level for level in audit.strikes} for audit in (a, b))
     rows: list[Change] = []
     lists: list[Listed] = []
@@ -138,7 +139,7 @@ def _share(part: int, whole: int) -> Stated:
 
 
 def _proofs(a: Audit, b: Audit) -> Body:
-    """The share of images proven to hold, on those both were asked about, and which changed sides."""
+    """The share of images with a proof, on common images, and which images changed."""
     rows: list[Change] = []
     lists: list[Listed] = []
     notes: list[str] = []
@@ -146,28 +147,28 @@ def _proofs(a: Audit, b: Audit) -> Body:
         old, new = ({p.image: p for p in audit.proofs if p.threat == threat} for audit in (a, b))
         holds = [{name: p.answer == "holds" for name, p in side.items()} for side in (old, new)]
         shares = [_share(sum(side.values()), len(side)) if side else None for side in holds]
-        about = Subject(PROOFS, f"{threat}: proven to hold", "is better")
+        about = Subject(PROOFS, f"{threat}: proofs that hold", "is better")
         rows.append(result.share_change(about, holds, shares))
         names = [name for name in old if name in new]
         if names:
             held = [{n for n in names if side[n]} for side in holds]
             lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
             won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
-            lists.append(Listed(f"{threat}: held in A, no longer in B", lost, "worse"))
-            lists.append(Listed(f"{threat}: holds in B, did not in A", won, "better"))
+            lists.append(Listed(f"{threat}: holds in A, not in B", lost, "worse"))
+            lists.append(Listed(f"{threat}: holds in B, not in A", won, "better"))
         if any(old[n].members != new[n].members for n in names):
-            notes.append(f"{threat}: the sets that were proven are not of the same size in A and B")
+            notes.append(f"{threat}: the proven input sets differ in size between A and B")
     return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
 
 
 def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
-    """Answers that are others under some runtime or precision, in one audit only."""
+    """Verdicts that change under a deployment, in one audit only."""
     old, new = (
-        {f"{r.image} under {r.deployment}: {r.threat} {r.was}, there {r.now}" for r in audit.findings}
+        {f"{r.image} under {r.deployment}: {r.threat} {r.was} → {r.now}" for r in audit.findings}
         for audit in (a, b)
     )
-    yield Listed("proof turned under a deployment in B only", tuple(sorted(new - old)), "worse")
-    yield Listed("proof turned under a deployment in A only", tuple(sorted(old - new)), "better")
+    yield Listed("verdict changes under a deployment in B only", tuple(sorted(new - old)), "worse")
+    yield Listed("verdict changes under a deployment in A only", tuple(sorted(old - new)), "better")
 
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
@@ -212,7 +213,7 @@ def _level_attempts(
                 runs[name.removeprefix("attack ")] = evaluations.open_attack(manifest)
     levels = sorted(audit.strikes, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
-        raise Unpaired(f"the attacks of {which} are not beside it any more")
+        raise Unpaired(f"the attacks of {which} are no longer next to it")
     aimed = _broken(audit, levels[0].threat)
     about, held, found = runs[levels[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
     for level in levels:
@@ -222,5 +223,5 @@ def _level_attempts(
         found[level.threat] = held
         before, after, _ = evaluations.effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
-            raise Unpaired(f"the attacks beside {which} are not those of its numbers")
+            raise Unpaired(f"the attacks next to {which} do not reproduce its numbers")
     return about, found

@@ -1,4 +1,4 @@
-"""Two runs of one kind compared: what became better or worse, with intervals where the records allow."""
+"""Compare two runs of one kind, with paired intervals where the records are available."""
 
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,18 @@ _WITH_ARTICLE: dict[Kind, str] = {
     "attack": "an attack",
     "audit": "an audit",
     "noise": "a noise suite",
-    "language noise": "a suite of language noise",
-    "speech noise": "a suite of speech noise",
+    "language noise": "a language noise suite",
+    "speech noise": "a speech noise suite",
 }
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
-    """What is better and worse in B than in A; InputError in one line if the two cannot be compared."""
+    """The comparison of B with A; InputError if the two cannot be compared."""
     first, second = manifest_of(a), manifest_of(b)
     kind, other = kind_of(first), kind_of(second)
     if kind != other:
         raise InputError(
-            f"A is {_WITH_ARTICLE[kind]} and B {_WITH_ARTICLE[other]}: "
+            f"A is {_WITH_ARTICLE[kind]}, B is {_WITH_ARTICLE[other]}: "
             "expected two runs of one kind (evaluation, noise, attack or audit)"
         )
     folders = (first.resolve().parent, second.resolve().parent)
@@ -71,18 +71,16 @@ def manifest_of(run: Path) -> Path:
         return run
     if not run.is_dir():
         raise InputError(
-            f"{run}: no such run; give the folder of an evaluation, a noise suite, an attack or an audit"
+            f"{run}: no such run; expected the folder of an evaluation, a noise suite, an attack or an audit"
         )
     found = next((run / name for name in MANIFESTS if (run / name).is_file()), None)
     if found is None:
-        raise InputError(
-            f"{run}: expected the folder of a run, with one of {', '.join(MANIFESTS)} in it; found none"
-        )
+        raise InputError(f"{run}: expected the folder of a run with one of {', '.join(MANIFESTS)}")
     return found
 
 
 def kind_of(path: Path) -> Kind:
-    """What kind of run a folder or manifest is, by what the manifest holds."""
+    """The kind of a run, from its manifest."""
     plain = _plain(manifest_of(path))
     if plain.get("kind") in _STATED:
         return _STATED[plain["kind"]]
@@ -104,12 +102,12 @@ def _plain(manifest: Path) -> dict[str, Any]:
     except ValueError as problem:
         raise InputError(f"{manifest}: expected JSON, got: {problem}; the file is damaged") from problem
     if not isinstance(plain, dict):
-        raise InputError(f"{manifest}: expected the manifest of a run, got JSON that is no object")
+        raise InputError(f"{manifest}: expected the manifest of a run, got JSON that is not an object")
     return plain
 
 
 def _about(path: Path, plain: dict[str, Any]) -> Run:
-    """Where a run is, its model and its data, and how it was made, from its manifest."""
+    """Path, model, data, date and command of a run, from its manifest."""
     about = plain.get("about", plain)
     if "models" in about:  # a suite; one of language names its sets with each model
         model = ", ".join(one["model"] for one in about["models"])

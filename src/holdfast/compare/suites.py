@@ -1,4 +1,4 @@
-"""Two noise suites, of vision, language or speech: what each option costs in A and in B."""
+"""Compare two noise suites of vision, language or speech: points lost by each option in A and in B."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from holdfast.noise.language.result import LanguageSuite
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 
-CLEAN, COSTS = "as trained", "what noise costs"
-COMBINED = "all together"
+CLEAN, COSTS = "training pipeline", "noise options"
+COMBINED = "combined"
+MSE = "MSE of log mel"
 
 
 def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
-    """What every option costs; paired where the records of both are still in the stores beside the runs."""
+    """Points lost by every option; paired where the stores next to the runs have the records of both."""
     if a.data != b.data:
-        raise InputError(
-            f"A is on {a.data}, B on {b.data}: what noise costs on different images says nothing"
-        )
+        raise InputError(f"A is on {a.data}, B on {b.data}: expected two suites on the same data")
     rows: list[Change] = []
     differs: list[tuple[str, str, str]] = []
     notes: list[str] = []
@@ -40,17 +39,20 @@ def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
         for what in ("task", "metric", "rule"):
             first, second = (getattr(model, what) for model in models)
             if first != second:
-                raise InputError(f"the {what} differs: {first} in A, {second} in B; measure both by the same")
+                raise InputError(
+                    f"the {what} differs: {first} in A, {second} in B; run both with the same one"
+                )
         sides = tuple(_Records.of(model, store) for model, store in zip(models, stores, strict=True))
         rows += _rows(sides, f"{name}: " if name else "")
         notes += [
-            f"{which} {side.missing}: no paired interval, only whether the stated intervals overlap"
+            f"no paired interval, because {which} {side.missing}; the separate intervals are compared"
             for which, side in zip("AB", sides, strict=True)
             if side.missing
         ]
         differs += result.differences(*map(_description, models))
     notes += unpaired_models(a.models, b.models)
-    return Body(tuple(rows), tuple(differs), notes=tuple(dict.fromkeys(notes)))
+    rule = next((m.rule.split(":")[0] for m in b.models if m.task == "detect"), "")
+    return Body(tuple(rows), tuple(differs), notes=tuple(dict.fromkeys(notes)), rule=rule)
 
 
 def paired_models(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[Any, Any, str]]:
@@ -61,13 +63,13 @@ def paired_models(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[Any, Any, st
     found = [(model, named[model.model], model.model) for model in a if model.model in named]
     if not found:
         raise InputError(
-            "A and B have several models and none of the same name: compare runs of one model each"
+            "A and B have no model of the same name: expected runs with common models, or of one model each"
         )
     return found
 
 
 def unpaired_models(a: Sequence[Any], b: Sequence[Any]) -> list[str]:
-    """What to say of models only one of the runs has."""
+    """Notes on models that only one of the runs has."""
     if len(a) == len(b) == 1:
         return []
     names = [{model.model for model in side} for side in (a, b)]
@@ -94,12 +96,12 @@ class _Records:
     def of(model: ModelNoise, run: Path) -> _Records:
         records = _Records(Store(run.resolve().parent / CELLS), model)
         if not model.setup or not model.alignment or not model.settings:
-            missing = "was written by a version that did not keep which records it read"
+            missing = "was written by a version that did not store its records"
             return replace(records, missing=missing)
         try:
             records.side()
         except (InputError, KeyError, ValueError) as problem:
-            return replace(records, missing=f"has no records any more ({problem})")
+            return replace(records, missing=f"no longer has its records ({problem})")
         return records
 
     def side(self, row: Row | None = None) -> Side:
@@ -116,7 +118,7 @@ class _Records:
 
 
 def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
-    """The clean metric, the cost of every option, and of all together."""
+    """The clean metric, the points lost by every option, and by the combined options."""
     models = [side.model for side in sides]
     clean = Subject(CLEAN, f"{begin}{models[0].metric}", "is better")
     if any(side.missing for side in sides):
@@ -131,7 +133,7 @@ def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
     combined = (models[0].combined, models[1].combined)
     if any(combined):
         same = len({row and row.option for row in combined}) == 1
-        options[COMBINED if same else f"{COMBINED} (each run's own worst)"] = combined
+        options[COMBINED if same else f"{COMBINED} (worst options of each run)"] = combined
     for label, both_rows in options.items():
         about = Subject(COSTS, begin + label, "is worse", costs=True)
         try:
@@ -154,21 +156,25 @@ def _paired_cost(about: Subject, sides: Sequence[_Records], rows: Sequence[Row |
 
 
 def stated(row: Any) -> Stated | None:
-    """The cost that a row of a suite states."""
+    """The points lost that a row of a suite states."""
     images = getattr(row, "images", 0) or getattr(row, "questions", 0)
-    return None if row is None else result.as_cost(Stated(row.drop, row.low, row.high, images, row.outcome))
+    return (
+        None
+        if row is None
+        else result.as_cost(Stated(row.points_lost, row.low, row.high, images, row.outcome))
+    )
 
 
 def compare_language(a: LanguageSuite, b: LanguageSuite) -> Body:
-    """What every precision costs on the sets both have, by every rule of scoring."""
+    """Points lost by every precision on the common question sets, by every scoring rule."""
     rows: list[Change] = []
-    notes = ["records of single questions are not kept: no paired interval, only whether intervals overlap"]
+    notes = ["no paired interval: single questions have no records; the separate intervals are compared"]
     for first, second, name in paired_models(a.models, b.models):
         sets = {(s.data, s.sha256): s for s in second.sets}
         for old in first.sets:
             new = sets.get((old.data, old.sha256))
             if new is None:
-                notes.append(f"{old.data}: not in B, or other questions there")
+                notes.append(f"{old.data}: skipped; B does not have this set, or its questions differ")
                 continue
             begin = f"{name}: {old.data}" if name else old.data
             rules = {rule.rule: rule for rule in new.rules}
@@ -176,7 +182,7 @@ def compare_language(a: LanguageSuite, b: LanguageSuite) -> Body:
                 if rule.rule in rules:
                     rows += _language_rows(begin, rule, rules[rule.rule], old.questions)
     if not rows:
-        raise InputError("A and B have no set of questions in common")
+        raise InputError("A and B have no question set in common")
     notes += unpaired_models(a.models, b.models)
     return Body(tuple(rows), _differing_models(a.models, b.models), notes=tuple(notes))
 
@@ -191,19 +197,19 @@ def _language_rows(begin: str, old: Any, new: Any, questions: int) -> Iterator[C
 
 
 def compare_speech(a: SpeechSuite, b: SpeechSuite) -> Body:
-    """The error of what is heard under every option, against each run's own clean system."""
+    """The MSE of the log mel of the wave under every option, against each run's clean system."""
     if a.data != b.data:
-        raise InputError(f"A is on {a.data}, B on {b.data}: errors on different clips say nothing")
+        raise InputError(f"A is on {a.data}, B on {b.data}: expected two suites on the same clips")
     rows: list[Change] = []
     for first, second, name in paired_models(a.models, b.models):
         begin = f"{name}: " if name else ""
-        own = Subject(CLEAN, f"{begin}error against the recording", "is worse", "of log mel")
+        own = Subject(CLEAN, f"{begin}MSE against the recording", "is worse", MSE)
         rows.append(result.from_stated(own, *(_number(one.own, one.clips) for one in (first, second))))
         old, new = ({row.label: row for row in model.rows} for model in (first, second))
         for label in dict.fromkeys([*old, *new]):
-            about = Subject(COSTS, f"{begin}{label}", "is worse", "of log mel", costs=True)
+            about = Subject(COSTS, f"{begin}{label}", "is worse", MSE, costs=True)
             rows.append(result.from_stated(about, *(_heard(side.get(label)) for side in (old, new))))
-    notes = ["records of single clips are not kept: no paired interval, only whether intervals overlap"]
+    notes = ["no paired interval: single clips have no records; the separate intervals are compared"]
     notes += unpaired_models(a.models, b.models)
     return Body(tuple(rows), _differing_models(a.models, b.models), notes=tuple(notes))
 

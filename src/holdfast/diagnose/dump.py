@@ -1,4 +1,4 @@
-"""Which of the known choices a dump of the target looks like: its model input, or its raw output."""
+"""Find the pipeline options that reproduce a dump of the target: its model input, or its raw output."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,10 +49,10 @@ class Likeness:
 
 
 def ranked(tried: Iterable[Trial]) -> list[Likeness]:
-    """One likeness for all choices of equal result, the nearest to the dump first.
+    """One match per distinct result, the closest to the dump first.
 
-    It is named by the choices with the fewest changes against training, and at equal distance that with
-    fewer changes comes first: a dump does not tell equals apart, so the plainest explanation leads.
+    A match is named by the choices with the fewest changes from training; at equal distance the match with
+    fewer changes comes first.
     """
     groups: dict[str, list[Trial]] = {}
     for one in tried:
@@ -64,7 +64,7 @@ def ranked(tried: Iterable[Trial]) -> list[Likeness]:
 
 def label_of(chosen: Mapping[str, str]) -> str:
     """The choices in one line."""
-    return ", ".join(chosen.values()) or "as in training"
+    return ", ".join(chosen.values()) or "training pipeline"
 
 
 def _plainness(one: Trial) -> tuple[int, int, str]:
@@ -72,7 +72,7 @@ def _plainness(one: Trial) -> tuple[int, int, str]:
 
 
 def _same(row: Sequence[Trial]) -> tuple[str, ...]:
-    """What the others do differently from the first; not those that only put such differences together."""
+    """How the others differ from the first, without combinations of smaller such differences."""
     kept: list[list[str]] = []
     for parts in sorted((_other(one, row[0]) for one in row[1:]), key=len):
         smaller = [part for known in kept if set(known) < set(parts) for part in known]
@@ -95,18 +95,18 @@ def read_dump(path: Path) -> Tensor:
     if found.dtype.kind not in "fiu":
         raise InputError(f"{path}: expected one array of numbers, got {found.dtype}")
     if not np.isfinite(found).all():
-        raise InputError(f"{path}: holds NaN or infinite values; expected numbers")
+        raise InputError(f"{path}: expected finite numbers, got NaN or infinite values")
     return found
 
 
 def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
-    """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
+    """Every installed decoder × colour × fit × resize, the closest to the dumped input first."""
     fed = model.card.input
     shape = input_shape(model)
     if dump.shape not in (shape, shape[1:]):
         raise InputError(
             f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
-            "expected the tensor the target's model is fed, of one picture"
+            "expected the input tensor of the target's model, for one image"
         )
     wanted = dump.reshape(shape)
     normalise = lookup("normalise", train.normalise)
@@ -126,7 +126,7 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
                 rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
                 found += [_input_tried(row, train, near, digest) for row in rows]
     if not found:
-        raise InputError("no known choice could be run on this picture")
+        raise InputError("no known option runs on this image")
     return ranked(found)
 
 
@@ -148,7 +148,7 @@ def input_shape(model: Model) -> tuple[int, ...]:
 
 
 def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
-    """Each distinct picture that decoders and colours make, with all choices that make it."""
+    """Each distinct image that decoders and colours give, with all choices that give it."""
     seen: list[tuple[list[dict[str, str]], Image]] = []
     for decode in _installed("decode"):
         try:
@@ -173,10 +173,9 @@ def _installed(kind: str) -> list[str]:
 def like_output(
     model: Model, train: Pipeline, data: bytes, dump: Tensor, prepare: Callable[[Pipeline], Pipeline]
 ) -> list[Likeness]:
-    """Single options and, from the best of them on, further ones, the nearest to the dumped output first.
+    """Single options and greedy combinations of them, the closest to the dumped output first.
 
-    One option after the other is kept if it comes nearer (coordinate descent): all combinations would be
-    thousands of runs.
+    An option is added if it comes closer (coordinate descent); all combinations would be thousands of runs.
     """
     found: list[tuple[Pipeline, Trial]] = []
 
@@ -212,7 +211,7 @@ def like_output(
 
 
 def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
-    """The pipeline after the options, and those of them that are not what training does anyway."""
+    """The pipeline with the options, and those of them that differ from the training pipeline."""
     pipeline = train
     changes: list[Option] = []
     for one in chosen:
@@ -226,16 +225,16 @@ def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[
 
 
 def _check_effective(ready: Pipeline, model: Model) -> None:
-    """Raise CannotRewrite if the graph has nothing that one of the rewrites could change: no choice."""
+    """Raise CannotRewrite if one of the rewrites does not change the graph."""
     infer = ready.infer
     if isinstance(infer, Deployed) and infer.folder:
         for name in infer.rewrites:
             if not replace(infer, rewrites=(name,)).built(model).changed:
-                raise CannotRewrite(f"nothing in {model.name} that {name} could change")
+                raise CannotRewrite(f"{model.name} has nothing that {name} changes")
 
 
 def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:
-    """How far the nearest output that could be the dump is from it, and that output's hash."""
+    """The difference of the closest output of the dump's size, and that output's hash."""
     machine = open_machine(pipeline, model)
     raw = machine.run(machine.prepare(data).tensor)
     fitting = [value for value in raw.values() if value.size == dump.size]
@@ -250,24 +249,24 @@ def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -
 
 
 def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
-    """The choices whose result is nearest to a dump; last what else gives the very same result."""
+    """The options whose result is closest to a dump; the last column lists equivalent options."""
     rows: list[list[Cell]] = [
         [
             place,
             one.choices,
-            "exactly" if one.exact else "",
+            "yes" if one.exact else "",
             size_text(one.apart.largest),
             size_text(one.apart.mean),
             ", ".join(one.same),
         ]
         for place, one in enumerate(found[:most], 1)
     ]
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
-    end = "" if found[0].exact else "; none of them reproduces it"
+    columns = ["", "options", "exact", "largest difference", "mean difference", "equivalent"]
+    end = "" if found[0].exact else "; no exact match"
     tried = sum(one.tried for one in found)
-    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
+    return Table(columns, rows, f"Options closest to the dumped {what}, of {tried} combinations{end}")
 
 
 def size_text(value: float) -> str:
-    """A difference as it is written; infinite ones are of values of different shapes."""
-    return "another shape" if math.isinf(value) else f"{value:.4g}"
+    """A difference as it is printed; infinite if the shapes differ."""
+    return "different shape" if math.isinf(value) else f"{value:.4g}"

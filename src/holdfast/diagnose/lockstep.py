@@ -1,4 +1,4 @@
-"""Two pipelines on the same images, stage by stage: where they part, and by how much."""
+"""Two pipelines on the same images, stage by stage: where they differ, and by how much."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class StageApart:
-    """A stage over all images looked at: how many differ there, and by how much at most and on average."""
+    """A stage over all compared images: how many differ, and by how much at most and on average."""
 
     stage: str
     images: int
@@ -44,9 +44,9 @@ class StageApart:
 def lockstep(
     model: Model, train: Pipeline, deploy: Pipeline, images: Iterable[tuple[str, bytes]]
 ) -> tuple[StageApart, ...]:
-    """What every stage of the two hands on, compared image by image; images that fail are left out.
+    """The outputs of every stage of the two pipelines, compared image by image; failed images are skipped.
 
-    If all of them fail, the first failure is an InputError: nothing was compared, so nothing agrees.
+    Raise InputError with the first failure if all images fail.
     """
     first, second = open_machine(train, model), open_machine(deploy, model)
     seen: dict[str, list[Apart]] = {stage: [] for stage in STAGES}
@@ -60,7 +60,7 @@ def lockstep(
         for stage in STAGES:
             seen[stage].append(apart(found[0][stage], found[1][stage]))
     if failed and not seen[STAGES[0]]:
-        raise InputError(f"no image could be run in both systems; first {failed}")
+        raise InputError(f"no image ran in both pipelines; first {failed}")
     return tuple(
         StageApart(
             stage,
@@ -75,14 +75,14 @@ def lockstep(
 
 
 def first_apart(stages: Iterable[StageApart]) -> StageApart | None:
-    """The first stage at which any image differs; None if the two are alike throughout."""
+    """The first stage at which any image differs; None if all stages are identical."""
     return next((stage for stage in stages if stage.differ), None)
 
 
 def apart(one: Any, other: Any) -> Apart:
-    """How two values of a stage differ; values of different shapes differ in all.
+    """How two outputs of a stage differ; values of different shapes differ in all values.
 
-    Of detections each is compared with its partner; one without counts as different in all its values.
+    Each detection is compared with its match; one without a match counts as different in all its values.
     """
     if isinstance(one, Detections) and isinstance(other, Detections):
         return _of_detections(one, other)
@@ -101,7 +101,7 @@ def apart(one: Any, other: Any) -> Apart:
 
 
 def _numbers(value: Any) -> Any:
-    """The array that a prediction or a picture is compared by."""
+    """The array by which a prediction or an image is compared."""
     if isinstance(value, Scores):
         return value.values
     return value.classes if isinstance(value, LabelMap) else value

@@ -1,4 +1,4 @@
-"""What each difference between training and deployment costs, and how integer precisions are calibrated."""
+"""Points lost by each difference between training pipeline and deployment; calibration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from holdfast.diagnose.lockstep import StageApart, lockstep
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.engine.progress import progress
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import Side, broken, compare, side_of
+from holdfast.evaluate.difference import Side, broken, compare, points, side_of
 from holdfast.evaluate.result import CELLS
 from holdfast.graph.load import load_model
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
-from holdfast.noise.suite import REWRITTEN, Watch, points, spread
+from holdfast.noise.suite import REWRITTEN, Watch, spread
 from holdfast.noise.vision.choose import build_variant, calibrated, not_for, reserve
 from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
 from holdfast.noise.vision.show import OnePicture
@@ -36,7 +36,7 @@ LOOKED_AT = 16  # images of a dataset that are run in lockstep
 
 @dataclass(frozen=True)
 class Share:
-    """One difference: points it costs alone, and points that come back if it alone is undone."""
+    """One difference: points lost by it alone, and points recovered if only it is fixed."""
 
     label: str
     alone: float
@@ -51,37 +51,41 @@ class Share:
 
 @dataclass(frozen=True)
 class Blame:
-    """What deployment costs in all (points of the metric), each difference's part, and what it broke."""
+    """Points lost by the deployment as a whole and by each difference, and the images it broke."""
 
     metric: str
+    task: str
+    rule: str
     images: int
     train: float
     deploy: float
-    drop: float
+    points_lost: float
     low: float
     high: float
     changed: int
     shares: tuple[Share, ...]
-    broken: tuple[str, ...]  # images that were right and are wrong
+    broken: tuple[str, ...]  # images that were correct and are wrong
 
 
 def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
-    """The cost of deployment and of each of its differences, on all images of the data set."""
+    """Points lost by the deployment and by each of its differences, on all images of the dataset."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
     made = run_variants(prepared, tuple(variants.values()), watch, what)
     sides = {role: _side(prepared, made[variant.name]) for role, variant in variants.items()}
     whole = compare(sides[CLEAN], sides[DEPLOY], replicates=prepared.noise.replicates)
     shares = tuple(_share(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
-    interval = whole.interval
+    lost = whole.points_lost
     return Blame(
         metric=whole.metric,
+        task=prepared.noise.plan.model.card.task,
+        rule=whole.rule,
         images=whole.images,
         train=whole.before,
         deploy=whole.after,
-        drop=points(-interval.estimate),
-        low=points(-interval.high),
-        high=points(-interval.low),
+        points_lost=lost.estimate,
+        low=lost.low,
+        high=lost.high,
         changed=whole.changed,
         shares=shares,
         broken=broken(sides[CLEAN], sides[DEPLOY]),
@@ -89,7 +93,7 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
 
 
 def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
-    """clean, deploy, each option alone and each left out, by role; and what is to be said of an option."""
+    """clean, deploy, each option alone and all but each option, by role; and a note on each option."""
     variants = {CLEAN: _clean(prepared, CLEAN)}
     notes: dict[str, str] = {}
     roles = {DEPLOY: list(chosen)}
@@ -98,9 +102,9 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
         roles[f"without {option.label}"] = [o for o in chosen if o is not option]
     for role, some in roles.items():
         made = build_variant(prepared.context, some) if some else None
-        if role.startswith("alone"):  # how the graph was made is said only if training's is another
+        if role.startswith("alone"):  # how the graph was made is noted only if it differs from training
             same = made and made.variant and made.variant.pipeline.infer == prepared.context.clean.infer
-            notes[some[0].label] = "as in training" if made is None else "" if same else made.note
+            notes[some[0].label] = "same as training" if made is None else "" if same else made.note
         if made is None or made.status == "no effect":
             variants[role] = _clean(prepared, role)
         elif made.variant is None:
@@ -111,7 +115,7 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
 
 
 def _clean(prepared: Prepared, role: str) -> Variant:
-    """Training's system in that role; if it is calibrated, not on the images it was calibrated on."""
+    """The training pipeline in that role; if it is calibrated, without its calibration images."""
     clean, reserved = prepared.context.clean, prepared.context.reserved
     seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
     return Variant(role, clean, reserved.without if seen else frozenset())
@@ -133,9 +137,9 @@ def _share(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str)
     back = compare(sides[DEPLOY], sides[f"without {label}"], replicates=replicates)
     return Share(
         label=label,
-        alone=points(-alone.interval.estimate),
-        alone_low=points(-alone.interval.high),
-        alone_high=points(-alone.interval.low),
+        alone=alone.points_lost.estimate,
+        alone_low=alone.points_lost.low,
+        alone_high=alone.points_lost.high,
         mended=points(back.interval.estimate),
         mended_low=points(back.interval.low),
         mended_high=points(back.interval.high),
@@ -146,7 +150,7 @@ def _share(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str)
 
 @dataclass(frozen=True)
 class Calibrated:
-    """How many images integer precisions were calibrated on, in words which, and by what method."""
+    """The calibration images of integer precisions, and the method."""
 
     images: int
     on: str
@@ -155,7 +159,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A diagnosis; what was not asked for is empty."""
+    """A diagnosis; parts that were not requested are empty."""
 
     stages: tuple[StageApart, ...] = ()
     blame: Blame | None = None
@@ -164,26 +168,27 @@ class Diagnosis:
 
 
 def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
-    """What was calibrated on and how, of systems that are ready to run; None if none has to be."""
+    """The calibration of pipelines that are ready to run; None if none is calibrated."""
     infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
     if not infers:
         return None
     images = max(len(infer.calibration.entries) for infer in infers if infer.calibration)
     builds = [infer.built(model) for infer in infers]
-    how = ["; ".join(b.how) or ("" if b.changed else "nothing in the graph it could change") for b in builds]
+    unchanged = "the graph has nothing that this precision changes"
+    how = ["; ".join(b.how) or ("" if b.changed else unchanged) for b in builds]
     return Calibrated(images, words, "; ".join(dict.fromkeys(how)))
 
 
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
-    """Run training and deployment beside each other, on a dataset or on one picture with its dumps."""
+    """Compare training pipeline and deployment, on a dataset or on one image with dumps of the target."""
     dumps = options.input or options.output
     if not (options.deploy or dumps):
-        raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
+        raise InputError("expected --deploy OPTIONS, or a dump of the target: --input or --output FILE.npy")
     path = Path(options.data)
     if path.is_file() and path.suffix.lower() in PICTURES:
         return _on_picture(options)
     if dumps:
-        raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
+        raise InputError("--input and --output: expected the image of the dump instead of a dataset")
     plan = plan_for(carry(options, CombineOptions))
     base = plan.plan
     train = _system(pipeline_of(base.model.card), options.train, base.model)
@@ -204,16 +209,16 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     picture = Path(options.data)
     loaded, data = load_model(options.model, options.card), picture.read_bytes()
     train = _system(pipeline_of(loaded.card), options.train, loaded)
-    entry, why = OnePicture(picture.name, data), "give others by --calibration DATA"
+    entry, why = OnePicture(picture.name, data), "use --calibration DATA for others"
     images, words = Calibration((entry,), train), ""
     if options.calibration:
         spare = open_dataset(options.calibration)
         tested = Dataset(picture.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
         reserved = reserve(tested, spare, options.calibration_images)
-        why = f"{spare.name} holds no other"
+        why = f"{spare.name} has no other image"
         if reserved.items:
             images, words = Calibration(reserved.items, train, reserved.lack), reserved.words
-    words = words or f"1 image, the picture itself ({why})"
+    words = words or f"1 image, the tested one ({why})"
 
     def ready(pipeline: Pipeline) -> Pipeline:
         return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
@@ -234,7 +239,7 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
 
 
 def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
-    """The pipeline with the options of a text; InputError if one is not for the task or undoes another."""
+    """The pipeline with the options of a text; InputError if one is not for the task or replaces another."""
     chosen = options_of(text)
     for place, one in enumerate(chosen):
         if unfit := not_for(one, model):
@@ -242,5 +247,5 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
         for later in chosen[place + 1 :]:
             both = applied(pipeline, (one, later))
             if one.family == later.family and both == applied(pipeline, (later,)):
-                raise InputError(f"{one.label} and {later.label}: the second undoes the first; give one")
+                raise InputError(f"{one.label} and {later.label}: the second replaces the first; use one")
     return applied(pipeline, chosen)

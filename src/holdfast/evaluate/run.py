@@ -1,4 +1,4 @@
-"""A model on a data set: predictions in cells, then the numbers."""
+"""Evaluate a model on a dataset: predictions in cells, then the numbers."""
 
 import dataclasses
 import math
@@ -36,25 +36,32 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 
 DEFAULT_RUNS = Path("holdfast-runs")
+# By task what a dataset is labelled for, and what a model is called.
+TASKS = {
+    "classify": ("classification", "classifier"),
+    "detect": ("detection", "detector"),
+    "segment": ("segmentation", "segmenter"),
+    "single": ("single-object detection", "single-object detector"),
+}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to evaluate and how; every field but the first two has a default."""
+    """What to evaluate and how."""
 
     model: Model
     dataset: Dataset
-    pipeline: Pipeline | None = None  # None: the one the model was trained with
+    pipeline: Pipeline | None = None  # None: the training pipeline
     settings: Settings = field(default_factory=lambda: Settings(RULES["coco"]))
     runs: Path = DEFAULT_RUNS
-    jobs: int = 1  # processes; 0: one a core (a script then needs `if __name__ == "__main__"`)
+    jobs: int = 1  # worker processes; 0: one per core (a script then needs `if __name__ == "__main__"`)
     strict: bool = False
     common_classes: bool = False
     renames: Mapping[str, str] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)  # how to open the data set again
+    source: Mapping[str, Any] = field(default_factory=dict)  # how to open the dataset again
     command: str = ""
-    shard: int = SHARD  # images a process gets at a time
-    until: float = math.inf  # of time.monotonic: the work stops then, with the images finished so far
+    shard: int = SHARD  # images per worker at a time
+    until: float = math.inf  # deadline (time.monotonic): the run stops with the images finished by then
 
 
 def plan_of(
@@ -66,7 +73,7 @@ def plan_of(
     reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
     for text in options.stage:
         if "=" not in text:
-            raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
+            raise InputError(f"--stage: expected KIND=NAME such as resize=opencv-bilinear, got {text!r}")
     return Plan(
         loaded,
         dataset or open_dataset(data, task=loaded.card.task, **reading),
@@ -77,16 +84,16 @@ def plan_of(
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
-        # The whole path, so that a report can be made from another folder.
+        # The absolute path, so that a report can be written from another folder.
         source={"data": data if is_embedded(data) else str(Path(data).resolve()), **reading},
         command=command or command_line(options),
     )
 
 
 def run_folder(plan: Plan) -> Path:
-    """Where the run of this plan is written: by names, and by a hash too if another run is there already.
+    """The folder of the run: named by model and data, with a hash if a different run is there already.
 
-    Another run is one of another model file or card, other data, another number of images, or another rule.
+    Runs differ if the model file, the card, the data, the number of images or the rule differs.
     """
     folder = plan.runs / _name(plan)
     same = {
@@ -112,7 +119,7 @@ def _name(plan: Plan) -> str:
 
 
 def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
-    """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
+    """Evaluate and save the run in its folder. Images that fail are counted unless `strict`."""
     began = time.perf_counter()
     alignment = alignment_of(plan)
     if plan.strict and _missing(plan.dataset):
@@ -137,7 +144,7 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     failed += _missing(plan.dataset)
     kept = realign(records, alignment, plan.model.card.task)
     if not kept:
-        raise DataError(f"none of the {len(records)} images shows a class that is evaluated")
+        raise DataError(f"none of the {len(records)} images has an object of an evaluated class")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
     warnings = doubts(plan.model, plan.dataset, pipeline, records, alignment)
     result |= {"warnings": list(warnings)} if warnings else {}
@@ -160,33 +167,40 @@ def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> Pipe
     )
 
 
+def check_task(model: Model, data: Dataset) -> None:
+    """Raise DataError if the dataset is empty or labelled for another task than the model's."""
+    if not data.entries:
+        raise DataError(f"{data.name}: the dataset is empty; expected at least one image with ground truth")
+    task = model.card.task
+    if data.task != task and {data.task, task} != {"detect", "single"}:
+        labels, kind = TASKS[data.task][0], TASKS[task][1]
+        raise DataError(f"dataset {data.name} is labelled for {labels}, but model {model.name} is a {kind}")
+
+
 def alignment_of(plan: Plan) -> Alignment:
-    """How the classes of model and data meet; DataError if the two do not fit."""
+    """How the classes of model and data correspond; DataError if they do not."""
     model, data = plan.model, plan.dataset
     task = model.card.task
-    if not data.entries:
-        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
-    if data.task != task and {data.task, task} != {"detect", "single"}:
-        raise DataError(f"{data.name} is a data set to {data.task}, {model.name} is a model to {task}")
+    check_task(model, data)
     if plan.common_classes and task == "segment":
-        raise InputError("--classes common: a segmenter is evaluated on all its classes; correct the card")
+        raise InputError("--classes common: not supported for segmenters; correct the card instead")
     if not data.classes:  # a list of numbers: the model's classes, as they are
         if plan.renames:
-            raise InputError(f"--map: {data.name} does not name its classes; nothing can be renamed")
+            raise InputError(f"--map: {data.name} has no class names to map")
         same = np.arange(len(model.card.classes))
         return Alignment(
-            model.card.classes, same, same, "the data does not name its classes: taken by number"
+            model.card.classes, same, same, "the dataset has no class names: classes are matched by number"
         )
     if task == "segment":
         alignment = align(model.card.classes, data.classes, renames=plan.renames)
         if alignment.of_model.tolist() != list(range(len(data.classes))):
-            raise DataError("a segmenter's classes must be the data's, in the same order; correct the card")
+            raise DataError("expected the segmenter's classes in the order of the dataset; correct the card")
         return alignment
     return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
 
 
 def _missing(dataset: Dataset) -> tuple[Failed, ...]:
-    """Images the data set lists but that are not there."""
+    """Images that the dataset lists but that do not exist."""
     gone = [p for p in dataset.problems if p.kind == MISSING_FILE]
     return tuple(Failed(p.where, p.what) for p in gone)
 

@@ -82,7 +82,7 @@ def score_records(
     kind, scorer = scorers[task]
     if not all(isinstance(r, kind) for r in records):
         raise InputError(
-            f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
+            f"expected records of the task {task}, got {sorted({type(r).__name__ for r in records})}"
         )
     return {"task": task, "images": len(records), **scorer(records, classes, settings)}
 
@@ -133,7 +133,7 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
     parts = [(name, values[labels == i]) for i, name in enumerate(classes)]
     return {
-        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
+        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object per image",
         "metrics": numbers(values),
         "per_class": [{"class": name, "truth": len(part), **numbers(part)} for name, part in parts],
     }
@@ -144,7 +144,7 @@ def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     for record in records:
         if len(record.truth) != 1:
             raise InputError(
-                f"{record.name}: a single-object model needs one true box, got {len(record.truth)}"
+                f"{record.name}: expected one true box for a single-object detector, got {len(record.truth)}"
             )
     boxes = [r.detections.boxes[0] if len(r.detections) else np.zeros(4) for r in records]
     classes = [r.detections.classes[0] if len(r.detections) else -1 for r in records]
@@ -170,7 +170,7 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
         if whole.images[i]
     ]
     metrics = {f"top{k}": _number(value) for k, value in whole.top.items()}
-    rule = "top-k: the true class is among the k highest scores; equal scores in the order of classes"
+    rule = "top-k: the true class is among the k highest scores; ties in the order of classes"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 
@@ -183,7 +183,7 @@ def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Set
         for i, name in enumerate(classes)
     ]
     metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
-    over = "mean over classes; left out if absent in truth and prediction"
+    over = "mean over classes; classes absent in ground truth and prediction are skipped"
     rule = f"mIoU: TP / (TP + FP + FN) over all pixels, {over}"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 

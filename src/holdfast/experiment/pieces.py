@@ -153,16 +153,16 @@ def _noise(bench: Bench, piece: Piece, work: given.Noise) -> tuple[Line, Any]:
     folder = suite_folder(suite, bench.runs)
     save(suite, folder)
     worst, both = found.worst, found.combined
-    costs = worst is not None and (worst.drop or 0.0) > 0
+    costs = worst is not None and (worst.points_lost or 0.0) > 0
     words = [f"clean {found.clean:.4f}"]
     words.append(f"worst single {worst.label}" if worst and costs else "no single noise costs anything")
-    if both is not None and both.drop is not None:
-        words.append(f"worst of each together {_change(both.drop):+.4f}")
+    if both is not None and both.points_lost is not None:
+        words.append(f"worst of each together {_change(both.points_lost):+.4f}")
     line = bench.line(
         piece,
         metric=found.metric,
         value=worst.value if worst else found.clean,
-        delta=_change(worst.drop) if worst else 0.0,
+        delta=_change(worst.points_lost) if worst else 0.0,
         low=_change(worst.high) if worst else None,
         high=_change(worst.low) if worst else None,
         images=found.images,

@@ -1,4 +1,4 @@
-"""`holdfast noise`: what the deployed system does to a model."""
+"""`holdfast noise`: measure system noise, the points a model loses in deployment."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options 
 
 
 def suite(options: NoiseOptions) -> int:
-    """Measure what the deployed system does to models: the SysNoise table of your own.
+    """Measure the points that models lose to system noise: the SysNoise table for your own models.
 
-    MODEL… DATA: every decoder, resize, colour path, pooling, upsampling, precision, runtime and box rounding
-    that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
+    Runs every decoder, resize, colour conversion, pooling, upsampling, precision, runtime and box rounding
+    that is installed and applies, each alone, then the worst of each family combined.
     """
     options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
     if options.task == "pictures":
@@ -48,7 +48,7 @@ def suite(options: NoiseOptions) -> int:
 
 
 def _pictures(options: NoiseOptions) -> int:
-    """Run, show and save the suite of image models, and return the exit code."""
+    """Run, print and save the suite of image models, and return the exit code."""
     from holdfast.noise.suite import cost_table
     from holdfast.noise.vision import page, result, run, tables
 
@@ -56,7 +56,7 @@ def _pictures(options: NoiseOptions) -> int:
     plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
     if options.dry_run:
         estimates = [run.estimate(plan) for plan in plans]
-        counted = "finished cells and Combined are not counted"
+        counted = "cached cells and Combined are not counted"
         return print_estimates(estimates, cost_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
     made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
@@ -84,8 +84,8 @@ def finish(
 ) -> int:
     """Print, save and export a finished suite, and return the exit code.
 
-    `module` is that of its result, with `SUITES` and `suite_folder`. The tables come first: they are there
-    even if the disk is full.
+    `module` is that of its result, with `SUITES` and `suite_folder`. The tables are printed first, so that
+    they are not lost if the disk is full.
     """
     for place, table in enumerate(tables):
         if place:
@@ -96,7 +96,7 @@ def finish(
     if options.json:
         write_json(options.json, module.SUITES.to_plain(suite))
     if options.out:
-        say(f"report: {write(suite, options.out).resolve()}", sys.stderr)
+        say(f"report   {write(suite, options.out).resolve()}", sys.stderr)
     for message in messages:
         sys.stderr.write(f"{message}\n")
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
@@ -104,47 +104,47 @@ def finish(
 
 
 def print_estimates(estimates: Iterable[Estimate], table: Table) -> int:
-    """Print what suites would take and which options they would skip, and return the exit code."""
+    """Print the estimates and the options that would be skipped, and return the exit code."""
     from holdfast.report.tables import to_text
 
     say(to_text(table))
     for one in estimates:
         for reason in one.skipped:
-            say(f"not run  {one.name}: {reason}")
+            say(f"skipped  {one.name}: {reason}")
     return 0
 
 
 def stamp(command: str, began: float) -> dict[str, Any]:
-    """The fields of a result that tell how it was made; it began at `began` (time.perf_counter)."""
+    """Command, date and duration of a result that began at `began` (time.perf_counter)."""
     from holdfast.engine.manifest import now
 
     return {"command": command, "created": now(), "seconds": round(time.perf_counter() - began, 3)}
 
 
 def models_and_data(options: NoiseOptions, expected: str) -> tuple[list[tuple[str, Path | None]], str]:
-    """The models with their cards, and the data, which is the last of the words."""
+    """The models with their cards, and the data, which is the last argument."""
     from holdfast.core.errors import InputError
 
     *models, data = options.models_data
     if not models:
         raise InputError(f"expected {expected}; see --help")
     if options.card and len(options.card) != len(models):
-        raise InputError(f"--card: expected one for each of {len(models)} models, got {len(options.card)}")
+        raise InputError(f"--card: expected one card per model ({len(models)}), got {len(options.card)}")
     return list(zip(models, options.card or (None,) * len(models), strict=True)), data
 
 
 def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
-    """Raise InputError if one of the options is given, because the task has no use for it."""
+    """Raise InputError if one of the options is given that the task does not have."""
     from holdfast.core.errors import InputError
 
     for name in names:
         if name in changed(options):
             flag = field_of(NoiseOptions, name).label
-            raise InputError(f"{flag}: means nothing with --task {options.task}; leave it out")
+            raise InputError(f"{flag}: not supported with --task {options.task}")
 
 
 def combine(options: CombineOptions) -> int:
-    """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
+    """Add the most harmful noise option at each step, and report which effects overlap or amplify."""
     from holdfast.engine.progress import progress
     from holdfast.noise.vision import combine as combination
     from holdfast.noise.vision import page, tables
@@ -160,12 +160,12 @@ def combine(options: CombineOptions) -> int:
         write_json(options.json, combination.as_plain(stairs))
     if options.out:
         suite = suite_of([made], plan, command_line(options), began)
-        say(f"report: {page.write(suite, options.out, (stairs,)).resolve()}", sys.stderr)
+        say(f"report   {page.write(suite, options.out, (stairs,)).resolve()}", sys.stderr)
     return 0
 
 
 def listing(options: ListOptions) -> None:
-    """List every noise that is installed: stage, options, tasks, and which real systems do it."""
+    """List all noise options: stage, family, tasks, whether they are installed, which systems use them."""
     from holdfast.noise.listing import kinds_table, list_table, list_text
 
     load_own(options.use)
@@ -177,7 +177,7 @@ def listing(options: ListOptions) -> None:
 
 
 def show(options: ShowOptions) -> int:
-    """See what each noise does to a picture: before, after, and the difference stretched to 0 … 255."""
+    """Show what each noise option does to an image: before, after, and the amplified difference."""
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
@@ -191,7 +191,7 @@ def show(options: ShowOptions) -> int:
     try:
         data = image.read_bytes()
     except OSError as problem:
-        raise InputError(f"{image}: cannot be read: {problem.strerror}; expected a picture") from problem
+        raise InputError(f"{image}: cannot be read: {problem.strerror}; expected an image file") from problem
     loaded = load_model(options.model, options.card) if options.model else None
     try:
         made = list(shown(data, loaded, selection))
@@ -200,12 +200,12 @@ def show(options: ShowOptions) -> int:
     images = open_dataset(options.calibration, images=100).entries if options.calibration else ()
     maps = list(features(loaded, data, selection, images)) if loaded else []
     if not made and not maps:
-        hint = "" if loaded else "; what changes the graph needs --model"
-        raise InputError(f"nothing to show: no noise asked for changes a picture or a feature map{hint}")
+        hint = "" if loaded else "; options that rewrite the graph need --model"
+        raise InputError(f"nothing to show: no selected option changes an image or a feature map{hint}")
     say(to_text(shown_table([*made, *maps])))
     if options.folder:
         save_pictures(made, options.folder)
-    say(f"page: {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
+    say(f"report   {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
     return 0
 
 
@@ -222,14 +222,14 @@ def plan_for(options: CombineOptions) -> NoisePlan:
     task = plan.model.card.task
     if options.calibration:
         return NoisePlan(plan, selection, open_dataset(options.calibration, task=task), count)
-    # Images that are not tested on: other embedded scenes, or those beyond --images.
+    # Calibration images that are not tested on: other embedded scenes, or those beyond --images.
     reading = task, options.format, options.split
     spare = spare_of(options.data, *reading, count, whole=options.images is not None)
     return NoisePlan(plan, selection, spare, count)
 
 
 def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
-    """The selection of noises of image models; UnknownName for a word that is none."""
+    """The selection of noise options of image models; UnknownName for an unknown one."""
     from holdfast.noise.suite import NoiseSelection
 
     selection = NoiseSelection(only, skip, every)
@@ -239,7 +239,7 @@ def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = Fal
 
 
 def note_aliases(labels: Sequence[str]) -> None:
-    """Write a note for every FAMILY=OPTION that is an alias: which option it stands for."""
+    """Print a note for every FAMILY=OPTION that is an alias of another."""
     from holdfast.stages.families import alias_notes
 
     for note in alias_notes(labels):
@@ -247,7 +247,7 @@ def note_aliases(labels: Sequence[str]) -> None:
 
 
 def load_own(files: Sequence[Path]) -> None:
-    """Register the noises of these files."""
+    """Register the noise options of these files."""
     from holdfast.core.registry import load_parts
 
     for file in files:

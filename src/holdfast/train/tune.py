@@ -59,9 +59,11 @@ class Tuning:
         if not 0 <= self.adversarial <= 255:
             raise InputError(f"adversarial: expected 0 to 255, got {self.adversarial}")
         if self.consistency and (self.adversarial or not self.augment):
-            raise InputError("consistency: expected an augmentation beside it, and no adversarial training")
+            raise InputError(
+                "consistency: expected together with an augmentation and without adversarial training"
+            )
         if not self.mix:
-            raise InputError("mix: expected one choice of decoder and resize or more, got none")
+            raise InputError("mix: expected at least one choice of decoder and resize, got none")
         for name in self.augment:
             lookup("augment", name)
 
@@ -76,17 +78,17 @@ def tune(
     progress: Progress = silent,
     name: str = "",
 ) -> Any:
-    """The model's ONNX graph with weights trained on the pictures; a killed run goes on where it was.
+    """The model's ONNX graph with weights trained on the images; a killed run continues.
 
-    `say` tells how it goes, under that name (none given: the model's).
-    The checkpoint's file name is `checkpoint`'s with a hash of all that decides the weights. The same seed,
-    pictures and number of threads give the same weights to the byte.
+    `say` reports progress under `name` (default: the model's). The checkpoint's file
+    name has a hash of all that determines the weights: the same seed, images and number of threads give
+    identical weights.
     """
     tuning.check()
     if len(pictures) < tuning.batch:
         raise DataError(
-            f"expected at least as many images as a batch holds, {tuning.batch}, got {len(pictures)}; "
-            "give more images or a smaller batch"
+            f"expected at least one batch of images ({tuning.batch}), got {len(pictures)}; "
+            "use more images or a smaller batch"
         )
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
@@ -124,7 +126,7 @@ def trainable_of(model: Model) -> Trainable:
     """The model's network, if it is a classifier that can be trained and has an output a class."""
     card = model.card
     if card.task != "classify":
-        raise ModelError(f"{model.path}: expected a model to classify, got one to {card.task}")
+        raise ModelError(f"{model.path}: expected a classifier, got a model with the task {card.task}")
     width, height = card.input.size
     shape = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     names = card.head.options.get("outputs") or ("",)
@@ -134,7 +136,7 @@ def trainable_of(model: Model) -> Trainable:
         found = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
     wanted = len(card.classes) + skipped(model)
     if found != wanted:
-        raise ModelError(f"{model.path}: expected {wanted} scores, one for each of its classes, got {found}")
+        raise ModelError(f"{model.path}: expected {wanted} scores, one per class, got {found}")
     return net
 
 

@@ -114,8 +114,8 @@ def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
 
 def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
-    drops = [(r["drop"], f"{r['family']}={r['option']}") for r in first["rows"] if r["drop"] is not None]
-    drop, label = max(drops, default=(None, ""))
+    lost = [(r.get("points_lost", r.get("drop")), f"{r['family']}={r['option']}") for r in first["rows"]]
+    drop, label = max((one for one in lost if one[0] is not None), default=(None, ""))
     words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
     return "" if drop is None else _lost(drop, 2), words
 

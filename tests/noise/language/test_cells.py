@@ -53,7 +53,7 @@ def test_words_that_are_no_precision_are_refused_with_the_nearest():
         select_precisions(only=["int8-dinamic"])
     with pytest.raises(UnknownName, match="resize"):
         select_precisions(skip=["resize"])
-    with pytest.raises(InputError, match="leave none"):
+    with pytest.raises(InputError, match="exclude all"):
         select_precisions(only=["fp16"], skip=["precision"])
 
 

@@ -32,7 +32,9 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     cells = []
     for of in model["sets"]:
         by = of["rules"][0]
-        cells.append("/".join(f"{n:.2f}" for n in (100 * by["clean"], *(r["drop"] for r in by["rows"]))))
+        cells.append(
+            "/".join(f"{n:.2f}" for n in (100 * by["clean"], *(r["points_lost"] for r in by["rows"])))
+        )
     assert re.search(rf"^tiny +{cells[0]} +{cells[1]}$", text.out, re.MULTILINE), text.out
     assert "FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8-MIXED(Δ)" in text.out
     assert "p (plain)" in text.out
@@ -49,7 +51,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
         assert float(row["fp32"]) == pytest.approx(100 * by["clean"])
         if row["precision"] != "fp32":
             kept = next(r for r in by["rows"] if r["precision"] == row["precision"])
-            assert float(row["drop"]) == pytest.approx(kept["drop"])
+            assert float(row["points_lost"]) == pytest.approx(kept["points_lost"])
             assert int(row["changed"]) == kept["changed"]
     assert "| tiny |" in holdfast("noise", *tiny, *TASK, "--markdown", "--jobs", 1).out
     assert rf"tiny & {cells[0]}" in holdfast("noise", *tiny, *TASK, "--latex", "--jobs", 1).out

@@ -58,11 +58,11 @@ def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
                 after = hits(scores_of(results, trial), [q.answer for q in trial.questions], by.rule)
                 assert row.questions == len(after) == (kept.sum())
                 assert row.value == after.mean()
-                assert row.drop == pytest.approx(100 * (right[kept].mean() - after.mean()), abs=1e-9)
+                assert row.points_lost == pytest.approx(100 * (right[kept].mean() - after.mean()), abs=1e-9)
                 assert row.lost == (right[kept] & ~after).sum()
                 assert row.gained == (~right[kept] & after).sum()
                 assert row.changed >= max(row.lost, row.gained)
-                assert row.low <= row.drop <= row.high
+                assert row.low <= row.points_lost <= row.high
 
 
 def test_calibrated_precisions_are_not_tested_on_what_they_saw(tmp_path, lm, sets):
@@ -211,7 +211,7 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
     assert "missing" in rows["fp16-broken"].note
     assert "no likelihood (NaN) for any of 40 questions" in rows["fp16-nan"].note
     for name in names[:4]:
-        assert (rows[name].value, rows[name].drop, rows[name].changed) == (None, None, None)
+        assert (rows[name].value, rows[name].points_lost, rows[name].changed) == (None, None, None)
     with pytest.raises(DataError, match="no likelihood at fp16-nan"):
         measure(
             prepare(dataclasses.replace(plan, precisions=("fp16-nan",), strict=True, runs=tmp_path / "s"))

@@ -96,7 +96,7 @@ def test_bad_clips_are_told_and_the_rest_is_measured(run, ground):
     code, _, err = run("fast.onnx", "bad", *ONLY)
     assert code == 4
     assert "metadata.csv:4: expected id|text|normalised text, got 2 of 3 fields" in err
-    assert "c1.wav: expected 8000 samples a second, as the card says, got 16000" in err
+    assert "c1.wav: expected 8000 Hz, as the card says, got 16000" in err
     assert "c2 (line 3): the card does not know 'ü'" in err
 
 
@@ -118,7 +118,7 @@ def test_a_bad_clip_is_named_in_the_folder_at_hand_and_strict_sees_finished_ones
         write_wav(folder / "wavs" / "c1.wav", hum(0.4), rate=16000)
         code, _, err = run("fast.onnx", name, *ONLY)
         assert code == 4
-        assert "c1 (line 2): wavs/c1.wav: expected 8000 samples a second" in err, "not one/wavs/c1.wav"
+        assert "c1 (line 2): wavs/c1.wav: expected 8000 Hz" in err, "not one/wavs/c1.wav"
     code, _, err = run("fast.onnx", "two", *ONLY, "--strict")
     assert code == 2
     assert "holdfast: c1 (line 2): wavs/c1.wav: expected 8000" in err

@@ -17,7 +17,7 @@ from holdfast.noise.speech.result import (
     csv_table,
     options_table,
     paper_table,
-    words,
+    notes_of,
 )
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
@@ -164,7 +164,7 @@ def test_of_several_models_each_is_named_beside_its_own_error():
 
 
 def test_a_sentence_before_other_words_ends_without_a_full_stop():
-    assert words(replace(row("stft", "a", 1.0, alike="b"), note="As it comes.")) == (
+    assert notes_of(replace(row("stft", "a", 1.0, alike="b"), note="As it comes.")) == (
         "As it comes; the same errors as b"
     )
-    assert words(replace(row("stft", "a", 1.0), note="As it comes.")) == "As it comes."
+    assert notes_of(replace(row("stft", "a", 1.0), note="As it comes.")) == "As it comes."

@@ -119,7 +119,7 @@ def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
     shares = tuple(
         Share(name, 1.0, 0.0, 2.0, 1.0, 0.0, 2.0, 3, note) for name in ("precision=int8", "colour=nv12")
     )
-    found = Blame("top1", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
+    found = Blame("top1", "classify", "", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
     same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
     columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
     dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])

@@ -44,7 +44,7 @@ def test_the_same_bytes_under_another_label_and_name_are_tested_on(data, tmp_pat
     assert not tested & set(images_of(kept))
     assert kept.words == "8 images of data that are not tested on"
     whole = reserve(data, copies, 100)
-    assert "5 of the 20 images (copies holds no others), on which" in whole.words
+    assert "5 of the 20 images (copies has no others); calibrated variants skip" in whole.words
     assert whole.without == {entry.name for entry in whole.items}
 
 
@@ -149,5 +149,5 @@ def test_where_all_are_copies_none_is_left_to_test_on(data, tmp_path):
         for number in range(4):
             shutil.copy(data.entries[0].path, tmp_path / "same" / name / f"{number}.jpg")
     kept = reserve(open_dataset(tmp_path / "same"), None, 100)
-    assert kept.lack == "8 images: none is left to test on; give --calibration DATA"
+    assert kept.lack == "8 images: no image would be left to test on; add --calibration DATA"
     assert kept.items == ()

@@ -82,7 +82,7 @@ def test_every_row_is_the_difference_of_two_plain_evaluations(plan):
         noised = evaluate(dataclasses.replace(plan, pipeline=pipeline_of(plan.model.card).replace(**stages)))
         told = difference(clean, noised)
         assert row.value == pytest.approx(noised.result["metrics"]["top1"], abs=1e-12)
-        assert row.drop == pytest.approx(-100 * told.interval.estimate, abs=1e-9)
+        assert row.points_lost == pytest.approx(-100 * told.interval.estimate, abs=1e-9)
         assert (row.low, row.high) == pytest.approx(
             (-100 * told.interval.high, -100 * told.interval.low), abs=1e-9
         )
@@ -94,7 +94,7 @@ def test_a_decoder_of_the_same_library_is_identical(plan):
     found = {r.option: r for r in made.rows}
     assert found["opencv"].outcome == "identical"
     assert found["opencv"].same_inputs == 30
-    assert "bit for bit" in found["opencv"].note
+    assert "bit-identical" in found["opencv"].note
     assert found["fast-idct"].outcome == "measured"
     assert found["fast-idct"].same_inputs < 30
 
@@ -119,7 +119,7 @@ def test_without_jpegs_the_decoders_are_said_to_have_nothing_to_do(tmp_path, pla
     made = measure(prepare(NoisePlan(pngs, NoiseSelection(only=("decode",)))), Watched())
     run = [r for r in made.rows if r.outcome != "not installed"]
     assert {r.outcome for r in run} == {"identical"}
-    assert all("no JPEG" in r.note for r in run)
+    assert all("no image is a JPEG" in r.note for r in run)
 
 
 def test_a_graph_without_pools_has_no_ceil_mode(boxes):
@@ -149,10 +149,10 @@ def test_calibration_takes_images_that_are_not_tested(plan):
 
 def test_combined_takes_the_worst_of_each_family():
     rows = [
-        Row("resize", "a", "measured", drop=1.0), Row("resize", "opencv-nearest", "measured", drop=2.0),
-        Row("decode", "fast-idct", "measured", drop=0.0, changed=3),
-        Row("decode", "ffmpeg", "measured", drop=0.0),
-        Row("runtime", "openvino", "measured", drop=9.0), Row("colour", "yuv444", "identical", drop=0.0),
+        Row("resize", "a", "measured", points_lost=1.0), Row("resize", "opencv-nearest", "measured", points_lost=2.0),
+        Row("decode", "fast-idct", "measured", points_lost=0.0, changed=3),
+        Row("decode", "ffmpeg", "measured", points_lost=0.0),
+        Row("runtime", "openvino", "measured", points_lost=9.0), Row("colour", "yuv444", "identical", points_lost=0.0),
     ]  # fmt: skip
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
@@ -160,8 +160,8 @@ def test_combined_takes_the_worst_of_each_family():
 
 def test_a_line_counts_options_that_are_alike_once():
     rows = [
-        Row("resize", "a", "measured", drop=1.0), Row("resize", "b", "measured", drop=3.0),
-        Row("resize", "c", "measured", drop=3.0, alike="b"), Row("resize", "d", "identical", drop=0.0),
+        Row("resize", "a", "measured", points_lost=1.0), Row("resize", "b", "measured", points_lost=3.0),
+        Row("resize", "c", "measured", points_lost=3.0, alike="b"), Row("resize", "d", "identical", points_lost=0.0),
     ]  # fmt: skip
     made = line(rows, "resize")
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
@@ -171,7 +171,7 @@ def test_a_line_counts_options_that_are_alike_once():
 
 def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
     rows = tuple(
-        Row("resize", name, "measured", drop=2.5, changed=changed)
+        Row("resize", name, "measured", points_lost=2.5, changed=changed)
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
@@ -248,11 +248,11 @@ def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     assert {s.added.split("=")[0] for s in stairs.steps} == measured
     assert len(measured) >= 3
     assert stairs.steps[0].effect == "first"
-    assert stairs.steps[0].drop == pytest.approx(max(r.drop for r in suite.rows))
+    assert stairs.steps[0].points_lost == pytest.approx(max(r.points_lost for r in suite.rows))
     assert suite.combined is not None
-    assert stairs.steps[-1].drop == pytest.approx(suite.combined.drop)
+    assert stairs.steps[-1].points_lost == pytest.approx(suite.combined.points_lost)
     sums = np.cumsum([s.extra for s in stairs.steps])
-    np.testing.assert_allclose(sums, [s.drop for s in stairs.steps], atol=1e-9)
+    np.testing.assert_allclose(sums, [s.points_lost for s in stairs.steps], atol=1e-9)
     assert words(stairs)
 
 
@@ -273,10 +273,10 @@ def stair(*wrong):
 @pytest.mark.parametrize(
     ("alone", "before", "after", "effect"),
     [
-        (range(15), range(15), range(15), "overlaps"),  # the same images
-        (range(1), range(1, 2), range(25), "magnified"),
-        (range(10), range(10, 20), range(20), "adds up"),
-        (range(3), range(3, 20), range(2, 20), "adds up"),  # two less, which may be the choice of images
+        (range(15), range(15), range(15), "overlapping"),  # the same images
+        (range(1), range(1, 2), range(25), "amplified"),
+        (range(10), range(10, 20), range(20), "additive"),
+        (range(3), range(3, 20), range(2, 20), "additive"),  # two less, which may be the choice of images
     ],
 )
 def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, after, effect):
@@ -285,17 +285,17 @@ def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, af
     assert made.alone == pytest.approx(100 * len(alone) / 40)
     assert made.extra == pytest.approx(100 * (len(after) - len(before)) / 40)
     assert made.beyond_low - 1e-9 <= made.extra - made.alone <= made.beyond_high + 1e-9
-    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "adds up")
+    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "additive")
 
 
 def test_a_step_is_told_on_the_images_all_its_runs_have():
     clean, alone, before, after = stair((), range(30), (), range(20))
     few = dataclasses.replace(alone, records=alone.records[:4])
     made = _step(option("resize=pillow-box"), (clean, few, before, after), 200)
-    assert (made.alone, made.extra, made.drop) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
+    assert (made.alone, made.extra, made.points_lost) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
     (other,) = stair(range(1))
     made = _step(option("resize=pillow-box"), (clean, few, other, after), 200)
-    assert made.effect == "adds up"  # of four images nothing is said
+    assert made.effect == "additive"  # of four images nothing is said
     one = dataclasses.replace(alone, records=alone.records[:1])
     rest = dataclasses.replace(before, records=before.records[1:])
     with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
@@ -352,7 +352,7 @@ def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
     made = measure(prepare(NoisePlan(boxes, wanted, replicates=100)), Watched())
     found = {r.option: r for r in made.rows}
     assert found["nms-inclusive"].outcome == "no effect"
-    assert found["nms-inclusive"].note == "every prediction is exactly the clean one"
+    assert found["nms-inclusive"].note == "all predictions are identical"
     assert found["offset"].outcome == "measured"
     assert line(made.rows, "boxes").distinct == 1
 

@@ -63,7 +63,7 @@ def test_a_model_without_normalisation_and_a_batch_of_one(tmp_path):
     with pytest.raises(InputError, match="normalisation layers"):
         adapt(load_model(classifier(tmp_path)), data, tmp_path, HOW, quiet, over=("resize=pillow-box",))
     model = load_model(normalised_classifier(tmp_path / "model"))
-    with pytest.raises(InputError, match="2 images or more"):
+    with pytest.raises(InputError, match="2 or more images"):
         adapt(model, data, tmp_path, Adaptation(1), quiet, over=("resize=pillow-box",))
 
 

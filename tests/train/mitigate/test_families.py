@@ -36,7 +36,7 @@ def test_a_miniature(tmp_path):
     assert families(training, kept, *trial) == found
     text = to_text(families_table(found, "bn"))
     assert "Fig. 4" in text
-    assert "Δ Decode" in text
+    assert "Decode" in text
     head, *body = to_csv(families_csv(found, "bn")).splitlines()
     assert len(body) == 2
     assert dict(zip(head.split(","), body[0].split(","), strict=True))["trained_with"] == "standard"

@@ -55,11 +55,11 @@ def of(*rows):
 
 def test_the_verdict_says_what_came_out():
     good = verdict(of(("a", 90.0, 2.0), ("b", 91.0, 1.0), ("mix", 90.8, 0.5)))
-    assert "mix has the lowest std, 0.500 (next b 1.000)" in good
-    assert "loses 0.20 points of mean to the best row, b. It is 0.20 points behind" in good
+    assert "mix has the lowest std, 0.500 (next: b, 1.000)" in good
+    assert "loses 0.20 points lost against the best row, b. It is 0.20 points behind" in good
     bad = verdict(of(("a", 92.0, 0.1), ("mix", 90.8, 0.5)))
     assert "mix has not the lowest std: 0.500, a has 0.100" in bad
-    assert "loses 1.20 points of mean to the best row, a, more than 0.5. It is 1.20" in bad
+    assert "loses 1.20 points lost against the best row, a, more than 0.5. It is 1.20" in bad
     assert "lowest std, 0.500, and so has a;" in verdict(of(("a", 92.0, 0.5), ("mix", 90.8, 0.5)))
     assert "gains 0.50 points" in verdict(of(("a", 90.0, 0.1), ("mix", 90.5, 0.5)))
     assert "verdict" not in as_plain(of(("a", 90.0, 0.1)))
@@ -70,7 +70,7 @@ def test_the_verdict_says_what_came_out():
 def test_the_tables():
     found = of(("a", 90.0, 2.0), ("mix", 90.8, 0.5))
     assert "Table 7" in to_text(matrix_table(found))
-    assert "± 1.50" in to_text(matrix_table(found))
+    assert "standard deviation of 1.50 points" in to_text(matrix_table(found))
     assert "| mix | 90.80 | 90.80 | 90.80 | 0.500 | 0.500 to 0.500 | 0.00 |" in to_markdown(
         matrix_table(found)
     )
@@ -160,7 +160,7 @@ def test_classes_in_another_order(tmp_path):
 
 def test_nothing_is_trained_and_tested_on(tmp_path):
     data = open_dataset(image_folder(tmp_path / "data", 8))
-    with pytest.raises(DataError, match="8 images of data are in data too"):
+    with pytest.raises(DataError, match="8 test images of data are also in the training data data"):
         check_apart(data, data)
     other = open_dataset(image_folder(tmp_path / "other", 8, seed=1))
     check_apart(data, other)

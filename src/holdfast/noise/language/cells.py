@@ -52,7 +52,7 @@ def select_precisions(
     selection = NoiseSelection(tuple(labelled(only)), tuple(labelled(skip)), every)
     chosen = tuple(option.name for option in offered if selection.takes(option))
     if not chosen:
-        raise InputError("no precision is left to run: --only and --skip leave none")
+        raise InputError("no precision is left to run: --only and --skip exclude all")
     return chosen
 
 
@@ -80,14 +80,14 @@ def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = Fa
             words = f"{len(held)} questions of {spare.name} that are not tested on"
             return Reserved(held, f"{words}, each with its right ending")
         if given:
-            why = "all its questions are tested on; give a set with others"
+            why = "all its questions are tested on; expected a set with other questions"
             raise InputError(f"--calibration {spare.name}: {why}")
     if len(tested.questions) < 2:  # nothing would be left to test on
-        return Reserved((), "no question: there is none that is not tested on")
+        return Reserved((), "no question that is not tested on")
     held = hold_back(tested.questions, count)
     words = (
         f"{len(held)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
-        "precisions are not tested on them (their Δ is to fp32 on the others)"
+        "precisions skip these questions, and their points lost are relative to fp32 on the others"
     )
     return Reserved(held, words, frozenset(q.name for q in held))
 
@@ -121,7 +121,7 @@ def _rewrite(subject: Subject, precision: str, texts: Sequence[Question] | None)
 
     if subject.bytes > LIMIT:
         raise CannotRewrite(
-            f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
+            f"the model has {subject.bytes / 1e9:.1f} GB; a converted graph is one file and cannot hold "
             "more than 2.1 GB"
         )
     proto = load_proto(subject.path)
@@ -136,7 +136,7 @@ def _rewrite(subject: Subject, precision: str, texts: Sequence[Question] | None)
     try:
         data = bytes(made.model.SerializeToString())
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
-        raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
+        raise CannotRewrite(f"the converted graph cannot be written as one file: {problem}") from problem
     return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
 
 

@@ -1,4 +1,4 @@
-"""The language suite: models × sets × precisions as trials, each compared with the file as it is."""
+"""The language suite: models × question sets × precisions, each compared with the unchanged model."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
+from holdfast.evaluate.difference import points
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
 from holdfast.noise import suite
@@ -24,15 +25,15 @@ from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, 
 Results: TypeAlias = Mapping[cells.Piece, Any]  # scores as stored, or {"problem": ...}
 PIECE = 25  # questions of a cell
 SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
-EXACTLY = "every likelihood is exactly that of fp32"
+EXACTLY = "all likelihoods are identical to fp32"
 
 
 @dataclass(frozen=True)
 class LanguagePlan:
-    """Models, sets, precisions, and what integer ones are calibrated on.
+    """Models, question sets, precisions, and the calibration questions of integer precisions.
 
-    `spare` are the questions to calibrate on for each set (None: some of the tested ones, which are then
-    left out); `given` says that the user named them.
+    `spare` are the calibration questions of each set (None: some of the tested ones, which are then
+    skipped); `given` says that the user named them.
     """
 
     subjects: tuple[Subject, ...]
@@ -42,12 +43,12 @@ class LanguagePlan:
     spare: tuple[TextSet | None, ...] = ()
     given: bool = False
     calibration_questions: int = suite.CALIBRATION_ITEMS
-    jobs: int = 1  # processes; 0: one a core
+    jobs: int = 1  # worker processes; 0: one per core
     strict: bool = False
 
     @property
     def store(self) -> Store:
-        """Where finished pieces are kept."""
+        """The store of finished cells."""
         return Store(self.runs / CELLS)
 
 
@@ -70,12 +71,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan with every graph made; trials by model, then set, then precision, the file itself first."""
+    """A plan with every graph converted; trials by model, set and precision, the unchanged model first."""
 
     plan: LanguagePlan
     trials: tuple[Trial, ...]
     reserved: dict[str, suite.Reserved[Question]]  # by the set's name
-    notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> what to say; set "": of the model
+    notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> notes; set "": notes on the model
 
 
 def prepare(plan: LanguagePlan, watch: suite.Watch = suite.unwatched) -> Prepared:
@@ -113,7 +114,7 @@ def _build(plan: LanguagePlan, trial: Trial, reserved: suite.Reserved[Question])
             why = one_line(problem).removeprefix(f"{subject.path}: ")
             return replace(trial, outcome="impossible", note=why)
         if not made.changed:
-            why = made.how or "nothing in the graph it could change"
+            why = made.how or "the graph has nothing that this precision changes"
             return replace(trial, outcome="no effect", note=why)
         graph, key, note = made.path, made.key, made.how
         if cells.is_calibrated(trial.precision):
@@ -124,7 +125,7 @@ def _build(plan: LanguagePlan, trial: Trial, reserved: suite.Reserved[Question])
 
 
 def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> LanguageSuite:
-    """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
+    """All numbers; a killed run continues where it stopped."""
     results = run_pieces(prepared, watch)
     plan = prepared.plan
     models = []
@@ -163,7 +164,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
             f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}{why}"
         )
     if failed and prepared.plan.strict:  # of pieces that a run without it has left
-        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
+        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; run without --strict to skip it")
     answers = {q.name: q.answer for q in text.questions}
     default = DEFAULT_RULES[text.kind]
     rules = []
@@ -172,7 +173,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
         rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
         rules.append(RuleNoise(rule, float(right.mean()), rows))
     calibrated = any(cells.is_calibrated(t.precision) for t in trials[1:])
-    # A model that must say a word by itself has no blind pick.
+    # Greedy decoding of a word has no chance level.
     chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(
         data=data,
@@ -190,7 +191,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
 def _row(
     trial: Trial, rule: TextRule, clean: Mapping[str, Scored], answers: Mapping[str, int], results: Results
 ) -> Row:
-    """The row of a precision: its scores against those of the file as it is, or why there are none."""
+    """The row of a precision: its scores against those of the unchanged model, or why there are none."""
     if not trial.pieces:
         return Row(trial.precision, trial.outcome, trial.note)
     problem = next((r["problem"] for p in trial.pieces if isinstance(r := results[p], dict)), "")
@@ -208,9 +209,9 @@ def _row(
         "no effect" if same else "measured",
         f"{EXACTLY}; {trial.note}" if same else trial.note,
         value=change.after,
-        drop=suite.points(change.drop.estimate),
-        low=suite.points(_whole(change.drop.low, len(after))),
-        high=suite.points(_whole(change.drop.high, len(after))),
+        points_lost=points(change.drop.estimate),
+        low=points(_whole(change.drop.low, len(after))),
+        high=points(_whole(change.drop.high, len(after))),
         changed=change.changed,
         lost=change.flips.lost,
         gained=change.flips.gained,
@@ -225,13 +226,13 @@ def _whole(share: float, questions: int) -> float:
 
 
 def estimate(prepared: Prepared) -> list[suite.Estimate]:
-    """An estimate for each model and set; some questions of each trial are run now, in one thread."""
+    """An estimate for each model and set, from some questions of each trial run in one thread."""
     each = product(prepared.plan.subjects, prepared.plan.sets)
     return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
 
 
 def graphs_of(prepared: Prepared) -> tuple[int, int]:
-    """How many rewritten graphs there are on disk for these trials, and their bytes."""
+    """The number of converted graphs on disk for these trials, and their size in bytes."""
     graphs = {piece.graph for trial in prepared.trials for piece in trial.pieces if piece.graph is not None}
     return len(graphs), sum(graph.stat().st_size for graph in graphs)
 

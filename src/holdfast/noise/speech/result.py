@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import OptionRow, Outcome, distinct, joint_outcome
+from holdfast.noise.suite import OUTCOMES, OptionRow, Outcome, distinct, joint_outcome, outcome_text
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
 @dataclass(frozen=True)
 class Number:
-    """A mean over clips with its 95 % interval."""
+    """A mean over clips with its 95% interval."""
 
     mean: float
     low: float
@@ -40,20 +40,20 @@ class Row(OptionRow):
 
     @property
     def loss(self) -> float | None:
-        """The error of what is heard."""
+        """The error of the log mel of the wave."""
         return self.heard.mean if self.heard else None
 
 
 @dataclass(frozen=True)
 class SpeechNoise:
-    """The noise of one acoustic model: the clean system's errors, every option, the worst two together."""
+    """The noise of one acoustic model: the clean system's errors, every option, the worst two combined."""
 
     model: str
     sha256: str
     kind: str
     clips: int
     own: Number  # log mel of the clean system's wave against the recording's, warped in time
-    copy: Number  # what the vocoder alone costs: the recording's log mel made a wave and analysed again
+    copy: Number  # the vocoder alone: the recording's log mel made a wave and analysed again
     power: float  # mean square of the clean wave: twice this is the error of two unrelated waves
     rows: tuple[Row, ...]
     combined: Row | None
@@ -65,7 +65,7 @@ class SpeechNoise:
 
     @property
     def worst(self) -> Row | None:
-        """The option with the largest error of what is heard."""
+        """The option with the largest error of the log mel of the wave."""
         return max(distinct(self.rows), key=lambda row: row.harm, default=None)
 
 
@@ -107,7 +107,7 @@ def groups_of(suite: SpeechSuite) -> list[str]:
 
 
 def paper_table(suite: SpeechSuite) -> Table:
-    """Table 10: a row a model and metric, mean (worst) mean square error of precisions, STFT and combined."""
+    """Table 10: one row per model and metric, mean (worst) MSE of precisions, STFT and combined."""
     groups = groups_of(suite)
     rows: list[list[Cell]] = []
     for model in suite.models:
@@ -116,14 +116,15 @@ def paper_table(suite: SpeechSuite) -> Table:
             own = short(model.own.mean) if metric == "heard" else ""
             both = mean(model.combined, metric)
             rows.append([model.model, name, *cells, "–" if both is None else short(both), own])
-    columns = ["method", "MSE of"]
+    columns = ["model", "MSE of"]
     columns += [g if g == "STFT" else f"precision {g}" for g in groups]
+    clips = ", ".join(dict.fromkeys(str(m.clips) for m in suite.models))
     caption = (
-        f"MSE against the clean system on the same texts of {suite.data}, mean over clips; mean (worst) over "
-        "the options that differ: lower is better. Beside it the clean system's own error against the "
-        "recordings"
+        f"MSE against the clean system on the same texts of {suite.data}, mean over clips (n = {clips}); "
+        "mean (worst) over the options that differ, lower is better. Last column: MSE of the clean system "
+        "against the recordings"
     )
-    return Table([*columns, "combined", "own error"], rows, caption)
+    return Table([*columns, "combined", "clean vs. recordings"], rows, caption)
 
 
 def short(value: float) -> str:
@@ -135,7 +136,7 @@ def _mean_worst(rows: Sequence[Row], metric: str) -> str:
     numbers = [value for r in distinct(rows) if (value := mean(r, metric)) is not None]
     if not numbers:
         outcome = joint_outcome(rows)
-        return "–" if outcome == "not run" else outcome
+        return "–" if outcome == "not run" else OUTCOMES.get(outcome, outcome)
     average = short(sum(numbers) / len(numbers))
     return average if len(numbers) == 1 else f"{average} ({short(max(numbers))})"
 
@@ -147,22 +148,22 @@ def mean(row: Row | None, metric: str) -> float | None:
 
 
 def options_table(model: SpeechNoise) -> Table:
-    """Every option of one model: its three errors, its error against the recordings, words."""
+    """Every option of one model: its three errors, its error against the recordings, notes."""
     columns: list[Column[Row]] = [
-        Column("noise", get=lambda r: r.family),
+        Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: r.option),
-        Column("mel of the wave", -3, get=partial(mean, metric="heard")),
-        Column("95 % interval", get=lambda r: _interval(r.heard)),
+        Column("log mel of the wave", -3, get=partial(mean, metric="heard")),
+        Column("95% interval", get=lambda r: _interval(r.heard)),
         Column("wave", -3, get=partial(mean, metric="wave")),
-        Column("mel before", -3, get=partial(mean, metric="mel")),
-        Column("to recordings", -3, get=partial(mean, metric="own")),
-        Column("what is to be said", get=words),
+        Column("log mel before the vocoder", -3, get=partial(mean, metric="mel")),
+        Column("vs. recordings", -3, get=partial(mean, metric="own")),
+        Column("notes", get=notes_of),
     ]
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
-        f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. That "
-        f"system itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
-        f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
+        f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. The MSE "
+        f"of the clean system against the recordings is {short(model.own.mean)}, of the vocoder alone "
+        f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so unrelated waves "
         f"differ by {short(2 * model.power)}"
     )
     return Table.of(shown, columns, caption)
@@ -172,22 +173,22 @@ def _interval(found: Number | None) -> str:
     return f"[{short(found.low)}, {short(found.high)}]" if found else ""
 
 
-def words(row: Row) -> str:
-    """What is to be said of a row beside its numbers."""
+def notes_of(row: Row) -> str:
+    """The notes on a row."""
+    outcome = "identical output" if row.outcome == "identical" else outcome_text(row)
     if row.heard is None:
-        return f"{row.outcome}: {row.note}".rstrip(": ")
+        return f"{outcome}: {row.note}".rstrip(": ")
     note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
-    clips, verb = many(row.clips, "clip"), "has" if row.longer == 1 else "have"
-    stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
-    length = f"{row.longer} of {clips} {verb} another length; compared over common frames"
-    said = [
-        note if row.outcome == "measured" or not note else f"{row.outcome}: {note}",
-        f"the same errors as {row.alike}" if row.alike else "",
+    clips = many(row.clips, "clip")
+    length = f"the length differs in {row.longer} of {clips}; compared over common frames"
+    notes = [
+        note if row.outcome == "measured" or not note else f"{outcome}: {note}",
+        f"same errors as {row.alike}" if row.alike else "",
         length if row.longer else "",
-        f"{row.unstopped} of {clips} never {stop}" if row.unstopped else "",
+        f"{row.unstopped} of {clips} ended at max_frames" if row.unstopped else "",
         f"{many(row.failed, 'clip')} failed" if row.failed else "",
     ]
-    return "; ".join(filter(None, said))
+    return "; ".join(filter(None, notes))
 
 
 def csv_table(suite: SpeechSuite) -> Table:

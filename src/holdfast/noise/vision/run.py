@@ -1,4 +1,4 @@
-"""The noise suite of one model: every option alone, then the worst of each family together; or its cost."""
+"""The noise suite of one model: every option alone, then the worst of each family combined; estimates."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from holdfast.stages.families import Option
 
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
-EXACTLY = "every prediction is exactly the clean one"
+EXACTLY = "all predictions are identical"
 APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
 
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
+    """The clean evaluation, the noise options, and the calibration images of integer precisions."""
 
     plan: Plan
     selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
-    spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
+    spare: Dataset | None = None  # calibration images; None: some of the tested ones, which are then skipped
     calibration_images: int = suite.CALIBRATION_ITEMS
     replicates: int = 1000
-    own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
+    own: Mapping[str, Noise] = field(default_factory=dict)  # the user's noise functions by name
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan with everything tried that can be tried before an image is run."""
+    """A plan with all variants built: graphs are rewritten, integer precisions calibrated."""
 
     noise: NoisePlan
     context: choose.SuiteContext
@@ -64,12 +64,12 @@ class Prepared:
         return {one.option.label: one.option for one in self.candidates}
 
     def first(self, count: int) -> Prepared:
-        """The same on the first images alone; what precisions are calibrated on does not change."""
+        """The same on the first images; calibration images do not change."""
         plan = self.noise.plan
         return self if count >= len(plan.dataset) else self._with(dataset=plan.dataset.first(count))
 
     def within(self, until: float) -> Prepared:
-        """The same with another end (of time.monotonic)."""
+        """The same with another deadline (of time.monotonic)."""
         return self._with(until=until)
 
     def _with(self, **changes: Any) -> Prepared:
@@ -78,7 +78,7 @@ class Prepared:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The clean one and all that are to be measured alone."""
+        """The clean variant and all variants that are measured alone."""
         alone = [a.variant for a in self.candidates if a.variant is not None]
         return (Variant(CLEAN, self.context.clean), *alone)
 
@@ -94,7 +94,7 @@ def prepare(noise: NoisePlan) -> Prepared:
 
 
 def prepare_context(noise: NoisePlan) -> Prepared:
-    """What all variants have in common, with none of them yet."""
+    """The context that all variants share, without variants."""
     plan = noise.plan
     alignment = alignment_of(plan)
     clean = plan.pipeline or pipeline_of(plan.model.card)
@@ -107,7 +107,7 @@ def prepare_context(noise: NoisePlan) -> Prepared:
 def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool = True) -> ModelNoise:
     """The noise of the model; a killed run continues where it stopped.
 
-    The worst options are also run together, unless that is not asked for or the plan's time is over.
+    The worst options are also run combined, unless `together` is False or the plan's time is over.
     """
     plan = prepared.noise.plan
     found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
@@ -189,7 +189,7 @@ class _Judge:
         plan = self.prepared.noise.plan
         after = side_of(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
-        interval = difference.interval
+        lost = difference.points_lost
         pipeline, clean = one.variant.pipeline, self.prepared.context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
@@ -202,9 +202,9 @@ class _Judge:
             outcome,
             EXACTLY if still else self._words(one, identical),
             value=difference.after,
-            drop=suite.points(-interval.estimate),
-            low=suite.points(-interval.high),
-            high=suite.points(-interval.low),
+            points_lost=lost.estimate,
+            low=lost.low,
+            high=lost.high,
             changed=difference.changed,
             images=difference.images,
             same_inputs=same,
@@ -218,9 +218,9 @@ class _Judge:
         if not identical:
             return one.note
         if one.option.family == "decode" and not self.jpeg:
-            return "no JPEG among the images, and this decoder gives the same pixels of all of them"
+            return "no image is a JPEG, and this decoder gives the same pixels for all of them"
         alike = f" ({one.option.alike})" if one.option.alike else ""
-        return f"bit for bit the same input on all images{alike}"
+        return f"bit-identical on all images{alike}"
 
     def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
         """The model with all its rows."""
@@ -252,20 +252,22 @@ class _Judge:
 
 
 def _answers(side: Side) -> str:
-    """A hash of every prediction of a run, to the last digit."""
+    """A hash of every prediction of a run."""
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
 def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
-    """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
-    measured = [r for r in rows if r.outcome == "measured" and r.drop is not None and r.family not in APART]
+    """The option of each family that loses the most points; runtimes are not part of Combined."""
+    measured = [
+        r for r in rows if r.outcome == "measured" and r.points_lost is not None and r.family not in APART
+    ]
     return [known[row.label] for row in suite.worst_of_each(measured, lambda row: row.family)]
 
 
 def estimate(noise: NoisePlan) -> suite.Estimate:
-    """The estimate, from some images run now through every variant in one process.
+    """The estimate, from a few images that are run through every variant in one process.
 
-    Graphs are rewritten where the run keeps them, if it has begun; else nothing of them stays.
+    Rewritten graphs are stored with the run if it has begun, else they are discarded.
     """
     plan = noise.plan
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:

@@ -1,4 +1,4 @@
-"""Models with and without TENT under noise of decoder, resize and colour: the paper's Table 6."""
+"""Models with and without TENT under decode, resize and colour noise: the paper's Table 6."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ STAGES: Final = ("decode", "resize", "colour", "fit")  # what a choice names
 
 @dataclass(frozen=True)
 class Adaptation:
-    """How TENT is run: images a batch, learning rate of Adam, steps a batch, the order of the images."""
+    """How TENT runs: images per batch, learning rate of Adam, steps per batch, seed of the image order."""
 
     batch: int = 100
     rate: float = 1e-3
@@ -34,12 +34,12 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class Drop:
-    """One option: what it costs in points, to the clean accuracy without TENT; without TENT and with it."""
+    """One option: points lost against the clean accuracy without TENT, without TENT and with it."""
 
     family: str
     option: str
-    without: float
-    adapted: float
+    points_lost: float
+    points_lost_tent: float
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def adapt(
     model: Model, data: Dataset, folder: Path, how: Adaptation, say: Say, jobs: int = 1,
     over: tuple[str, ...] = FAMILIES,
 ) -> Adapted:  # fmt: skip
-    """The model with and without TENT, its weights as in the file before each option."""
+    """The model with and without TENT; each option starts from the weights of the file."""
     if how.batch < 2:
-        raise InputError(f"batch: expected 2 images or more, whose statistics TENT takes, got {how.batch}")
+        raise InputError(f"batch: expected 2 or more images per batch for TENT, got {how.batch}")
     usual = Choice(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
     shown = pictures_of(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
@@ -81,7 +81,7 @@ def adapt(
         said = tent(trainable_of(model), batches, how.rate, how.steps, skipped(model))
         adapted[place] = 100 * float((said == labels).mean())
         option = "=".join(names[place]) if place else CLEAN
-        say(f"{model.name}: {option}: {without[place]:.2f}, with TENT {adapted[place]:.2f}")
+        say(f"{model.name}: {option}: top-1 {without[place]:.2f}%, with TENT {adapted[place]:.2f}%")
     drops = tuple(
         Drop(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
         for place in kept
@@ -92,7 +92,7 @@ def adapt(
 
 
 def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Choice]]:
-    """(family, option) and the choice it makes of the usual one, of all that run by default and are there.
+    """(family, option) and the preprocessing it gives, for all options that run by default and are installed.
 
     `over` holds families, or FAMILY=OPTION.
     """
@@ -109,7 +109,7 @@ def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, st
 
 
 def distinct(images: NDArray[np.uint8]) -> tuple[int, ...]:
-    """The places of choices (choices, n, h, w, 3) whose pictures no earlier choice has, all of them alike."""
+    """The indices of choices (choices, n, h, w, 3) whose images differ from those of all earlier ones."""
     kept: list[int] = []
     for place in range(len(images)):
         if not any(np.array_equal(images[place], images[other]) for other in kept):
@@ -118,5 +118,5 @@ def distinct(images: NDArray[np.uint8]) -> tuple[int, ...]:
 
 
 def as_plain(found: Adapted) -> dict[str, Any]:
-    """The table's numbers as JSON values."""
+    """The result as JSON values."""
     return {"holdfast": 1, "kind": "tent", **dataclasses.asdict(found)}

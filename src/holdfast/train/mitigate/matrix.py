@@ -31,8 +31,8 @@ FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 class Line:
     """A row: accuracy in percent by test, their mean and sample standard deviation, averaged over seeds.
 
-    The intervals hold 95 % of what other test images would give (drawn with replacement, the same for all
-    cells); `spread` is the standard deviation of the mean over seeds, None with one seed.
+    The 95% intervals are bootstrap intervals over test images (the same draws for all cells); `spread` is the
+    standard deviation of the mean over seeds, None with one seed.
     """
 
     train: str
@@ -48,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A row for each way to train, a column for each way to test, on the same images."""
+    """One row per training, one column per test, on the same images."""
 
     over: Over
     model: str
@@ -66,10 +66,10 @@ class Matrix:
         for found in self.lines:
             if found.train == train:
                 return found
-        raise InputError(f"no row {train!r} in this matrix; there are {', '.join(self.rows)}")
+        raise InputError(f"no row {train!r} in this matrix; expected one of {', '.join(self.rows)}")
 
     def behind(self, line: Line) -> float:
-        """By how many points a row is behind the best row of each column, in the mean of the columns."""
+        """The points by which a row is below the best row of each column, mean over the columns."""
         best = np.max([other.accuracy for other in self.lines], axis=0)
         return float(np.mean(best - np.array(line.accuracy)))
 
@@ -82,7 +82,7 @@ class Matrix:
 def matrix(
     training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
 ) -> Matrix:
-    """The matrix of trained rows by tests; what is tested already is not done again."""
+    """The matrix of trained rows by tests; cached tests are not run again."""
     choices = [choice_of(training.model, over, name) for name in tests]
     shown = pictures_for(training, tested, choices, say)
     places = [shown.place(choice) for choice in choices]
@@ -95,7 +95,7 @@ def matrix(
     for name, by_seed in rows.items():
         found = [right(model, shown, training.folder) for model in by_seed.values()]
         lines.append(line_of(name, np.stack(found)))
-        say(f"{name}: mean {lines[-1].mean:.2f}, std {lines[-1].std:.3f}")
+        say(f"{name}: mean accuracy {lines[-1].mean:.2f}%, std {lines[-1].std:.3f}")
     share = float(np.mean([line.mean for line in lines])) / 100
     seeds = tuple(dict.fromkeys(order.seed for order in models))
     return Matrix(
@@ -151,24 +151,23 @@ def _drawn(hits: NDArray[np.bool_], replicates: int) -> Floats:
 
 
 def verdict(found: Matrix) -> str:
-    """Whether mix training came out as in the paper, in a sentence: lowest std, at most 0.5 points lost."""
+    """Whether mix training reproduces the paper, in a sentence: lowest std, at most 0.5 points lost."""
     mix = found.line(MIX)
     others = [line for line in found.lines if line.train != MIX]
     steady = min(others, key=lambda line: line.std)
     best = max(others, key=lambda line: line.mean)
     loss = best.mean - mix.mean
     if mix.std == steady.std:
-        first = f"mix has the lowest std, {mix.std:.3f}, and so has {steady.train}"
+        first = f"mix and {steady.train} both have the lowest std, {mix.std:.3f}"
     elif mix.std < steady.std:
-        first = f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"
+        first = f"mix has the lowest std, {mix.std:.3f} (next: {steady.train}, {steady.std:.3f})"
     else:
-        first = f"mix has not the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
-    said = "gains" if loss < 0 else "loses"
+        first = f"mix does not have the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
     limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
     nearest = min(others, key=found.behind)
     return (
-        f"{first}; it {said} {abs(loss):.2f} points of mean to the best row, {best.train}{limit}. It is "
-        f"{found.behind(mix):.2f} points behind the best of each column in the mean, {nearest.train} "
+        f"{first}; its mean is {loss:z.2f} points lost against the best row, {best.train}{limit}. On average "
+        f"it is {found.behind(mix):.2f} points behind the best row of each column, {nearest.train} "
         f"{found.behind(nearest):.2f}."
     )
 
@@ -184,7 +183,7 @@ def families(
     training: Training, models: Trained, data: Dataset, runs: Path, over: tuple[str, ...] = FAMILIES,
     watch: Watch = unwatched,
 ) -> Suite:  # fmt: skip
-    """The noise suite of the model after each row, by the row's name; nothing that is finished is redone.
+    """The noise suite of the model after each training; cached cells are not run again.
 
     Integer precisions are calibrated on training images.
     """

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables, each a way to train, and images to train and to test on."""
+"""The rows of the paper's tables, each one training, and the training and test images."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -52,24 +52,22 @@ def choice_of(model: Model, over: Over, name: str) -> Choice:
 
 
 def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[str]) -> tuple[Row, ...]:
-    """A row for each decoder or resize alone, and one that draws among those of `mix` for every image.
+    """One row per decoder or resize, and one that draws from those of `mix` for every image.
 
-    Nothing but whole-pixel shifts augments them: what a decoder or a resize does to pixels is to be learned
-    as it is, not after another interpolation.
+    The only augmentation is a shift by whole pixels, so that training sees what a decoder or a resize does
+    to pixels without another interpolation.
     """
     for name in (*names, *mix):
         lookup(over, name)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         got, known = ", ".join(names), ", ".join(registry.names(over))
-        raise InputError(
-            f"--with: expected two or more different names of {over}, got {got}; there are {known}"
-        )
+        raise InputError(f"--with: expected two or more different {over} names of {known}, got {got}")
     alone = [Row(name, (choice_of(model, over, name),)) for name in names]
     return (*alone, Row(MIX, tuple(choice_of(model, over, name) for name in mix)))
 
 
 def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
+    """The rows of Fig. 4 by name (default: all); the first is the baseline."""
     usual = (Choice(model.card.decode, model.card.resize),)
     rows = (
         Row(STANDARD, usual, (STANDARD,)),
@@ -94,7 +92,7 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
     rest = tuple(entry for at, entry in enumerate(data.entries) if at % every != every - 1)
     if not held:
         raise DataError(
-            f"{data.name}: expected at least {every} images to train and test on, got {len(data)}"
+            f"{data.name}: expected at least {every} images for training and test, got {len(data)}"
         )
     return (
         dataclasses.replace(data, entries=rest, name=f"{data.name} (train)"),
@@ -113,8 +111,8 @@ def check_apart(data: Dataset, tested: Dataset) -> None:
     """Raise DataError if an image is in both."""
     if twice := in_both(data, tested):
         raise DataError(
-            f"{len(twice)} images of {tested.name} are in {data.name} too, first {twice[0]}; "
-            "test on images that are not trained on"
+            f"{len(twice)} test images of {tested.name} are also in the training data {data.name}, first "
+            f"{twice[0]}; use test images that are not trained on"
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows trained from the same weights, and which images each gets right; what is finished is not redone."""
+"""Rows trained from the same weights, and their correct predictions; finished work is cached."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -142,13 +142,13 @@ def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, M
     store = Store(training.folder / CELLS)
     missing, done = count_missing(work, wanted, store), 0
     if missing:
-        say(f"{training.model.name}: {missing} of {len(wanted)} rows are to be trained")
+        say(f"{training.model.name}: training {missing} of {len(wanted)} rows")
 
     def step(rows: int, found: int) -> None:
         nonlocal done
         done += rows - found
         if rows > found:
-            say(f"{training.model.name}: trained {done} of {missing}")
+            say(f"{training.model.name}: trained {done} of {missing} rows")
 
     cells = run(work, wanted, store, jobs=training.jobs, progress=step).read()
     models = {order: cell["model"] for order, cell in zip(wanted, cells, strict=True)}
