@@ -32,12 +32,11 @@ def audits(tmp_path):
 def test_the_sentence_is_the_first_line(evaluations):
     lines = text(evaluations).splitlines()
     assert lines[0] == f"{evaluations.summary} {evaluations.next_step}"
-    assert lines[0].startswith(
-        "B is worse in 2, better in 0, not significant in 0, the same in 1; most: AP of square"
-    )
+    counts = "2 worse, 0 better, 0 not significant, 1 identical. Largest change: AP of square"
+    assert f"Numbers of B against A: {counts}" in lines[0]
     assert lines[4].startswith("worse ")  # worse first
-    assert "the identical: AP of round" in text(evaluations)
-    assert "an object found in A, missed in B: 0.jpg, 1.jpg" in text(evaluations)
+    assert "identical: AP of round" in text(evaluations)
+    assert "an object detected in A, missed in B: 0.jpg, 1.jpg" in text(evaluations)
 
 
 def test_markdown_is_a_table(evaluations):
@@ -66,7 +65,7 @@ def test_without_paired_intervals_the_two_stated_ones_are_drawn(audits):
     assert "A and B, each with its own 95% interval" in made
     assert "resize=opencv-nearest: undecided" in made
     assert "precision=int8: same" not in made  # nothing to see
-    assert "no paired interval: a run&#39;s folder is not beside its audit" in made
+    assert "no paired interval: the folder of a run is not next to its audit" in made
     assert "clean.map50" in made
 
 

@@ -105,7 +105,7 @@ def test_the_terminal_names_equals_below_a_table_that_stays_narrow():
     text = like_text(table).splitlines()
     assert "of 27 combinations" in text[0]
     assert max(map(len, text[1:6])) < 80
-    assert text[-1] == f"same     as 1, 3: {', '.join(many[:8])} and 4 more (--json has all)"
+    assert text[-1] == f"note     equivalent to row 1, 3: {', '.join(many[:8])} and 4 more (all in --json)"
 
 
 def test_rewrites_that_change_nothing_are_no_choice_beside_others(model, picture, tmp_path):

@@ -74,7 +74,7 @@ def test_the_warning_is_on_the_command_line_in_json_and_on_the_page(signs, holdf
     run = next(tmp_path.glob("runs/net-on-*"))
     assert holdfast("report", run, "-o", "page.html").code == 0
     assert (tmp_path / "page.html").read_text().count(
-        "the reading is doubtful"
+        "the card may decode the outputs wrongly"
     ) >= 2  # above, and in the notes
 
 
@@ -88,7 +88,7 @@ def test_noise_says_it_too(signs, holdfast, tmp_path):
     assert "warning  net: the boxes hardly overlap" in done.err
     (model,) = json.loads((tmp_path / "out.json").read_text())["models"]
     assert "normalised = true" in model["warnings"][0]
-    assert "the reading is doubtful" in (tmp_path / "page.html").read_text()
+    assert "the card may decode the outputs wrongly" in (tmp_path / "page.html").read_text()
 
 
 def test_an_audit_says_it_too(signs, holdfast, tmp_path):
@@ -120,8 +120,8 @@ def test_a_model_that_confuses_classes_is_not_accused_of_wrong_boxes():
     assert some(BOXES, [0, 1], numbered(4), BOXES, offset=[0, 3]) == ()  # half of the classes right
     (line,) = some(BOXES, [0, 1], numbered(4), BOXES, offset=[3, 3])
     assert line == (
-        "the boxes fit the ground truth but the classes do not (0% of 20 boxes that meet an object have its "
-        "class, 10 images); check the order of `classes` in the card"
+        "the boxes match the ground truth but the classes do not (0% of 20 boxes that match an object have "
+        "its class, 10 images); check the order of `classes` in the card"
     )
 
 

@@ -101,5 +101,5 @@ def test_the_cost_of_a_suite_counts_what_is_left():
     assert (done.name, left.name) == ("m", "n on d")
     lines = to_csv(suite.cost_table([done, left], "clip", "systems", "", 1)).splitlines()
     assert lines[0] == "model,clips,systems,cells to run,seconds (estimate),MB (estimate),timed on"
-    assert lines[1].endswith("nothing: all is finished")
+    assert lines[1].endswith("all cells are cached")
     assert lines[2] == "n,3,2,4 of 6,1.5,0.0,1 clip"

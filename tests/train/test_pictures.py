@@ -124,9 +124,9 @@ def test_nothing_readable_and_what_is_no_classification_is_told(model, data, tmp
         (tmp_path / "data" / entry.name).write_bytes(b"\xff\xd8\xff nothing")
     with pytest.raises(DataError, match="none of the 2 images can be read; first"):
         pictures_of(model, data.first(2), CHOICES[:1], tmp_path / "work", 1, len)
-    with pytest.raises(DataError, match="expected a data set to classify, got one to detect"):
+    with pytest.raises(DataError, match="expected a dataset for classification, got one for the task detect"):
         pictures_of(model, open_dataset("signs:0:2"), CHOICES[:1], tmp_path / "work", 1, len)
-    with pytest.raises(DataError, match="the data set is empty"):
+    with pytest.raises(DataError, match="the dataset is empty"):
         pictures_of(model, dataclasses.replace(data, entries=()), CHOICES[:1], tmp_path / "work", 1, len)
 
 

@@ -197,13 +197,13 @@ def test_a_damaged_checkpoint_is_told(ground, tmp_path):
 def test_what_cannot_be_meant_is_told(ground, tmp_path):
     model, pictures = ground
     for change, said in (
-        ({"batch": 81}, "as many images as a batch holds, 81, got 80"),
+        ({"batch": 81}, r"at least one batch of images \(81\), got 80"),
         ({"rate": 0.0}, "rate: expected a learning rate above 0"),
         ({"rate": 1e9}, "below 10"),
-        ({"consistency": 12.0}, "expected an augmentation beside it"),
-        ({"consistency": 12.0, "augment": ("augmix",), "adversarial": 2.0}, "no adversarial training"),
+        ({"consistency": 12.0}, "expected together with an augmentation"),
+        ({"consistency": 12.0, "augment": ("augmix",), "adversarial": 2.0}, "without adversarial training"),
         ({"steps": 0}, "steps: expected 1 or more, got 0"),
-        ({"mix": ()}, "mix: expected one choice"),
+        ({"mix": ()}, "mix: expected at least one choice"),
         ({"adversarial": 300.0}, "adversarial: expected 0 to 255"),
     ):
         with pytest.raises((InputError, DataError), match=said):
@@ -218,7 +218,7 @@ def test_a_number_of_classes_that_the_graph_does_not_have(ground, tmp_path):
     with pytest.raises(ModelError, match="expected 3 scores, one per class, got 2"):
         tune(wrong, pictures, SHORT, 0, tmp_path / "c.pt", len)
     detector = dataclasses.replace(model, card=dataclasses.replace(model.card, task="detect"))
-    with pytest.raises(ModelError, match="expected a model to classify, got one to detect"):
+    with pytest.raises(ModelError, match="expected a classifier, got a model with the task detect"):
         tune(detector, pictures, SHORT, 0, tmp_path / "c.pt", len)
 
 

@@ -293,8 +293,13 @@ def _headline(main: Change | None, rule: str) -> str:
     """The main metric of both runs, B − A with its interval and the verdict; empty without it."""
     if main is None or main.before.value is None or main.after.value is None:
         return ""
-    span = f", 95% interval {interval_text(main.low, main.high)}" if main.low is not None else ""
-    change = f"B − A = {main.difference or 0.0:+z.2f} {main.about.unit}{span}, n = {main.images}"
+    span = (
+        f", 95% interval {interval_text(main.low, main.high)}"
+        if main.low is not None and main.difference
+        else ""
+    )
+    size = f"{main.difference:+z.2f}" if main.difference else "0"
+    change = f"B − A = {size} {main.about.unit}{span}, n = {main.images}"
     name = f"{main.about.what} ({rule})" if rule else main.about.what
     sides = f"{main.before.value:.2f} in A, {main.after.value:.2f} in B"
     return f"{name}: {sides} ({change}: {main.reading}). "

@@ -239,9 +239,9 @@ def test_a_model_that_gives_no_numbers_is_an_error_without_a_warning(tmp_path, s
 
 
 def test_models_and_sets_must_be_told_apart(tmp_path, lm, sets):
-    with pytest.raises(InputError, match="models of different names, got 'lm' twice"):
+    with pytest.raises(InputError, match="models with different names, got 'lm' twice"):
         prepare(plan_of(tmp_path, [lm, lm], sets))
-    with pytest.raises(InputError, match="sets of different names"):
+    with pytest.raises(InputError, match="sets with different names"):
         prepare(plan_of(tmp_path, [lm], [sets[0], sets[0]]))
 
 

@@ -121,7 +121,7 @@ def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
     )
     found = Blame("top1", "classify", "", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
     same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
+    columns = ["", "choices", "exact", "largest difference", "mean difference", "the same"]
     dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])
     made = Diagnosis(blame=found, dumps=(dump,))
     out = diagnose.write(made, ("net", "p.jpg"), "holdfast diagnose", tmp_path / "d.html")

@@ -120,12 +120,12 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     wanted = NoiseSelection(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
     made = measure(prepare(NoisePlan(plan, wanted)))
     said = {row.label: (row.outcome, row.note) for row in made.rows}
-    reason = "1 image: none is left to test on; give --calibration DATA"
+    reason = "1 image: no image would be left to test on; add --calibration DATA"
     assert said["precision=int8-mixed"] == said["precision=int8-minmax"] == ("impossible", reason)
     assert said["resize=opencv-nearest"][0] != "impossible"
     assert made.calibration == ""
     kept = reserve(one, one, 100)
-    assert kept.lack.startswith("1 image (data holds no others): none is left")
+    assert kept.lack.startswith("1 image (data has no others): no image would be left")
 
 
 def test_copies_of_images_held_back_are_not_tested_on_either(data, tmp_path):

@@ -149,10 +149,12 @@ def test_calibration_takes_images_that_are_not_tested(plan):
 
 def test_combined_takes_the_worst_of_each_family():
     rows = [
-        Row("resize", "a", "measured", points_lost=1.0), Row("resize", "opencv-nearest", "measured", points_lost=2.0),
+        Row("resize", "a", "measured", points_lost=1.0),
+        Row("resize", "opencv-nearest", "measured", points_lost=2.0),
         Row("decode", "fast-idct", "measured", points_lost=0.0, changed=3),
         Row("decode", "ffmpeg", "measured", points_lost=0.0),
-        Row("runtime", "openvino", "measured", points_lost=9.0), Row("colour", "yuv444", "identical", points_lost=0.0),
+        Row("runtime", "openvino", "measured", points_lost=9.0),
+        Row("colour", "yuv444", "identical", points_lost=0.0),
     ]  # fmt: skip
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
@@ -161,7 +163,8 @@ def test_combined_takes_the_worst_of_each_family():
 def test_a_line_counts_options_that_are_alike_once():
     rows = [
         Row("resize", "a", "measured", points_lost=1.0), Row("resize", "b", "measured", points_lost=3.0),
-        Row("resize", "c", "measured", points_lost=3.0, alike="b"), Row("resize", "d", "identical", points_lost=0.0),
+        Row("resize", "c", "measured", points_lost=3.0, alike="b"),
+        Row("resize", "d", "identical", points_lost=0.0),
     ]  # fmt: skip
     made = line(rows, "resize")
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
@@ -196,8 +199,8 @@ def test_a_suite_is_saved_and_opened(plan, tmp_path):
     [
         (NoiseSelection(only=("resize=opencv-bilinaer",)), "opencv-bilinear"),
         (NoiseSelection(skip=("rezise",)), "resize"),
-        (NoiseSelection(only=("decode=opencv",), skip=("decode",)), "no noise is left"),
-        (NoiseSelection(only=("boxes=offset",)), "is for models to detect"),
+        (NoiseSelection(only=("decode=opencv",), skip=("decode",)), "no noise option is left"),
+        (NoiseSelection(only=("boxes=offset",)), "applies to the tasks detect"),
     ],
 )
 def test_wishes_that_cannot_be_met_are_told(plan, wanted, said):
@@ -298,7 +301,7 @@ def test_a_step_is_told_on_the_images_all_its_runs_have():
     assert made.effect == "additive"  # of four images nothing is said
     one = dataclasses.replace(alone, records=alone.records[:1])
     rest = dataclasses.replace(before, records=before.records[1:])
-    with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
+    with pytest.raises(InputError, match="resize=pillow-box: no image ran in all of"):
         _step(option("resize=pillow-box"), (clean, one, rest, after), 200)
 
 

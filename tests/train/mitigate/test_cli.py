@@ -35,7 +35,7 @@ def test_matrix(files, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "train \\ test" in shown.out
     assert "points lost against the best row" in shown.out
-    assert "rows are to be trained" in shown.err
+    assert "training 3 of 3 rows" in shown.err
     plain = json.loads(out.read_text())
     assert [line["train"] for line in plain["lines"]] == ["pillow-bilinear", "opencv-nearest", "mix"]
     assert (plain["images"], plain["trained_on"], plain["steps"]) == (24, 72, 2)
@@ -75,5 +75,5 @@ def test_one_clear_line(files, tmp_path):
         compare(*files, only=("decod",), **short(tmp_path))
     with pytest.raises(InputError, match="not several"):
         matrix(*files, csv=True, latex=True)
-    with pytest.raises(HoldfastError, match="expected a classifier, got a model of the task"):
+    with pytest.raises(HoldfastError, match="expected a classifier, got a model with the task"):
         matrix(str(detector(tmp_path)), files[1], **short(tmp_path))

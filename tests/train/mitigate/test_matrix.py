@@ -56,12 +56,12 @@ def of(*rows):
 def test_the_verdict_says_what_came_out():
     good = verdict(of(("a", 90.0, 2.0), ("b", 91.0, 1.0), ("mix", 90.8, 0.5)))
     assert "mix has the lowest std, 0.500 (next: b, 1.000)" in good
-    assert "loses 0.20 points lost against the best row, b. It is 0.20 points behind" in good
+    assert "its mean is 0.20 points lost against the best row, b. On average it is 0.20 points behind" in good
     bad = verdict(of(("a", 92.0, 0.1), ("mix", 90.8, 0.5)))
-    assert "mix has not the lowest std: 0.500, a has 0.100" in bad
-    assert "loses 1.20 points lost against the best row, a, more than 0.5. It is 1.20" in bad
-    assert "lowest std, 0.500, and so has a;" in verdict(of(("a", 92.0, 0.5), ("mix", 90.8, 0.5)))
-    assert "gains 0.50 points" in verdict(of(("a", 90.0, 0.1), ("mix", 90.5, 0.5)))
+    assert "mix does not have the lowest std: 0.500, a has 0.100" in bad
+    assert "its mean is 1.20 points lost against the best row, a, more than 0.5. On average it is 1.20" in bad
+    assert "mix and a both have the lowest std, 0.500;" in verdict(of(("a", 92.0, 0.5), ("mix", 90.8, 0.5)))
+    assert "its mean is -0.50 points lost" in verdict(of(("a", 90.0, 0.1), ("mix", 90.5, 0.5)))
     assert "verdict" not in as_plain(of(("a", 90.0, 0.1)))
     with pytest.raises(InputError, match="no row 'mix'"):
         of(("a", 90.0, 0.1)).line("mix")
@@ -185,7 +185,7 @@ def test_a_row_by_another_name_is_not_trained_again(started):
 def test_rows_that_cannot_be(started):
     _, model, _ = started
     with pytest.raises(
-        InputError, match=r"two or more different .* got pillow-box; there are .*pillow-nearest"
+        InputError, match=r"two or more different resize names of .*pillow-nearest.* got pillow-box"
     ):
         matrix_rows(model, "resize", ("pillow-box",), ("pillow-box",))
     with pytest.raises(UnknownName, match=r"unknown decode 'foo'.*pillow"):

@@ -57,7 +57,7 @@ def lead(model: ModelNoise) -> str:
     if not measured:
         return f"{text} No noise option that ran here changes it."
     if worst is None or worst.points_lost is None:
-        return f"{text} None of the {many(len(measured), 'option')} that ran changes a prediction."
+        return f"{text} No option that ran changes a prediction ({many(len(measured), 'option')})."
     words = significance(worst.low, worst.high, worst.images)
     text += f" Worst option: {worst.label}, {worst.points_lost:z.2f} points lost, {words}."
     if model.combined is not None and model.combined.points_lost is not None:
