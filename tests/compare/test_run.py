@@ -531,3 +531,18 @@ def test_of_several_models_those_of_one_name_are_paired(tmp_path):
     save_suite(Suite("scenes", (models["c"], models["c"])), tmp_path / "cc")
     with pytest.raises(InputError, match="no model of the same name"):
         compare_runs(tmp_path / "ab", tmp_path / "cc")
+
+
+def test_b_minus_a_has_a_direction_even_without_an_interval(tmp_path):
+    found = compare_runs(suite(tmp_path, "a", 1.0), suite(tmp_path, "b", 1.5))
+    change = row(found, "resize=x")
+    assert (change.verdict, change.direction, change.reading) == ("undecided", "worse", "worse, undecided")
+    plain = next(one for one in as_plain(found)["changes"] if one["what"] == "resize=x")
+    assert plain["direction"] == "worse"
+    assert found.next_step == "Next: compare runs on more images to decide the undecided numbers."
+
+
+def test_a_worse_run_names_the_images_to_look_at(tmp_path):
+    runs = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
+    found = compare_runs(*runs)
+    assert found.next_step.startswith("Next: look at the images listed under “an object detected in A")

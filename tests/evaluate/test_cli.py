@@ -314,3 +314,26 @@ def test_the_page_shows_no_boxes_on_an_image_that_was_changed(holdfast, blobs):
         path.write_bytes(making.jpeg(making.np.full((64, 64, 3), 99, making.np.uint8)))
     assert holdfast("report", run, "-o", "b.html").code == 0
     assert "data:image/jpeg" not in (blobs / "b.html").read_text()
+
+
+def test_points_lost_are_in_the_json_of_a_comparison(holdfast, blobs):
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1).code == 0
+    done = holdfast(
+        "evaluate",
+        "blobs.onnx",
+        "data",
+        "--jobs",
+        1,
+        "--against",
+        "holdfast-runs/blobs-on-data",
+        "--json",
+        "o.json",
+    )
+    against = json.loads((blobs / "o.json").read_text())["against"]
+    assert (against["points_lost"], against["low"], against["high"]) == (0.0, 0.0, 0.0)
+    assert f"{against['points_lost']:.2f} points lost" in done.out
+
+
+def test_top_and_all_classes_exclude_each_other(fails, blobs):
+    words = ("evaluate", "blobs.onnx", "data", "--jobs", 1)
+    assert "--top or --all-classes, not both" in fails(*words, "--top", 3, "--all-classes")

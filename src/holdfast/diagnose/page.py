@@ -56,9 +56,8 @@ def stage_table(stages: Sequence[StageApart]) -> Table:
 
 def blame_table(found: Blame) -> Table:
     """The points each difference loses alone, and the points recovered if only it is fixed."""
-    changed = f"{COUNTED[found.task][0]} alone"
-    columns = ["difference", "points lost alone", "95% interval", "points recovered if fixed"]
-    columns += ["95% interval ", changed, "notes"]
+    columns = ["difference", "points lost alone", "95% interval", "recovered if fixed", "95% interval "]
+    columns += [COUNTED[found.task][0], "notes"]
     rows: list[list[Cell]] = [
         [
             s.label,
@@ -71,6 +70,8 @@ def blame_table(found: Blame) -> Table:
         ]
         for s in found.shares
     ]
+    if not any(s.note for s in found.shares):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     text = "lost by each difference alone, and recovered if only that difference is fixed"
     return Table(columns, rows, f"Percentage points of {metric_label(found)} {text}, n = {found.images}")
 
@@ -112,7 +113,8 @@ def _next_step(diagnosis: Diagnosis) -> str:
     found = diagnosis.blame
     worst = max(found.shares, key=lambda s: s.mended, default=None) if found else None
     if worst is not None and worst.mended > 0:
-        return f" Next: fix {worst.label}; this alone recovers {worst.mended:z.2f} points."
+        sure = "" if worst.mended_low > 0 else " (not significant)"
+        return f" Next: fix {worst.label}; this alone recovers {worst.mended:z.2f} points{sure}."
     if found is not None:
         return " Next: no fix of a single difference recovers points; look for other differences."
     if any(table.rows for table in diagnosis.dumps):

@@ -24,7 +24,7 @@ _COLUMNS = {
     "AP": ("AP", "average precision by the rule of this page"),
     "AP50": ("AP50", "average precision at IoU 0.5"),
     "AP75": ("AP75", "average precision at IoU 0.75"),
-    "truth": ("truth", "true objects of this class"),
+    "truth": ("objects", "true objects of this class"),
     "found": ("detections", "detections of this class at any score"),
     "tp": ("TP", "true positives at the score threshold"),
     "fp": ("FP", "false positives at the score threshold"),

@@ -337,3 +337,12 @@ def test_pictures_that_do_not_differ_are_named_and_not_drawn():
     assert figure.body.count(' width="204" height="204"') == 2  # blocks of 34 pixels
     assert figure.body.count(' width="204" height="170"') == 1
     assert "lazy" not in figure.body
+
+
+def test_a_box_that_moves_within_the_match_is_explained():
+    floored = replace(ROWS[0], family="boxes", option="round-floor", points_lost=2.6, changed=0, note="")
+    table = options_table(replace(MODEL, task="detect", metric="AP", rule="coco: x", rows=(floored,)))
+    assert table.heads[4].name == "detections lost or gained"
+    assert table.rows[0][4] == "0 of 100 images"
+    assert "a box that moves less can change AP" in table.caption
+    assert "AP (coco)" in table.caption
