@@ -31,7 +31,7 @@ from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.intervals import mean_values, paired
 from holdfast.metrics.rules import RULES
-from holdfast.noise.suite import unwatched
+from holdfast.noise.suite import no_progress
 from holdfast.noise.vision.choose import ImageCandidate, build_variant
 from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.noise.vision.sweep import Variant
@@ -135,7 +135,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
     made = matrix(ground, [], [threat])
     names = [e.name for e in plan.dataset.entries]
     clean = Variant(TRAINED, ground.context.clean)
-    records = replay(ground, [clean], [threat], names, unwatched)[0]["300px", TRAINED]
+    records = replay(ground, [clean], [threat], names, no_progress)[0]["300px", TRAINED]
     for attempt in found.attempts:
         seen = records[attempt.name].detections
         strong = seen.take(seen.scores >= rule.score)
@@ -155,7 +155,7 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
     names = [e.name for e in plan.dataset.entries]
     pipeline = ground.context.clean.replace(decode="negative")
     variant = Variant("decode=negative", pipeline)
-    records, _ = replay(ground, [variant], [PatchThreat("white", patches)], names, unwatched)
+    records, _ = replay(ground, [variant], [PatchThreat("white", patches)], names, no_progress)
     judge = open_judge(plan.model, pipeline, Rule(score=0.1, nms_iou=0.5))
     for entry in plan.dataset.entries:
         picture = apply(negative(entry.load().data), patches[entry.name])

@@ -14,7 +14,15 @@ from holdfast.attack.result import effect_of
 from holdfast.audit.result import AttackLevel, ImageRobustness, RobustnessBounds, open_audit
 from holdfast.audit.result import save as save_audit
 from holdfast.cli import run
-from holdfast.compare.result import FEWEST, Stated, Subject, as_plain, from_draws, from_stated, order
+from holdfast.compare.result import (
+    FEWEST,
+    ComparedNumber,
+    StatedNumber,
+    as_plain,
+    from_draws,
+    from_stated,
+    order,
+)
 from holdfast.compare.run import compare_runs, kind_of
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
@@ -26,8 +34,8 @@ from holdfast.metrics.rules import RULES
 from holdfast.noise.vision.result import Row, Suite, open_suite
 from holdfast.noise.vision.result import save as save_suite
 
-COST = Subject("noise", "resize=x", "is worse", costs=True)
-GAIN = Subject("all", "mAP", "is better")
+COST = ComparedNumber("noise", "resize=x", "is worse", costs=True)
+GAIN = ComparedNumber("all", "mAP", "is better")
 NAMES = [f"{n}.jpg" for n in range(12)]
 
 
@@ -68,16 +76,16 @@ def test_few_images_decide_nothing():
 @pytest.mark.parametrize(
     ("before", "after", "verdict", "basis"),
     [
-        (Stated(1, 0, 2), Stated(5, 4, 6), "worse", "the separate intervals do not overlap"),
-        (Stated(5, 4, 6), Stated(1, 0, 2), "better", "the separate intervals do not overlap"),
-        (Stated(1, 0, 2), Stated(3, 2, 4), "undecided", "the separate intervals overlap"),
-        (Stated(1), Stated(3, 2, 4), "undecided", "no interval: no records of the same images"),
-        (Stated(1, 0, 2), Stated(1, 0, 2), "identical", ""),
-        (Stated(1, 0, 2), None, "only in A", ""),
-        (None, Stated(1, 0, 2), "only in B", ""),
-        (Stated(1, 0, 2), Stated(None, words="impossible"), "only in A", ""),
-        (Stated(None, words="impossible"), Stated(None, words="impossible"), "identical", ""),
-        (Stated(None, words="impossible"), Stated(None, words="not installed"), "undecided", ""),
+        (StatedNumber(1, 0, 2), StatedNumber(5, 4, 6), "worse", "the separate intervals do not overlap"),
+        (StatedNumber(5, 4, 6), StatedNumber(1, 0, 2), "better", "the separate intervals do not overlap"),
+        (StatedNumber(1, 0, 2), StatedNumber(3, 2, 4), "undecided", "the separate intervals overlap"),
+        (StatedNumber(1), StatedNumber(3, 2, 4), "undecided", "no interval: no records of the same images"),
+        (StatedNumber(1, 0, 2), StatedNumber(1, 0, 2), "identical", ""),
+        (StatedNumber(1, 0, 2), None, "only in A", ""),
+        (None, StatedNumber(1, 0, 2), "only in B", ""),
+        (StatedNumber(1, 0, 2), StatedNumber(None, words="impossible"), "only in A", ""),
+        (StatedNumber(None, words="impossible"), StatedNumber(None, words="impossible"), "identical", ""),
+        (StatedNumber(None, words="impossible"), StatedNumber(None, words="not installed"), "undecided", ""),
     ],
 )
 def test_stated_intervals_only_overlap_or_not(before, after, verdict, basis):
@@ -87,10 +95,10 @@ def test_stated_intervals_only_overlap_or_not(before, after, verdict, basis):
 
 
 def test_worse_comes_first_and_the_largest_of_it():
-    pixels = Subject("attack", "pixels", "is better", "pixels")
+    pixels = ComparedNumber("attack", "pixels", "is better", "pixels")
     sides = [(COST, 1), (COST, -9), (COST, 4), (pixels, -60)]
     changes = [from_draws(about, drawn(0, 0, 0), drawn(by, by, by), 9) for about, by in sides]
-    changes.append(from_stated(COST, Stated(1), None))
+    changes.append(from_stated(COST, StatedNumber(1), None))
     ordered = [(c.verdict, c.difference) for c in order(changes)]
     assert ordered == [("worse", 4), ("worse", 1), ("worse", -60), ("better", -9), ("only in A", None)]
 
@@ -483,7 +491,7 @@ def test_the_comparison_is_json(tmp_path):
 
 def language(tmp_path, name, drop, sha="q" * 8):
     from holdfast.noise.language.result import LanguageNoise, LanguageSuite, RuleNoise, SetNoise, save
-    from holdfast.noise.language.result import Row as Precision
+    from holdfast.noise.language.result import PrecisionRow as Precision
 
     rows = (Precision("fp16", "measured", "", 0.5, drop, drop - 1, drop + 1, 3, 2, 1, 100),)
     sets = (SetNoise("questions", "pick", sha, 100, 0.25, (RuleNoise("plain", 0.5, rows),)),)
@@ -502,11 +510,11 @@ def test_language_suites_are_compared_by_what_they_state(tmp_path):
 
 
 def speech(tmp_path, name, error):
-    from holdfast.noise.speech.result import Number, SpeechNoise, SpeechSuite, save
-    from holdfast.noise.speech.result import Row as Option
+    from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechSuite, save
+    from holdfast.noise.speech.result import SpeechRow as Option
 
-    own = Number(1.0, 0.9, 1.1)
-    heard = Number(error, error - 0.1, error + 0.1)
+    own = MeanInterval(1.0, 0.9, 1.1)
+    heard = MeanInterval(error, error - 0.1, error + 0.1)
     rows = (Option("precision", "fp16", "measured", heard=heard, clips=8), Option("stft", "x", "identical"))
     model = SpeechNoise(name, "ab" * 32, "acoustic", 8, own, own, 1.0, rows, None)
     save(SpeechSuite("clips", (model,)), tmp_path / name)

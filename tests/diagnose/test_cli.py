@@ -62,7 +62,7 @@ def test_a_diagnosis_of_data_says_what_integers_were_calibrated_on(holdfast, tin
     assert seen["images"] == 3
     assert seen["on"].startswith("3 of the 12 images")
     assert METHOD in seen["how"]
-    notes = {share["label"]: share["note"] for share in told["blame"]["shares"]}
+    notes = {share["label"]: share["note"] for share in told["loss"]["differences"]}
     assert METHOD in notes["precision=int8-minmax"]
     assert notes["decode=zune"] == ""
     assert f"note     integer precisions calibrated on {seen['on']}" in done.out
@@ -93,8 +93,8 @@ def test_training_in_integers_is_calibrated_too(holdfast, tiny, tmp_path):
     told = json.loads((tmp_path / "d.json").read_text())
     assert told["calibration"]["images"] == 3
     assert METHOD in done.out  # no row of the table is of training
-    assert told["blame"]["images"] == 9  # not on those it was calibrated on
-    assert [share["note"] for share in told["blame"]["shares"]] == [""]
+    assert told["loss"]["images"] == 9  # not on those it was calibrated on
+    assert [share["note"] for share in told["loss"]["differences"]] == [""]
 
 
 def test_without_integers_nothing_is_said_of_calibration(holdfast, tiny, tmp_path):

@@ -12,12 +12,12 @@ from holdfast.engine.records import GRID, Counted, Found, Ranked
 from holdfast.evaluate.difference import (
     Changes,
     Side,
-    broken,
+    broken_images,
     changes,
     compare,
     interval_text,
     significance,
-    unpartnered,
+    unmatched_counts,
 )
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
@@ -155,7 +155,7 @@ def test_a_run_against_itself_has_no_width(task):
     i = d.interval
     assert (i.estimate, i.low, i.high, d.changed) == (0.0, 0.0, 0.0, 0)
     assert "no difference on any image" in str(d)
-    assert broken(side(records, task, names), side(records, task, names)) == ()
+    assert broken_images(side(records, task, names), side(records, task, names)) == ()
     assert d.before == pytest.approx(side(records, task, names).value, abs=1e-12)
 
 
@@ -218,7 +218,7 @@ def test_the_nearest_become_partners_first():
     first = detections([[0, 0, 12, 10], [0, 0, 5.5, 10]], [0.9, 0.8], [0, 0])
     second = detections([[0, 0, 10, 10], [0, 0, 12, 10]], [0.9, 0.8], [0, 0])
     # 12 with 12, so that 10 is left for 5.5 (0.55); with 12 and 10 (0.83) paired, 5.5 and 12 (0.46) part
-    assert unpartnered(first, second) == (0, 0)
+    assert unmatched_counts(first, second) == (0, 0)
 
 
 boxes = st.lists(st.tuples(*[st.integers(0, 6)] * 2, *[st.integers(1, 6)] * 2, st.integers(0, 1)), max_size=6)
@@ -231,10 +231,10 @@ def test_lost_one_way_is_gained_the_other(first, second):
         detections([[x, y, x + w, y + h] for x, y, w, h, _ in rows], [0.9] * len(rows), [r[4] for r in rows])
         for rows in (first, second)
     )
-    lost, gained = unpartnered(a, b)
-    assert unpartnered(b, a) == (gained, lost)
+    lost, gained = unmatched_counts(a, b)
+    assert unmatched_counts(b, a) == (gained, lost)
     assert len(a) - lost == len(b) - gained
-    assert unpartnered(a, a) == (0, 0)
+    assert unmatched_counts(a, a) == (0, 0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -260,7 +260,7 @@ def test_a_single_objects_change_by_hand():
         found("e", [], [], []),
     ]
     assert changes(before, after, "single", COCO) == Changes("single", 3, len(before))
-    assert broken(side(before, "single"), side(after, "single")) == ("b", "c", "d", "e")
+    assert broken_images(side(before, "single"), side(after, "single")) == ("b", "c", "d", "e")
 
 
 def test_a_segmenters_change_is_one_per_cent_of_the_points():
@@ -276,7 +276,7 @@ def test_a_segmenters_change_is_one_per_cent_of_the_points():
     assert "0.66% of all labels" in str(got)
     # right pixels: 100 of 100 before; 99 and 100 after
     worse = [counted("0", [[89, 1], [0, 10]]), counted("1", table), counted("2", table)]
-    assert broken(side(before, "segment"), side(worse, "segment")) == ("0",)
+    assert broken_images(side(before, "segment"), side(worse, "segment")) == ("0",)
 
 
 def test_records_without_a_grid_still_tell_whether_a_pixel_changed():
@@ -294,7 +294,7 @@ def test_an_image_is_broken_if_a_true_box_is_not_found_any_more():
         found("b", truth, [0.9, 0.4], [0, 0], **told),  # the second one is below the score threshold
         found("c", [*truth, [0, 0, 9, 9]], [0.9, 0.8, 0.7], [0, 0, 0], **told),  # one too many breaks none
     ]
-    assert broken(side(before), side(after)) == ("b",)
+    assert broken_images(side(before), side(after)) == ("b",)
     got = compare(side(before), side(after), replicates=10)
     assert (got.changed, got.changes.boxes_lost, got.changes.boxes_gained) == (2, 1, 1)
     assert "in 2 of 3 images (1 lost, 1 gained;" in str(got)

@@ -33,7 +33,7 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.language import run as language_run
-from holdfast.noise.language.open import subject_of
+from holdfast.noise.language.open import language_subject
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.speech import options
 from holdfast.noise.speech import run as speech
@@ -115,7 +115,7 @@ def contested(folder):
 
 def asked(folder):
     """A language model at another precision on questions."""
-    lm = subject_of(texting.language_model(folder))
+    lm = language_subject(texting.language_model(folder))
     text = open_text(texting.piqa(folder / "p.jsonl", 30))
 
     def run(runs):

@@ -215,8 +215,8 @@ def test_a_diagnosis_names_the_stage_and_the_share_of_each(holdfast, blobs, tmp_
     assert done.code == 0
     assert "First stage that differs: decode" in done.out
     told = json.loads((tmp_path / "d.json").read_text())
-    assert [s["label"] for s in told["blame"]["shares"]] == ["decode=fast-idct", "boxes=offset"]
-    assert told["blame"]["points_lost"] > 0
+    assert [s["label"] for s in told["loss"]["differences"]] == ["decode=fast-idct", "boxes=offset"]
+    assert told["loss"]["points_lost"] > 0
     assert "Points lost by each difference" in (tmp_path / "d.html").read_text()
 
 

@@ -16,7 +16,7 @@ from holdfast.data.open import open_dataset  # noqa: E402
 from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import pictures as module  # noqa: E402
 from holdfast.train.pictures import Choice, pictures_of  # noqa: E402
-from holdfast.train.tune import normalised  # noqa: E402
+from holdfast.train.tune import normalise_images  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"), Choice(colour="nv12"), Choice(fit="square"))
 
@@ -46,7 +46,7 @@ def test_pictures_normalised_are_the_tensors_of_the_pipeline(model, data, tmp_pa
             "fit": choice.fit,
         }
         prepare = open_preparation(pipeline_of(model.card).replace(**stages), model)
-        tensors = normalised(made.images[place], model.card)
+        tensors = normalise_images(made.images[place], model.card)
         for at, entry in enumerate(few.entries):
             assert np.array_equal(tensors[at].numpy(), prepare(entry.load().data).tensor[0])
 
@@ -71,14 +71,14 @@ def test_made_once_and_finished_after_a_kill(model, data, tmp_path, monkeypatch)
     whole, steps = made(tmp_path / "whole")
     assert steps == [(32, 0), (32, 0), (6, 0)]
     assert made(tmp_path / "whole")[1] == [(32, 32), (32, 32), (6, 6)]
-    shown = module.PictureWork.shown
+    shown = module.ImageWork.shown
 
     def killed(work, entry):
         if entry is data.entries[37]:
             raise KeyboardInterrupt
         return shown(work, entry)
 
-    monkeypatch.setattr(module.PictureWork, "shown", killed)
+    monkeypatch.setattr(module.ImageWork, "shown", killed)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path / "cut")
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from holdfast.train import tune as module  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
 from holdfast.train.pictures import Choice, Pictures, pictures_of  # noqa: E402
-from holdfast.train.tune import Tuning, draw_of, normalised, shifted, tune  # noqa: E402
+from holdfast.train.tune import Tuning, draw_of, normalise_images, shift_images, tune  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"))
 SHORT = Tuning(12, 8, 1e-2, CHOICES, shift=1)
@@ -42,7 +42,7 @@ def weights(proto):
 def accuracy(proto, model, pictures):
     net = open_trainable(proto)
     with torch.no_grad():
-        said = [net(normalised(images, model.card)).argmax(1).numpy() for images in pictures.images]
+        said = [net(normalise_images(images, model.card)).argmax(1).numpy() for images in pictures.images]
     return float((np.stack(said) == pictures.labels).mean())
 
 
@@ -128,7 +128,7 @@ def test_consistency_shows_each_image_as_it_is_and_augmented_twice(ground, tmp_p
 
 def test_shifted_images_repeat_their_border():
     image = np.arange(12, dtype=np.uint8).reshape(1, 3, 4, 1).repeat(3, axis=3)
-    moved = shifted(image, np.array([[1, -2]]))[0, :, :, 0]
+    moved = shift_images(image, np.array([[1, -2]]))[0, :, :, 0]
     assert moved.tolist() == [[2, 3, 3, 3], [2, 3, 3, 3], [6, 7, 7, 7]]
 
 

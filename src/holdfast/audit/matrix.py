@@ -25,7 +25,7 @@ from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import Side, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, paired
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.noise.vision.choose import ImageCandidate
 from holdfast.noise.vision.run import Prepared
 from holdfast.noise.vision.sweep import Variant
@@ -37,7 +37,7 @@ def matrix(
     prepared: Prepared,
     deployments: Sequence[ImageCandidate],
     threats: Sequence[PatchThreat],
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     names: Sequence[str] | None = None,
     replicates: int = 1000,
 ) -> Matrix:

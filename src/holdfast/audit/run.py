@@ -25,7 +25,7 @@ from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, evaluate, run_folder
 from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
-from holdfast.noise.suite import NoiseSelection, Watch, unwatched
+from holdfast.noise.suite import NoiseSelection, Watch, no_progress
 from holdfast.noise.vision.combine import combine
 from holdfast.noise.vision.result import save as save_suite
 from holdfast.noise.vision.result import suite_folder
@@ -41,7 +41,7 @@ RECHECKED = ("precision", "runtime")  # families under which proofs and witnesse
 COARSE = 64  # places of a square below which an image less is better than a place less
 
 
-def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None) -> AuditState:
+def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
     """Run the audit and save it in its folder; one that was killed continues where it stopped.
 
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,

@@ -30,7 +30,7 @@ from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.report.tables import many
 
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
@@ -249,7 +249,7 @@ class Survey:
         return "; ".join(said)
 
 
-def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
+def survey(plan: SquaresPlan, watch: Watch = no_progress) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
     entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until

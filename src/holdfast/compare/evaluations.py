@@ -14,53 +14,61 @@ from holdfast.attack.plan import CELLS
 from holdfast.attack.result import Attempt, attempt_from_plain
 from holdfast.attack.run import MANIFEST
 from holdfast.compare import result
-from holdfast.compare.result import SEED, Body, Change, Listed, Rise, Subject
+from holdfast.compare.result import SEED, Change, ComparedNumber, ComparisonContent, ImageList, RiseMeaning
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
-from holdfast.evaluate.difference import Side, broken, common, compare, drawn, match_levels, same_truth
+from holdfast.evaluate.difference import (
+    Side,
+    broken_images,
+    common_images,
+    compare,
+    drawn,
+    match_levels,
+    same_truth,
+)
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.score import Settings, places
+from holdfast.evaluate.score import Settings, true_class_ranks
 from holdfast.metrics.intervals import map_values, mean_difference
 from holdfast.metrics.matching import Matches
 
-WHOLE, CLASSES = "all images", "classes"
+ALL_IMAGES, CLASSES = "all images", "classes"
 _NOTHING = "nothing to measure"
 ATTACK = "attack"
 # What, its key in the manifest, what its rise means, and the largest difference in points.
-EFFECTS: tuple[tuple[str, str, Rise, float], ...] = (
+EFFECTS: tuple[tuple[str, str, RiseMeaning, float], ...] = (
     ("mAP before", "before", "is better", 100.0),
     ("mAP under attack", "after", "is better", 100.0),
     ("S_e", "S_e", "is worse", math.inf),  # 1 − after / before: no lower limit
 )
 
 
-def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
+def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
     """Every number of the two on their common images, by the rule of B."""
     _check(a, b)
     settings = Settings.from_plain(b.about.settings)
     first, second = (Side(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
     try:
-        names = common(first, second)
+        names = common_images(first, second)
     except InputError as problem:
         data = [str(run.about.data.get("name")) for run in (a, b)]
         raise InputError(f"A is on {data[0]}, B is on {data[1]}: {problem}") from None
-    before, after = (_only(side, names) for side in (first, second))
-    main = Subject(WHOLE, after.metric, "is better")
+    before, after = (_restrict(side, names) for side in (first, second))
+    main = ComparedNumber(ALL_IMAGES, after.metric, "is better")
     rows = [result.from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
-    rows += _others(before, after)
-    lost, gained = broken(before, after), broken(after, before)
+    rows += _other_numbers(before, after)
+    lost, gained = broken_images(before, after), broken_images(after, before)
     titles = ("correct in A, wrong in B", "wrong in A, correct in B")
     if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
-        rows += _classes(before, after)
+        rows += _class_changes(before, after)
         titles = ("an object detected in A, missed in B", "an object missed in A, detected in B")
-    return Body(
+    return ComparisonContent(
         tuple(rows),
         result.differences(_description(a), _description(b)),
-        (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
+        (ImageList(titles[0], lost, "worse"), ImageList(titles[1], gained, "better")),
         (*_notes(a, b, len(names)), str(compare(before, after).changes)),
         rule=settings.rule.name if b.about.task == "detect" else "",
     )
@@ -86,18 +94,18 @@ def _check(a: Evaluation, b: Evaluation) -> None:
         )
 
 
-def _only(side: Side, names: Sequence[str]) -> Side:
+def _restrict(side: Side, names: Sequence[str]) -> Side:
     known = {record.name: record for record in side.records}
     return replace(side, records=tuple(known[name] for name in names), kept={})
 
 
-def _others(before: Side, after: Side) -> Iterator[Change]:
+def _other_numbers(before: Side, after: Side) -> Iterator[Change]:
     """The other numbers, with an interval where it can be drawn from the records."""
     numbers = [side.result["metrics"] for side in (before, after)]
     for name in numbers[1]:
         if name == after.metric:
             continue
-        about = Subject(WHOLE, name, "is better")
+        about = ComparedNumber(ALL_IMAGES, name, "is better")
         if name in ("AP50", "AP75"):
             level = [0.5 if name == "AP50" else 0.75]
             found = [
@@ -106,7 +114,7 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
             ]
             yield result.from_draws(about, found[0], found[1], after.images)
         elif name.startswith("top"):
-            right = [100.0 * (places(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
+            right = [100.0 * (true_class_ranks(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
             interval = mean_difference(right[0], right[1], generator(SEED, "difference"), bound=100.0)
             yield result.from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
@@ -114,7 +122,7 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
             yield result.from_stated(about, sides[0], sides[1], why="not drawn for this number")
 
 
-def _classes(before: Side, after: Side) -> Iterator[Change]:
+def _class_changes(before: Side, after: Side) -> Iterator[Change]:
     """The AP of every class that has ground truth, with the number of images that have it."""
     settings, images = after.settings, after.images
     both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]
@@ -124,7 +132,7 @@ def _classes(before: Side, after: Side) -> Iterator[Change]:
             ap_draws([replace(m, positives=m.positives * own) for m in matches], settings, images)
             for matches in both
         ]
-        about = Subject(CLASSES, f"AP of {after.classes[place]}", "is better")
+        about = ComparedNumber(CLASSES, f"AP of {after.classes[place]}", "is better")
         first = both[1][0]
         having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
         yield result.from_draws(about, found[0], found[1], len(having))
@@ -181,7 +189,7 @@ def open_attack(path: Path) -> AttackRun:
     return AttackRun(about, effects, rows, file.parent, plain.get("cells") or {})
 
 
-def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
+def compare_attacks(a: AttackRun, b: AttackRun) -> ComparisonContent:
     """Every number of the two on their common images."""
     goals = [run.about["method"]["goal"] for run in (a, b)]
     if goals[0] != goals[1]:
@@ -189,11 +197,11 @@ def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
     names = [name for name in a.images if name in b.images]
     if not names:
         raise InputError("the two attacks have no image in common")
-    notes, rows = [], list(_shares(a, b))
+    notes, rows = [], list(_broken_share(a, b))
     try:
         found = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
         rows += effect_changes(a.about, b.about, [[one[n] for n in names] for one in found])
-    except Unpaired as reason:
+    except NotPaired as reason:
         data = [run.about["data"]["name"] for run in (a, b)]
         if data[0] != data[1]:
             raise InputError(f"A is on {data[0]}, B is on {data[1]}: expected the same data") from None
@@ -203,23 +211,23 @@ def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
         notes.append(
             f"compared on the {len(names)} common images; A has {len(a.images)}, B has {len(b.images)}"
         )
-    lists = result.turned_images((a.broken, b.broken))
+    lists = result.changed_images((a.broken, b.broken))
     differs = result.differences(_describe_attack(a), _describe_attack(b))
-    return Body(tuple(rows), differs, lists, tuple(notes))
+    return ComparisonContent(tuple(rows), differs, lists, tuple(notes))
 
 
-def _shares(a: AttackRun, b: AttackRun) -> Iterator[Change]:
+def _broken_share(a: AttackRun, b: AttackRun) -> Iterator[Change]:
     """The share of broken images, and the pixels of attacks that succeeded in both."""
     both = [name for name in a.broken if name in b.broken]
     if both:
-        yield result.share_change(Subject(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
+        yield result.share_change(ComparedNumber(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
     fell = [name for name in both if a.broken[name] and b.broken[name]]
     if fell:
-        about = Subject(ATTACK, "pixels needed (images broken in both)", "is better", "pixels")
+        about = ComparedNumber(ATTACK, "pixels needed (images broken in both)", "is better", "pixels")
         yield result.mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
 
 
-class Unpaired(Exception):
+class NotPaired(Exception):
     """Why two attacks have no metric on the same images."""
 
 
@@ -228,13 +236,15 @@ def effect_changes(
 ) -> list[Change]:
     """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
     if a.get("settings") != b.get("settings"):
-        raise Unpaired("the rule of the metric differs, or one run does not state it")
+        raise NotPaired("the rule of the metric differs, or one run does not state it")
     clean = [[one.record(one.model, after=False) for one in side] for side in both]
     if not all(map(same_truth, *clean)):
         raise InputError("images of the same name or their ground truth differ; attack the same data")
     drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        result.from_draws(Subject(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        result.from_draws(
+            ComparedNumber(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound
+        )
         for k, (what, _, rise, bound) in enumerate(EFFECTS)
     ]
 
@@ -259,7 +269,7 @@ def effect_draws(
 def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
     """The attempts of the manifest's images from the cells of its folder; Unpaired if one is missing."""
     if "alignment" not in run.about:
-        raise Unpaired(f"{which} was written by a version that did not store the classes")
+        raise NotPaired(f"{which} was written by a version that did not store the classes")
     found = {}
     try:
         cells = CellSet.from_plain(Store(run.folder / CELLS), run.cells)
@@ -272,7 +282,7 @@ def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
             found[attempt.name] = attempt
     missing = [name for name in run.images if name not in found]
     if missing:
-        raise Unpaired(f"{which} no longer has a record of {missing[0]}")
+        raise NotPaired(f"{which} no longer has a record of {missing[0]}")
     return found
 
 
@@ -282,7 +292,7 @@ def _stated_effects(a: AttackRun, b: AttackRun) -> Iterator[Change]:
         return
     for what, key, rise, _ in EFFECTS:
         sides = (result.in_points(run.effects[0][key], images=len(run.images)) for run in (a, b))
-        yield result.from_stated(Subject(ATTACK, what, rise), *sides)
+        yield result.from_stated(ComparedNumber(ATTACK, what, rise), *sides)
 
 
 def _describe_attack(run: AttackRun) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from holdfast.compare.result import POINTS, SAME, Change, Comparison, Stated
+from holdfast.compare.result import POINTS, SAME, Change, Comparison, StatedNumber
 from holdfast.evaluate.difference import interval_text
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
@@ -30,8 +30,8 @@ def text(found: Comparison, *, markdown: bool = False) -> str:
         parts.append(write(Table.of(moved, _TERMINAL)))
     same = [row.about.what for row in found.of(SAME)]
     if same and not found.same:
-        parts.append(f"identical: {_cut(same, 12)}")
-    parts += [f"{one.title}: {_cut(one.names, 20)}" for one in found.lists if one.names]
+        parts.append(f"identical: {_join_names(same, 12)}")
+    parts += [f"{one.title}: {_join_names(one.names, 20)}" for one in found.lists if one.names]
     if any(a != b for _, a, b in found.values):
         parts.append(write(_values_table(found, changed=True)))
     if found.differs:
@@ -51,7 +51,13 @@ def page(found: Comparison, command: str = "") -> str:
     models = f"{b.model} against {a.model}" if a.model != b.model else f"{b.model} (B against A)"
     data = a.data if a.data == b.data else f"{a.data} and {b.data}"
     dates = ("date of A", a.created), ("date of B", b.created)
-    sections = [*_charts(found), _rows(found), *_lists(found), *_values(found), _about(found)]
+    sections = [
+        *_difference_sections(found),
+        _numbers_section(found),
+        *_image_section(found),
+        *_gate_section(found),
+        _setup_section(found),
+    ]
     return document(
         Document(
             title=f"{models} on {data}",
@@ -68,7 +74,7 @@ def page(found: Comparison, command: str = "") -> str:
     )
 
 
-def _value(stated: Stated) -> Cell:
+def _value(stated: StatedNumber) -> Cell:
     return stated.words if stated.value is None and stated.words else stated.value
 
 
@@ -115,7 +121,7 @@ _COLUMNS: tuple[Column[Change], ...] = (
 )
 
 
-def _charts(found: Comparison) -> Iterator[Section]:
+def _difference_sections(found: Comparison) -> Iterator[Section]:
     """The differences with their paired intervals, and where there are none the two stated ones."""
     paired = [row for row in found.changes if row.low is not None and row.about.unit == POINTS]
     stated = [
@@ -163,7 +169,7 @@ def _paired_chart(rows: Sequence[Change]) -> str:
     return forest(groups, title="Points worse in B with paired 95% intervals", unit="points worse in B")
 
 
-def _rows(found: Comparison) -> Section:
+def _numbers_section(found: Comparison) -> Section:
     if not found.changes:
         return Section("rows", "All numbers", (), "The two runs have no number in common.")
     note = "1 percentage point = 0.01. Undecided: the numbers differ, and there is no paired interval."
@@ -172,7 +178,7 @@ def _rows(found: Comparison) -> Section:
     return Section("rows", "All numbers", (figure,))
 
 
-def _lists(found: Comparison) -> Iterator[Section]:
+def _image_section(found: Comparison) -> Iterator[Section]:
     figures = []
     for one in (one for one in found.lists if one.names):
         table, more = Table(["image"], [[name] for name in one.names[:_LISTED]]), len(one.names) - _LISTED
@@ -187,7 +193,7 @@ def _values_table(found: Comparison, *, changed: bool = False) -> Table:
     return Table(columns, [row for row in found.values if row[1] != row[2] or not changed])
 
 
-def _values(found: Comparison) -> Iterator[Section]:
+def _gate_section(found: Comparison) -> Iterator[Section]:
     if found.values:
         note = "Each run's values on all images it measured; the tables above compare common images only."
         figure = table_figure("", _values_table(found), note, name="Gate values", wide=True)
@@ -198,7 +204,7 @@ def _differs_table(found: Comparison) -> Table:
     return Table(["difference", "A", "B"], found.differs)
 
 
-def _about(found: Comparison) -> Section:
+def _setup_section(found: Comparison) -> Section:
     runs = Table(
         ["run", "model", "data", "folder", "date", Column("command", command=True)],
         [[n, r.model, r.data, r.path, r.created, r.command] for n, r in (("A", found.a), ("B", found.b))],
@@ -212,6 +218,6 @@ def _about(found: Comparison) -> Section:
     return Section("about", "Setup of the runs", tuple(figures))
 
 
-def _cut(names: Sequence[str], most: int) -> str:
+def _join_names(names: Sequence[str], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(shown(name) for name in names[:most]) + more

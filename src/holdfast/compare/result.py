@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal[
     "worse", "better", "undecided", "not significant", "identical", "only in A", "only in B"
 ]
 Number: TypeAlias = float | None  # None: there is none
-Rise: TypeAlias = Literal["is worse", "is better"]  # what a rise of the number means
+RiseMeaning: TypeAlias = Literal["is worse", "is better"]  # what a rise of the number means
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SAME: Verdict = "identical"
 SEED = 0  # of all draws
@@ -30,7 +30,7 @@ POINTS = "points"  # percentage points: 1 point = 0.01 of a metric or of a share
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedNumber:
     """A number of one run as its manifest states it, with the 95% interval if there is one."""
 
     value: Number
@@ -41,12 +41,12 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedNumber:
     """The number that a row compares: its part and name, and which way is worse."""
 
     group: str
     what: str
-    rise: Rise
+    rise: RiseMeaning
     unit: str = POINTS
     costs: bool = False  # the number is a loss, in points lost
 
@@ -59,9 +59,9 @@ class Change:
     based on. `undecided`: the numbers differ, and there is no paired interval.
     """
 
-    about: Subject
-    before: Stated
-    after: Stated
+    about: ComparedNumber
+    before: StatedNumber
+    after: StatedNumber
     verdict: Verdict
     difference: Number = None
     low: Number = None
@@ -95,21 +95,23 @@ class Change:
 
 def in_points(
     value: Number, low: Number = None, high: Number = None, *, images: int = 0, words: str = ""
-) -> Stated:
+) -> StatedNumber:
     """A number stated as a fraction, in percentage points."""
     value, low, high = (None if number is None else 100 * number for number in (value, low, high))
-    return Stated(value, low, high, images, words)
+    return StatedNumber(value, low, high, images, words)
 
 
-def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
+def from_draws(
+    about: ComparedNumber, before: Floats, after: Floats, images: int, bound: float = 100.0
+) -> Change:
     """The row of two numbers, each followed by its values on the same draws; `bound` of their difference."""
     found = paired(before, after, bound=bound)
     return from_interval(about, float(before[0]), float(after[0]), found, images)
 
 
-def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:
+def from_interval(about: ComparedNumber, before: float, after: float, found: Interval, images: int) -> Change:
     """The row of two numbers and the paired interval of their difference."""
-    first, second = Stated(_known(before), images=images), Stated(_known(after), images=images)
+    first, second = StatedNumber(_known(before), images=images), StatedNumber(_known(after), images=images)
     row = partial(Change, about, first, second, images=images)
     change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
     if change is None:
@@ -126,11 +128,15 @@ def from_interval(about: Subject, before: float, after: float, found: Interval, 
 
 
 def from_stated(
-    about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
+    about: ComparedNumber,
+    before: StatedNumber | None,
+    after: StatedNumber | None,
+    *,
+    why: str = "no records of the same images",
 ) -> Change:
     """The row of two stated numbers, whose intervals overlap or not; `why` one may have no interval."""
     if before is None or after is None:
-        missing = Stated(None)
+        missing = StatedNumber(None)
         return Change(about, before or missing, after or missing, "only in B" if after else "only in A")
     row = partial(Change, about, before, after, images=min(before.images, after.images))
     if before.value is None and after.value is None:
@@ -147,13 +153,13 @@ def from_stated(
     return row("undecided", change, basis="the separate intervals overlap")
 
 
-def as_cost(stated: Stated) -> Stated:
+def zero_if_unchanged(stated: StatedNumber) -> StatedNumber:
     """The points lost that a run states; 0 for an option with identical input or no effect."""
     same = stated.value is None and stated.words in ("identical", "no effect")
     return dataclasses.replace(stated, value=0.0, low=0.0, high=0.0) if same else stated
 
 
-def mean_change(about: Subject, before: Sequence[float], after: Sequence[float]) -> Change:
+def mean_change(about: ComparedNumber, before: Sequence[float], after: Sequence[float]) -> Change:
     """The row of one value per image and run: their means, with the paired interval of the difference."""
     bound = 100.0 if about.unit == POINTS else math.inf
     drawn = [mean_values(np.asarray(v, np.float64), generator(SEED, "difference")) for v in (before, after)]
@@ -161,7 +167,9 @@ def mean_change(about: Subject, before: Sequence[float], after: Sequence[float])
 
 
 def share_change(
-    about: Subject, sides: Sequence[Mapping[str, bool]], stated: Sequence[Stated | None] = (None, None)
+    about: ComparedNumber,
+    sides: Sequence[Mapping[str, bool]],
+    stated: Sequence[StatedNumber | None] = (None, None),
 ) -> Change:
     """The share of images for which something holds in A and in B: paired on common ones, else as stated."""
     names = [name for name in sides[0] if name in sides[1]]
@@ -170,15 +178,15 @@ def share_change(
     return mean_change(about, *([100.0 * side[name] for name in names] for side in sides))
 
 
-def turned_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple[Listed, Listed]:
+def changed_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple[ImageList, ImageList]:
     """The common images that are broken in B only, and those broken in A only."""
     before, after = sides
     both = [name for name in before if name in after]
     lost = tuple(name for name in both if after[name] and not before[name])
     kept = tuple(name for name in both if before[name] and not after[name])
     return (
-        Listed(f"{begin}not broken in A, broken in B", lost, "worse"),
-        Listed(f"{begin}broken in A, not broken in B", kept, "better"),
+        ImageList(f"{begin}not broken in A, broken in B", lost, "worse"),
+        ImageList(f"{begin}broken in A, not broken in B", kept, "better"),
     )
 
 
@@ -192,7 +200,7 @@ def order(changes: Iterable[Change]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=key))
 
 
-def _direction(about: Subject, change: float) -> Verdict:
+def _direction(about: ComparedNumber, change: float) -> Verdict:
     return "worse" if (change > 0) == (about.rise == "is worse") else "better"
 
 
@@ -201,7 +209,7 @@ def _known(value: float) -> Number:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSummary:
     """One of the two runs: its path, model, data, date and command."""
 
     path: str
@@ -212,7 +220,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ImageList:
     """The names of images (or questions) that changed between the runs."""
 
     title: str
@@ -221,24 +229,24 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Body:
+class ComparisonContent:
     """The contents of a comparison, the main metric first; `compare_runs` sorts the changes."""
 
     changes: tuple[Change, ...]
     differs: tuple[tuple[str, str, str], ...] = ()  # name, value in A, value in B
-    lists: tuple[Listed, ...] = ()
+    lists: tuple[ImageList, ...] = ()
     notes: tuple[str, ...] = ()
     values: tuple[tuple[str, Number, Number], ...] = ()  # gate values in A and in B
     rule: str = ""  # the AP rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Body):
+class Comparison(ComparisonContent):
     """Two runs compared; the changes are sorted, worse first."""
 
     kind: Kind
-    a: Run
-    b: Run
+    a: RunSummary
+    b: RunSummary
     main: Change | None = None  # the overall metric, named in the summary
     same: bool = False  # A and B are the same run
 

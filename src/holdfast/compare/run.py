@@ -7,7 +7,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Comparison, Kind, Run, order
+from holdfast.compare.result import Comparison, Kind, RunSummary, order
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
 from holdfast.noise.language.result import open_suite as open_language
@@ -106,7 +106,7 @@ def _plain(manifest: Path) -> dict[str, Any]:
     return plain
 
 
-def _about(path: Path, plain: dict[str, Any]) -> Run:
+def _about(path: Path, plain: dict[str, Any]) -> RunSummary:
     """Path, model, data, date and command of a run, from its manifest."""
     about = plain.get("about", plain)
     if "models" in about:  # a suite; one of language names its sets with each model
@@ -114,4 +114,6 @@ def _about(path: Path, plain: dict[str, Any]) -> Run:
         data = about["data"] if "data" in about else ", ".join(s["data"] for s in about["models"][0]["sets"])
     else:
         model, data = (str(about[part].get("name")) for part in ("model", "data"))
-    return Run(str(path), model, str(data), str(about.get("created", "")), str(about.get("command", "")))
+    return RunSummary(
+        str(path), model, str(data), str(about.get("created", "")), str(about.get("command", ""))
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.diagnose.options import DiagnoseOptions
-from holdfast.noise.cli import load_own, note_aliases
+from holdfast.noise.cli import load_user_noise, note_aliases
 
 
 def diagnose(options: DiagnoseOptions) -> int:
@@ -20,7 +20,7 @@ def diagnose(options: DiagnoseOptions) -> int:
     from holdfast.engine.manifest import to_plain
 
     check_outputs({"--json": options.json, "--out": options.out}, {})
-    load_own(options.use)
+    load_user_noise(options.use)
     note_aliases([word.strip() for text in (options.train, options.deploy) for word in text.split(",")])
     found = run(options)
     say("\n\n".join(to_texts(found)))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.diagnose.dump import size_text
-from holdfast.diagnose.lockstep import StageApart, first_apart
-from holdfast.diagnose.run import Blame, Diagnosis, Share
+from holdfast.diagnose.run import DeploymentLoss, Diagnosis
+from holdfast.diagnose.stages import StageDifference, first_difference
 from holdfast.evaluate.difference import COUNTED, interval_text, significance
 from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -15,34 +15,34 @@ from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
 MOST_BROKEN = 200
-EQUALS = (
+EQUIVALENT = (
     "Equivalent: choices that give exactly the same values when they replace or extend those of the row, so "
     "that this dump cannot distinguish them. The row shows the one closest to the training pipeline."
 )
-MOST_SAME = 8  # equivalent choices named in a line of the terminal
+MOST_EQUIVALENT = 8  # equivalent choices named in a line of the terminal
 STAGE_NAMES = {"post": "post-process"}
 
 
 def to_texts(found: Diagnosis) -> list[str]:
     """The diagnosis as it is printed: tables, then a summary."""
     parts = [to_text(stage_table(found.stages))] if found.stages else []
-    if found.blame is not None:
-        parts.append(to_text(blame_table(found.blame)))
-    parts += [like_text(table) for table in found.dumps]
+    if found.loss is not None:
+        parts.append(to_text(loss_table(found.loss)))
+    parts += [match_text(table) for table in found.dumps]
     text = summary(found)
-    broken = found.blame.broken if found.blame else ()
+    broken = found.loss.broken if found.loss else ()
     if broken:
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
         text += f"\nbroken   {', '.join(broken[:10])}{more}"
     if found.calibration is not None:
-        shares = found.blame.shares if found.blame else ()
+        shares = found.loss.differences if found.loss else ()
         shown = any(share.note == found.calibration.how for share in shares)  # in the table of losses
         method = "" if shown or not found.calibration.how else f"; method: {found.calibration.how}"
         text += f"\nnote     integer precisions calibrated on {found.calibration.on}{method}"
     return [*parts, text.strip()] if text else parts
 
 
-def stage_table(stages: Sequence[StageApart]) -> Table:
+def stage_table(stages: Sequence[StageDifference]) -> Table:
     """The outputs of every stage in the two pipelines, compared."""
     columns = ["stage", "images that differ", "largest difference", "mean difference", "values that differ"]
     rows: list[list[Cell]] = []
@@ -54,42 +54,44 @@ def stage_table(stages: Sequence[StageApart]) -> Table:
     return Table(columns, rows, "Output of each stage: training pipeline and deployment compared")
 
 
-def blame_table(found: Blame) -> Table:
+def loss_table(found: DeploymentLoss) -> Table:
     """The points each difference loses alone, and the points recovered if only it is fixed."""
     columns = ["difference", "points lost alone", "95% interval", "recovered if fixed", "95% interval "]
     columns += [COUNTED[found.task][0], "notes"]
     rows: list[list[Cell]] = [
         [
             s.label,
-            f"{s.alone:z.2f}",
-            interval_text(s.alone_low, s.alone_high),
-            f"{s.mended:z.2f}",
-            interval_text(s.mended_low, s.mended_high),
+            f"{s.points_lost:z.2f}",
+            interval_text(s.low, s.high),
+            f"{s.points_recovered:z.2f}",
+            interval_text(s.recovered_low, s.recovered_high),
             f"{s.changed} of {many(found.images, 'image')}",
             s.note,
         ]
-        for s in found.shares
+        for s in found.differences
     ]
-    if not any(s.note for s in found.shares):
+    if not any(s.note for s in found.differences):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     text = "lost by each difference alone, and recovered if only that difference is fixed"
     return Table(columns, rows, f"Percentage points of {metric_label(found)} {text}, n = {found.images}")
 
 
-def like_text(table: Table) -> str:
+def match_text(table: Table) -> str:
     """The table of a dump for a terminal, with the equivalent choices in lines below it."""
     lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
     for text in dict.fromkeys(str(row[-1]) for row in table.rows if row[-1]):
         same, rows = text.split(", "), ", ".join(str(row[0]) for row in table.rows if row[-1] == text)
-        more = f" and {len(same) - MOST_SAME} more (all in --json)" if len(same) > MOST_SAME else ""
-        lines.append(f"note     equivalent to row {rows}: {', '.join(same[:MOST_SAME])}{more}")
+        more = (
+            f" and {len(same) - MOST_EQUIVALENT} more (all in --json)" if len(same) > MOST_EQUIVALENT else ""
+        )
+        lines.append(f"note     equivalent to row {rows}: {', '.join(same[:MOST_EQUIVALENT])}{more}")
     return "\n".join(lines)
 
 
 def summary(diagnosis: Diagnosis) -> str:
     """The diagnosis in two or three sentences, and what to do next."""
-    stages, found = diagnosis.stages, diagnosis.blame
-    apart, text = first_apart(stages), ""
+    stages, found = diagnosis.stages, diagnosis.loss
+    apart, text = first_difference(stages), ""
     if apart is not None:
         far = "in shape" if math.isinf(apart.largest) else f"by at most {size_text(apart.largest)}"
         stage = STAGE_NAMES.get(apart.stage, apart.stage)
@@ -110,26 +112,26 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def _next_step(diagnosis: Diagnosis) -> str:
     """What to do next, as a sentence with a leading space; empty if nothing is left to do."""
-    found = diagnosis.blame
-    worst = max(found.shares, key=lambda s: s.mended, default=None) if found else None
-    if worst is not None and worst.mended > 0:
-        sure = "" if worst.mended_low > 0 else " (not significant)"
-        return f" Next: fix {worst.label}; this alone recovers {worst.mended:z.2f} points{sure}."
+    found = diagnosis.loss
+    worst = max(found.differences, key=lambda s: s.points_recovered, default=None) if found else None
+    if worst is not None and worst.points_recovered > 0:
+        sure = "" if worst.recovered_low > 0 else " (not significant)"
+        return f" Next: fix {worst.label}; this alone recovers {worst.points_recovered:z.2f} points{sure}."
     if found is not None:
         return " Next: no fix of a single difference recovers points; look for other differences."
     if any(table.rows for table in diagnosis.dumps):
         return " Next: run the matching options on a dataset (--deploy) to measure the points lost."
-    if first_apart(diagnosis.stages):
+    if first_difference(diagnosis.stages):
         return " Next: run this on a dataset to measure the points lost by each difference."
     return ""
 
 
 def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Path) -> Path:
     """Write the page, whole or not at all; OutputError if it cannot be written there. Return its path."""
-    stages, found, dumps = diagnosis.stages, diagnosis.blame, diagnosis.dumps
+    stages, found, dumps = diagnosis.stages, diagnosis.loss, diagnosis.dumps
     sections = [_section("stages", "First stage that differs", stage_table(stages))] if stages else []
-    sections = [*_blamed(found), *sections] if found else sections
-    sections += [_section(f"dump-{i}", "Dump of the target", t, EQUALS) for i, t in enumerate(dumps, 1)]
+    sections = [*_loss_sections(found), *sections] if found else sections
+    sections += [_section(f"dump-{i}", "Dump of the target", t, EQUIVALENT) for i, t in enumerate(dumps, 1)]
     if calibration := diagnosis.calibration:
         how = calibration.how or "the method of each option"
         rows: list[list[Cell]] = [[calibration.images, calibration.on, how]]
@@ -155,7 +157,7 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
     return Section(identifier, title, (figure,), f"{table.caption}.")
 
 
-def _cards(found: Blame) -> tuple[Card, ...]:
+def _cards(found: DeploymentLoss) -> tuple[Card, ...]:
     metric, n = metric_label(found), f"n = {found.images}"
     ends = f"95% interval {interval_text(found.low, found.high)}, {n}"
     return (
@@ -166,18 +168,22 @@ def _cards(found: Blame) -> tuple[Card, ...]:
     )
 
 
-def _blamed(found: Blame) -> list[Section]:
-    kinds = {
-        "alone": "Points lost by this difference alone",
-        "mended": "Points recovered if only it is fixed",
-    }
-    groups = [Group(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()]
-    title, table = "Points lost by each difference", blame_table(found)
+def _loss_sections(found: DeploymentLoss) -> list[Section]:
+    lost = [_spot(d.label, "lost alone", d.points_lost, d.low, d.high) for d in found.differences]
+    recovered = [
+        _spot(d.label, "recovered if fixed", d.points_recovered, d.recovered_low, d.recovered_high)
+        for d in found.differences
+    ]
+    groups = [
+        Group("Points lost by this difference alone", lost),
+        Group("Points recovered if only it is fixed", recovered),
+    ]
+    title, table = "Points lost by each difference", loss_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
     figures = chart, table_figure("", table, name=title, wide=True)
-    blamed = Section("blame", title, figures, f"{table.caption}.")
+    losses = Section("losses", title, figures, f"{table.caption}.")
     if not found.broken:
-        return [blamed]
+        return [losses]
     images = Table(["image"], [[name] for name in found.broken[:MOST_BROKEN]])
     listed = table_figure("", images, name="Broken images")
     verb = "is" if len(found.broken) == 1 else "are"
@@ -185,10 +191,9 @@ def _blamed(found: Blame) -> list[Section]:
     lead = f"{count} {verb} correct with the training pipeline and wrong in the deployment."
     if len(found.broken) > MOST_BROKEN:
         lead += f" The first {MOST_BROKEN} are listed."
-    return [blamed, Section("broken", "Broken images", (listed,), lead)]
+    return [losses, Section("broken", "Broken images", (listed,), lead)]
 
 
-def _spot(share: Share, field: str) -> Spot:
-    value, low, high = (getattr(share, field + end) for end in ("", "_low", "_high"))
-    text = f"{value:z.2f} points {'lost alone' if field == 'alone' else 'recovered if fixed'}"
-    return Spot(share.label, value, low, high, note=f"{text}, 95% interval {interval_text(low, high)}")
+def _spot(label: str, what: str, value: float, low: float, high: float) -> Spot:
+    note = f"{value:z.2f} points {what}, 95% interval {interval_text(low, high)}"
+    return Spot(label, value, low, high, note=note)

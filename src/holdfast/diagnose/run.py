@@ -10,47 +10,47 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.data.open import open_dataset
-from holdfast.diagnose.dump import like_input, like_output, like_table, read_dump
-from holdfast.diagnose.lockstep import StageApart, lockstep
+from holdfast.diagnose.dump import match_input, match_output, match_table, read_dump
 from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.engine.progress import progress
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import Side, broken, compare, points, side_of
+from holdfast.evaluate.difference import Side, broken_images, compare, points, side_of
 from holdfast.evaluate.result import CELLS
 from holdfast.graph.load import load_model
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
 from holdfast.noise.suite import REWRITTEN, Watch, spread
-from holdfast.noise.vision.choose import build_variant, calibrated, not_for, reserve
+from holdfast.noise.vision.choose import build_variant, reserve, task_mismatch, with_calibration
 from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
-from holdfast.noise.vision.show import OnePicture
+from holdfast.noise.vision.show import SingleImage
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option, applied, options_of
 
 DEPLOY = "deploy"
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
-LOOKED_AT = 16  # images of a dataset that are run in lockstep
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+COMPARED_IMAGES = 16  # images of a dataset that are run in lockstep
 
 
 @dataclass(frozen=True)
-class Share:
+class DifferenceLoss:
     """One difference: points lost by it alone, and points recovered if only it is fixed."""
 
     label: str
-    alone: float
-    alone_low: float
-    alone_high: float
-    mended: float
-    mended_low: float
-    mended_high: float
+    points_lost: float
+    low: float
+    high: float
+    points_recovered: float
+    recovered_low: float
+    recovered_high: float
     changed: int
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Blame:
+class DeploymentLoss:
     """Points lost by the deployment as a whole and by each difference, and the images it broke."""
 
     metric: str
@@ -63,20 +63,20 @@ class Blame:
     low: float
     high: float
     changed: int
-    shares: tuple[Share, ...]
+    differences: tuple[DifferenceLoss, ...]
     broken: tuple[str, ...]  # images that were correct and are wrong
 
 
-def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
+def measure_losses(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> DeploymentLoss:
     """Points lost by the deployment and by each of its differences, on all images of the dataset."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
     made = run_variants(prepared, tuple(variants.values()), watch, what)
     sides = {role: _side(prepared, made[variant.name]) for role, variant in variants.items()}
     whole = compare(sides[CLEAN], sides[DEPLOY], replicates=prepared.noise.replicates)
-    shares = tuple(_share(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
+    shares = tuple(_difference_loss(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
     lost = whole.points_lost
-    return Blame(
+    return DeploymentLoss(
         metric=whole.metric,
         task=prepared.noise.plan.model.card.task,
         rule=whole.rule,
@@ -87,8 +87,8 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
         low=lost.low,
         high=lost.high,
         changed=whole.changed,
-        shares=shares,
-        broken=broken(sides[CLEAN], sides[DEPLOY]),
+        differences=shares,
+        broken=broken_images(sides[CLEAN], sides[DEPLOY]),
     )
 
 
@@ -131,25 +131,25 @@ def _side(prepared: Prepared, made: SweepResult) -> Side:
     return side_of(prepared.noise.plan, prepared.alignment, records)
 
 
-def _share(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str) -> Share:
+def _difference_loss(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str) -> DifferenceLoss:
     replicates = prepared.noise.replicates
     alone = compare(sides[CLEAN], sides[f"alone {label}"], replicates=replicates)
     back = compare(sides[DEPLOY], sides[f"without {label}"], replicates=replicates)
-    return Share(
+    return DifferenceLoss(
         label=label,
-        alone=alone.points_lost.estimate,
-        alone_low=alone.points_lost.low,
-        alone_high=alone.points_lost.high,
-        mended=points(back.interval.estimate),
-        mended_low=points(back.interval.low),
-        mended_high=points(back.interval.high),
+        points_lost=alone.points_lost.estimate,
+        low=alone.points_lost.low,
+        high=alone.points_lost.high,
+        points_recovered=points(back.interval.estimate),
+        recovered_low=points(back.interval.low),
+        recovered_high=points(back.interval.high),
         changed=alone.changed,
         note=note,
     )
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibrationInfo:
     """The calibration images of integer precisions, and the method."""
 
     images: int
@@ -161,13 +161,13 @@ class Calibrated:
 class Diagnosis:
     """A diagnosis; parts that were not requested are empty."""
 
-    stages: tuple[StageApart, ...] = ()
-    blame: Blame | None = None
+    stages: tuple[StageDifference, ...] = ()
+    loss: DeploymentLoss | None = None
     dumps: tuple[Table, ...] = ()
-    calibration: Calibrated | None = None
+    calibration: CalibrationInfo | None = None
 
 
-def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
+def calibration_of(model: Model, words: str, *systems: Pipeline) -> CalibrationInfo | None:
     """The calibration of pipelines that are ready to run; None if none is calibrated."""
     infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
     if not infers:
@@ -176,7 +176,7 @@ def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated |
     builds = [infer.built(model) for infer in infers]
     unchanged = "the graph has nothing that this precision changes"
     how = ["; ".join(b.how) or ("" if b.changed else unchanged) for b in builds]
-    return Calibrated(images, words, "; ".join(dict.fromkeys(how)))
+    return CalibrationInfo(images, words, "; ".join(dict.fromkeys(how)))
 
 
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
@@ -185,31 +185,31 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     if not (options.deploy or dumps):
         raise InputError("expected --deploy OPTIONS, or a dump of the target: --input or --output FILE.npy")
     path = Path(options.data)
-    if path.is_file() and path.suffix.lower() in PICTURES:
-        return _on_picture(options)
+    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
+        return _diagnose_image(options)
     if dumps:
         raise InputError("--input and --output: expected the image of the dump instead of a dataset")
     plan = plan_for(carry(options, CombineOptions))
     base = plan.plan
-    train = _system(pipeline_of(base.model.card), options.train, base.model)
-    systems = train, _system(train, options.deploy, base.model)
+    train = _pipeline_of(pipeline_of(base.model.card), options.train, base.model)
+    systems = train, _pipeline_of(train, options.deploy, base.model)
     prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
     context = prepared.context
-    train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
+    train, deploy = (with_calibration(system, context.calibration, context.folder) for system in systems)
     prepared = replace(prepared, context=replace(context, clean=train))
-    few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
+    few = spread(base.dataset.entries, min(COMPARED_IMAGES, len(base.dataset)))
     pictures = ((entry.name, entry.load().data) for entry in few)
-    stages = lockstep(base.model, train, deploy, pictures)
+    stages = compare_stages(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
-    costs = blame(prepared, options_of(options.deploy), progress)
+    costs = measure_losses(prepared, options_of(options.deploy), progress)
     return Diagnosis(stages, costs, calibration=seen)
 
 
-def _on_picture(options: DiagnoseOptions) -> Diagnosis:
+def _diagnose_image(options: DiagnoseOptions) -> Diagnosis:
     picture = Path(options.data)
     loaded, data = load_model(options.model, options.card), picture.read_bytes()
-    train = _system(pipeline_of(loaded.card), options.train, loaded)
-    entry, why = OnePicture(picture.name, data), "use --calibration DATA for others"
+    train = _pipeline_of(pipeline_of(loaded.card), options.train, loaded)
+    entry, why = SingleImage(picture.name, data), "use --calibration DATA for others"
     images, words = Calibration((entry,), train), ""
     if options.calibration:
         spare = open_dataset(options.calibration)
@@ -221,28 +221,28 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     words = words or f"1 image, the tested one ({why})"
 
     def ready(pipeline: Pipeline) -> Pipeline:
-        return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
+        return with_calibration(pipeline, images, options.runs / CELLS / REWRITTEN)
 
     found = Diagnosis()
     if options.deploy:
-        both = ready(train), ready(_system(train, options.deploy, loaded))
-        stages = lockstep(loaded, *both, [(picture.name, data)])
+        both = ready(train), ready(_pipeline_of(train, options.deploy, loaded))
+        stages = compare_stages(loaded, *both, [(picture.name, data)])
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
-        near = like_input(loaded, train, data, read_dump(options.input))
-        found = replace(found, dumps=(like_table(near, "input"),))
+        near = match_input(loaded, train, data, read_dump(options.input))
+        found = replace(found, dumps=(match_table(near, "input"),))
     if options.output:
-        near = like_output(loaded, train, data, read_dump(options.output), ready)
-        seen = found.calibration or Calibrated(len(images.entries), words)
-        found = replace(found, dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
+        near = match_output(loaded, train, data, read_dump(options.output), ready)
+        seen = found.calibration or CalibrationInfo(len(images.entries), words)
+        found = replace(found, dumps=(*found.dumps, match_table(near, "output")), calibration=seen)
     return found
 
 
-def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
+def _pipeline_of(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     """The pipeline with the options of a text; InputError if one is not for the task or replaces another."""
     chosen = options_of(text)
     for place, one in enumerate(chosen):
-        if unfit := not_for(one, model):
+        if unfit := task_mismatch(one, model):
             raise InputError(f"{one.label}: {unfit}")
         for later in chosen[place + 1 :]:
             both = applied(pipeline, (one, later))

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.core.types import Ints
 from holdfast.engine.records import Counted, Found, Ranked
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.score import places, single_outputs
+from holdfast.evaluate.score import single_outputs, true_class_ranks
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.bars import Bar, bar_chart
@@ -72,7 +72,7 @@ def confusion_section(
 
     `extra` names a last row and a last column that are not classes, where the table has them.
     """
-    kept, note = _kept(counts, len(classes))
+    kept, note = _drawn_classes(counts, len(classes))
     places = [kept + ([len(classes)] if name else []) for name in extra]
     rows, columns = ([classes[i] for i in kept] + ([name] if name else []) for name in extra)
     title = "Confusion matrix"
@@ -89,11 +89,11 @@ def confusion_section(
     reading = f"Rows: ground truth. Columns: prediction. Numbers: {numbers}. Colour: share of the row."
     wide = len(columns) > 7  # a small one leaves room for the list next to it
     matrix = Figure(title, scroll(chart, title), f"{reading} {note}".strip(), wide)
-    pairs = _pairs(counts, classes, unit, wide)
+    pairs = _frequent_confusions(counts, classes, unit, wide)
     return Section("confusion", "Confusions", (matrix, *pairs), lead)
 
 
-def _kept(counts: Ints, classes: int) -> tuple[list[int], str]:
+def _drawn_classes(counts: Ints, classes: int) -> tuple[list[int], str]:
     """The classes that are drawn: those that occur, and of many those with the most errors."""
     true, said = counts[:classes].sum(axis=1), counts[:, :classes].sum(axis=0)
     wrong = true + said - 2 * np.diagonal(counts)[:classes]
@@ -108,7 +108,7 @@ def _kept(counts: Ints, classes: int) -> tuple[list[int], str]:
     return chosen.tolist(), " ".join(notes)
 
 
-def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
+def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
     """The most frequent mistakes between two classes, if there are any."""
     n = len(classes)
     inner = counts[:n, :n].copy()
@@ -135,7 +135,7 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
     wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
-    shots = tuple(Shot(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST])
+    shots = tuple(Shot(r.name, r.size, (), _prediction_text(r, classes)) for r in wrong[:MOST])
     worst = Worst("The wrong predictions with the highest scores.", shots)
     lead = "The top-1 class of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
@@ -165,7 +165,7 @@ def _confusion(true: Sequence[int] | Ints, said: Sequence[int] | Ints, classes: 
 
 
 def _scores(records: list[Ranked]) -> Figure:
-    right = places(records)[0] == 0
+    right = true_class_ranks(records)[0] == 0
     scores = np.array([_score(r) for r in records], np.float64)
     inside = not len(scores) or (scores.min() >= 0 and scores.max() <= 1)
     title, desc = "Top-1 score", f"{int(right.sum())} correct, {int((~right).sum())} wrong."
@@ -181,8 +181,8 @@ def _scores(records: list[Ranked]) -> Figure:
     return Figure(title, chart, "Scores of correct and of wrong predictions.")
 
 
-def _answer_text(record: Ranked, classes: tuple[str, ...]) -> str:
-    place = int(places([record])[0][0])
+def _prediction_text(record: Ranked, classes: tuple[str, ...]) -> str:
+    place = int(true_class_ranks([record])[0][0])
     name = classes[record.best] if record.best >= 0 else "a class the dataset does not have"
     known = place < len(record.top)
     rank = f"rank {place + 1}" if known else f"not in the top {len(record.top)}"
@@ -194,7 +194,7 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Found)]
     values, labels = single_outputs(records)
-    said = np.array([_said_class(r) for r in records], np.int64)
+    said = np.array([_predicted_class(r) for r in records], np.int64)
     # IoU of the one detection with the true box, whatever its class.
     boxes = [(r.detections.boxes[:1], r.truth.xyxy) for r in records]
     overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
@@ -218,13 +218,13 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     return [overview, class_section(evaluation.result), confusion], worst
 
 
-def _said_class(record: Found) -> int:
+def _predicted_class(record: Found) -> int:
     """The class of the one detection, or −1 (the last column) without one."""
     return int(record.detections.classes[0]) if len(record.detections) else -1
 
 
 def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
-    true, found = int(record.truth.classes[0]), _said_class(record)
+    true, found = int(record.truth.classes[0]), _predicted_class(record)
     marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
     text = "no detection"
     if found >= 0:

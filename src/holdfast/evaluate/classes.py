@@ -57,17 +57,17 @@ def align(
     found = _places([renames.get(name, name) for name in data], model)
     if all(i >= 0 for i in found) or (common and any(i >= 0 for i in found)):
         return _by_name(model, data, found)
-    if not renames and len(model) == len(data) and (_numbered(model) or _numbered(data)):
+    if not renames and len(model) == len(data) and (_has_numbers_only(model) or _has_numbers_only(data)):
         same = np.arange(len(data))
-        named = model if _numbered(data) else data
+        named = model if _has_numbers_only(data) else data
         return Alignment(named, same, same, "classes matched by number: model or dataset has no class names")
     missing = [name for name, i in zip(data, found, strict=True) if i < 0]
     shared = len(data) - len(missing)
     common_ones = f"--classes common to evaluate the {shared} common classes, " if shared else ""
     raise DataError(
         f"class mismatch: the dataset has {len(data)} classes, the model {len(model)}; the model does not "
-        f"have {_listed(missing)}. Use {common_ones}--map 'data name=model name', or correct the card "
-        f"(the model has {_listed(list(model))})"
+        f"have {_join_names(missing)}. Use {common_ones}--map 'data name=model name', or correct the card "
+        f"(the model has {_join_names(list(model))})"
     )
 
 
@@ -91,21 +91,21 @@ def _by_name(model: tuple[str, ...], data: tuple[str, ...], found: list[int]) ->
     skipped, joined = times[-1], [model[at] for at in kept if times[at] > 1]
     notes = [f"skipped {skipped} classes of the dataset that the model does not have"] if skipped else []
     if joined:
-        notes.append(f"several classes of the dataset map to one class of the model: {_listed(joined)}")
+        notes.append(f"several classes of the dataset map to one class of the model: {_join_names(joined)}")
     return Alignment(names, of_model, of_data, "; ".join(notes))
 
 
-def _numbered(names: tuple[str, ...]) -> bool:
+def _has_numbers_only(names: tuple[str, ...]) -> bool:
     return all(name.isdigit() for name in names)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def realign(records: Iterable[Record], alignment: Alignment, task: Task = "detect") -> tuple[Record, ...]:
     """The records with the numbers of the evaluated classes, without failures and other classes."""
-    found = (_realigned(record, alignment) for record in records)
+    found = (_realign_record(record, alignment) for record in records)
     kept = tuple(record for record in found if record is not None)
     if task != "single":
         return kept
@@ -113,7 +113,7 @@ def realign(records: Iterable[Record], alignment: Alignment, task: Task = "detec
     return tuple(r for r in kept if not (isinstance(r, Found) and len(r.truth) == 0))
 
 
-def _realigned(record: Record, alignment: Alignment) -> Record | None:
+def _realign_record(record: Record, alignment: Alignment) -> Record | None:
     if isinstance(record, Failed):
         return None
     if isinstance(record, Found):

@@ -45,7 +45,7 @@ class MatchedDetections:
         return f"IoU {'>' if self.result.rule.iou_strict else '≥'} {self.result.iou:g}"
 
 
-def detected(evaluation: Evaluation) -> MatchedDetections:
+def matched_detections(evaluation: Evaluation) -> MatchedDetections:
     """The matches and curves behind the numbers, recomputed from the records by the same rule."""
     about = evaluation.about
     records = tuple(r for r in evaluation.records if isinstance(r, Found))
@@ -63,7 +63,7 @@ def detected(evaluation: Evaluation) -> MatchedDetections:
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a detector's page, and its worst images."""
-    d = detected(evaluation)
+    d = matched_detections(evaluation)
     total = d.result.counts.total()
     right, false, missed = (grouped(int(column[0])) for column in (total.tp, total.fp, total.fn))
     counted = f"{right} true positives, {false} false positives and {missed} missed objects at {d.overlap}."
@@ -72,18 +72,23 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
         "that matches no free true box is background, a duplicate, or badly placed."
     )
     return [
-        Section("curves", "Precision and recall", (_curves(d), _bars(d))),
+        Section("curves", "Precision and recall", (_curve_figure(d), _ap_figure(d))),
         class_section(
             evaluation.result, f"TP, FP, FN, precision, recall and F1 are at {d.at} and {d.overlap}."
         ),
-        Section("threshold", f"At {d.at}", (_scores(d), _fit(d), _fate(d), _sizes(d)), counted),
+        Section(
+            "threshold",
+            f"At {d.at}",
+            (_score_figure(d), _iou_figure(d), _outcome_figure(d), _size_figure(d)),
+            counted,
+        ),
         confusion_section(
             d.result.confusion, d.classes, lead=lead, unit="boxes", extra=("background", "missed")
         ),
     ], worst(d)
 
 
-def _curves(d: MatchedDetections) -> Figure:
+def _curve_figure(d: MatchedDetections) -> Figure:
     present = [i for i, c in enumerate(d.result.curves) if c.positives]
     weakest = sorted(present, key=lambda i: (d.result.ap[i], -d.result.curves[i].positives, i))
     named = weakest if len(present) <= _NAMED else weakest[:_WEAKEST]
@@ -92,7 +97,7 @@ def _curves(d: MatchedDetections) -> Figure:
     lines = [
         Line(
             d.classes[i],
-            *_drawn(d.result.curves[i], bins),
+            *_drawn_points(d.result.curves[i], bins),
             colour=named.index(i) + 1 if i in named else 0,
             note=f"AP {d.result.ap[i]:.3f}",
         )
@@ -112,7 +117,7 @@ def _curves(d: MatchedDetections) -> Figure:
     return Figure(title, chart, note)
 
 
-def _drawn(curve: Curve, bins: int) -> tuple[Floats, Floats]:
+def _drawn_points(curve: Curve, bins: int) -> tuple[Floats, Floats]:
     """Recall and precision as drawn; without end points, the curve begins on the axis."""
     recall, precision = curve.points()
     if len(recall) and not curve.end_points:
@@ -120,7 +125,7 @@ def _drawn(curve: Curve, bins: int) -> tuple[Floats, Floats]:
     return thinned(recall, precision, bins)
 
 
-def _bars(d: MatchedDetections) -> Figure:
+def _ap_figure(d: MatchedDetections) -> Figure:
     order = sorted(range(len(d.classes)), key=lambda i: (np.isnan(d.result.ap[i]), -d.result.ap[i], i))
     bars = [
         Bar(d.classes[i], float(d.result.ap[i]), f"{int(d.result.matches.positives[i]):,} true boxes")
@@ -133,14 +138,14 @@ def _bars(d: MatchedDetections) -> Figure:
     return Figure(title, scroll(chart, title), note)
 
 
-def _fates(table: Ints) -> tuple[int, int, int, int]:
+def _outcomes(table: Ints) -> tuple[int, int, int, int]:
     """The numbers of boxes of a confusion table: correct, wrong class, missed, false positive."""
     right = int(np.trace(table[:-1, :-1]))
     return right, int(table[:-1, :-1].sum()) - right, int(table[:-1, -1].sum()), int(table[-1, :-1].sum())
 
 
-def _fate(d: MatchedDetections) -> Figure:
-    right, mixed, missed, false = _fates(d.result.confusion)
+def _outcome_figure(d: MatchedDetections) -> Figure:
+    right, mixed, missed, false = _outcomes(d.result.confusion)
     stacks = [Stack("true boxes", (right, mixed, missed)), Stack("detections", (right, mixed, false))]
     kinds = [("right", "correct"), ("mixed", "wrong class"), ("wrong", "missed, or background")]
     title = "Outcome of every box"
@@ -148,7 +153,7 @@ def _fate(d: MatchedDetections) -> Figure:
     return Figure(title, chart, f"All true boxes, and all detections at {d.at}.")
 
 
-def _scores(d: MatchedDetections) -> Figure:
+def _score_figure(d: MatchedDetections) -> Figure:
     m = d.result.matches
     right = Kind("true positives", "right", m.score[m.outcome == TRUE_POSITIVE])
     false = Kind("false positives", "wrong", m.score[m.outcome == FALSE_POSITIVE])
@@ -165,7 +170,7 @@ def _scores(d: MatchedDetections) -> Figure:
     return Figure(title, chart, "All detections at any score. The line is the score threshold.")
 
 
-def _sizes(d: MatchedDetections) -> Figure:
+def _size_figure(d: MatchedDetections) -> Figure:
     counted, area = d.result.matches.counted, d.result.truth.area
     missed = _missed(d)
     stacks = []
@@ -178,7 +183,7 @@ def _sizes(d: MatchedDetections) -> Figure:
     return Figure(title, chart, "Area of the true box: small below 32², large from 96² pixels.")
 
 
-def _fit(d: MatchedDetections) -> Figure:
+def _iou_figure(d: MatchedDetections) -> Figure:
     overlap = Kind("true positives", "right", d.result.matches.overlap[_passing(d, TRUE_POSITIVE)])
     mean = f"; mean {float(overlap.values.mean()):.3f}" if len(overlap.values) else ""
     title = "IoU of true positives"
@@ -227,15 +232,15 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot
         kind = "right" if outcome == TRUE_POSITIVE else "wrong" if outcome == FALSE_POSITIVE else "ignored"
         text = f"{d.classes[found.category[row]]} {found.score[row]:.2f}"
         marks.append(Mark.of(found.xyxy[row], kind, text))
-    return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_said(d, record)}")
+    return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_error_text(d, record)}")
 
 
-def _said(d: MatchedDetections, record: Found) -> str:
+def _error_text(d: MatchedDetections, record: Found) -> str:
     """The errors on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)
     matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
     table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
-    right, mixed, missed, false = _fates(table)
+    right, mixed, missed, false = _outcomes(table)
     counts = {"missed": missed, "of the wrong class": mixed, "false positive": false, "correct": right}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no detection"

@@ -23,7 +23,7 @@ from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan
-from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
+from holdfast.evaluate.score import Settings, score_records, single_outputs, tables, true_class_ranks
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
 from holdfast.metrics.detection import passes
@@ -32,8 +32,8 @@ from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
 from holdfast.report.tables import many
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
-CLEAR = ("classify", "single")  # tasks in which an image is right or wrong
-POINTS = 0.01  # share of the grid's points from which a label map is another
+RIGHT_OR_WRONG = ("classify", "single")  # tasks in which an image is right or wrong
+CHANGED_SHARE = 0.01  # share of the grid's points from which a label map is another
 ENOUGH = 20  # images from which on a number is more than an indication
 # What the count of changed images counts, by task: as the heading of a column, and as a sentence.
 COUNTED: dict[str, tuple[str, str]] = {
@@ -100,20 +100,23 @@ def changes(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     if task == "classify":
         return Changes(task, sum(a.best != b.best for a, b in pairs), len(pairs))
     if task == "single":
-        return Changes(task, sum(_other_single(a, b) for a, b in pairs), len(pairs))
+        return Changes(task, sum(_single_changed(a, b) for a, b in pairs), len(pairs))
     if task == "segment":
         if any(a.grid.shape != b.grid.shape or not a.grid.size for a, b in pairs):
             # Records of a version without grids tell only that some pixel of an image changed.
             other = sum(not np.array_equal(a.confusion, b.confusion) for a, b in pairs)
             return Changes(task, other, len(pairs))
         shares = np.array([float((a.grid != b.grid).mean()) for a, b in pairs])
-        return Changes(task, int((shares >= POINTS).sum()), len(pairs), points=float(shares.mean()))
-    moved = np.array([unpartnered(_shown(a, settings), _shown(b, settings)) for a, b in pairs], np.int64)
+        return Changes(task, int((shares >= CHANGED_SHARE).sum()), len(pairs), points=float(shares.mean()))
+    moved = np.array(
+        [unmatched_counts(_above_threshold(a, settings), _above_threshold(b, settings)) for a, b in pairs],
+        np.int64,
+    )
     lost, gained = moved.reshape(-1, 2).sum(axis=0).tolist()
     return Changes(task, int(moved.any(axis=1).sum()), len(pairs), lost, gained)
 
 
-def _other_single(before: Found, after: Found) -> bool:
+def _single_changed(before: Found, after: Found) -> bool:
     first, second = before.detections, after.detections
     if not len(first) or not len(second):
         return len(first) != len(second)
@@ -122,19 +125,19 @@ def _other_single(before: Found, after: Found) -> bool:
     return not same or not (equal or iou(first.boxes[:1], second.boxes[:1])[0, 0] >= SAME_BOX)
 
 
-def _shown(record: Found, settings: Settings) -> Detections:
+def _above_threshold(record: Found, settings: Settings) -> Detections:
     """The detections that a system with this score threshold shows."""
     found = record.detections
     return found.take(passes(found.scores, settings.score, settings.rule))
 
 
-def unpartnered(first: Detections, second: Detections) -> tuple[int, int]:
+def unmatched_counts(first: Detections, second: Detections) -> tuple[int, int]:
     """The number of detections of each run that have no match in the other."""
-    pairs = partners(first, second)
+    pairs = matched_pairs(first, second)
     return len(first) - len(pairs), len(second) - len(pairs)
 
 
-def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
+def matched_pairs(first: Detections, second: Detections) -> list[tuple[int, int]]:
     """Index pairs of matching detections: same class, IoU ≥ 0.5, the largest IoU first, one to one."""
     if np.array_equal(first.boxes, second.boxes) and np.array_equal(first.classes, second.classes):
         return [(i, i) for i in range(len(first))]
@@ -152,23 +155,25 @@ def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
     return pairs
 
 
-def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Bools:
+def _newly_wrong(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Bools:
     """For each image, (n,), whether it was correct before and is wrong after.
 
     classify: the top-1 class; single: IoU · [class equal] > 0.5; detect: a true box that was found at the
     score and IoU thresholds is missed; segment: the share of correct pixels fell by at least 1%.
     """
     if task == "detect":
-        (image, found), (_, found_after) = (_boxes_found(records, settings) for records in (before, after))
+        (image, found), (_, found_after) = (
+            _detected_objects(records, settings) for records in (before, after)
+        )
         return np.isin(np.arange(len(before)), image[found & ~found_after])
     if task == "segment":
         counts = [[r.confusion for r in records if isinstance(r, Counted)] for records in (before, after)]
         first, second = (np.array([np.trace(c) / max(1, int(c.sum())) for c in side]) for side in counts)
-        return np.asarray(first - second >= POINTS)
-    return np.asarray(_right(task, before) & ~_right(task, after))
+        return np.asarray(first - second >= CHANGED_SHARE)
+    return np.asarray(_correct(task, before) & ~_correct(task, after))
 
 
-def _boxes_found(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
+def _detected_objects(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
     """The image of every true box, and whether it is found at the score and IoU thresholds."""
     truth, detections = tables(records)
     classes = int(max((c.max() for c in (truth.category, detections.category) if len(c)), default=0)) + 1
@@ -284,7 +289,7 @@ def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000)
     """The main metric of `after` minus that of `before` on their common images, in the order of `before`."""
     if (before.task, before.classes, before.settings) != (after.task, after.classes, after.settings):
         raise InputError("expected two runs of the same task, classes and rule; evaluate both alike")
-    first, second = _paired(before.records, after.records)
+    first, second = _pair_records(before.records, after.records)
     old, new = _values(before, first, seed, replicates), _values(after, second, seed, replicates)
     return Difference(
         metric=after.metric,
@@ -294,14 +299,16 @@ def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000)
         before=float(old[0]),
         after=float(new[0]),
         changes=changes(first, second, after.task, after.settings),
-        flips=flips(_right(after.task, first), _right(after.task, second)) if after.task in CLEAR else None,
+        flips=flips(_correct(after.task, first), _correct(after.task, second))
+        if after.task in RIGHT_OR_WRONG
+        else None,
     )
 
 
-def broken(before: Side, after: Side) -> tuple[str, ...]:
+def broken_images(before: Side, after: Side) -> tuple[str, ...]:
     """The names of images that were correct before and are wrong after."""
-    first, second = _paired(before.records, after.records)
-    wrong = _broken(first, second, after.task, after.settings)
+    first, second = _pair_records(before.records, after.records)
+    wrong = _newly_wrong(first, second, after.task, after.settings)
     return tuple(first[i].name for i in np.flatnonzero(wrong).tolist())
 
 
@@ -317,12 +324,12 @@ def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 
     return _values(side, [known[name] for name in names], seed, replicates)
 
 
-def common(before: Side, after: Side) -> tuple[str, ...]:
+def common_images(before: Side, after: Side) -> tuple[str, ...]:
     """The names of the images both runs have, in the order of `before`; InputError if their truth differs."""
-    return tuple(record.name for record in _paired(before.records, after.records)[0])
+    return tuple(record.name for record in _pair_records(before.records, after.records)[0])
 
 
-def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+def _pair_records(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     found = {r.name: r for r in after}
     first = [r for r in before if r.name in found]
     if not first:
@@ -339,10 +346,10 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Rec
 
 def same_truth(first: Record, second: Record) -> bool:
     """Whether two records are of the same image with the same ground truth, as far as they show."""
-    return first is second or _truth(first) == _truth(second)
+    return first is second or _truth_key(first) == _truth_key(second)
 
 
-def _truth(record: Record) -> object:
+def _truth_key(record: Record) -> object:
     """The size and the truth of a record's image as a value that can be compared."""
     if isinstance(record, Found):
         t = record.truth
@@ -358,18 +365,18 @@ def _values(side: Side, records: Sequence[Record], seed: int, replicates: int) -
     """The metric of these records of the side, then that of each draw; computed once."""
     key = (tuple(r.name for r in records), seed, replicates)
     if key not in side.kept:
-        side.kept[key] = _scored(side, records, seed, replicates)
+        side.kept[key] = _bootstrap(side, records, seed, replicates)
     return side.kept[key]
 
 
-def _scored(side: Side, records: Sequence[Any], seed: int, replicates: int) -> Floats:
+def _bootstrap(side: Side, records: Sequence[Any], seed: int, replicates: int) -> Floats:
     rng = generator(seed, "difference")
     if side.task == "segment":
         return miou_values([r.confusion for r in records], rng, replicates=replicates)
     if side.task == "detect":
         matches = match_levels(records, len(side.classes), side.settings)
         return map_values(matches, side.settings.rule, len(records), rng, replicates=replicates)
-    column = places(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
+    column = true_class_ranks(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
     return mean_values(np.asarray(column, np.float64), rng, replicates=replicates)
 
 
@@ -384,6 +391,8 @@ def match_levels(
     return [match(truth, found, rule, level, **known) for level in levels]
 
 
-def _right(task: Task, records: Sequence[Any]) -> Bools:
+def _correct(task: Task, records: Sequence[Any]) -> Bools:
     """Which images are correct, (n,), for tasks where an image is correct or wrong."""
-    return np.asarray(places(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5)
+    return np.asarray(
+        true_class_ranks(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5
+    )

@@ -19,14 +19,14 @@ def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | No
     """The explanation of one class of a detector's run, as text."""
     records = [r for r in evaluation.records if isinstance(r, Found)]
     names = tuple(r.name for r in records)
-    return _walk(*tables(records), names, evaluation.about.classes, settings, class_name)
+    return _explain_class(*tables(records), names, evaluation.about.classes, settings, class_name)
 
 
 def explain_files(truth: Path, predictions: Path, settings: Settings, class_name: str | None) -> str:
     """The explanation of one class of two COCO files, as text."""
     true = read_truth(truth)
     found = read_predictions(predictions, true)
-    return _walk(true.table, found, true.image_names, true.class_names, settings, class_name)
+    return _explain_class(true.table, found, true.image_names, true.class_names, settings, class_name)
 
 
 def explain_lecture() -> tuple[str, dict[str, Any]]:
@@ -43,7 +43,7 @@ def explain_lecture() -> tuple[str, dict[str, Any]]:
     return f"{example.title[0].upper()}{example.title[1:]}\n\n{text}", plain
 
 
-def _walk(
+def _explain_class(
     truth: TruthTable,
     detections: DetectionTable,
     images: tuple[str, ...],

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
-from holdfast.evaluate.result import About, Evaluation
+from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.tables import RANKED_BY
 from holdfast.report.gallery import Picture, Worst, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
@@ -124,15 +124,16 @@ def _summary(evaluation: Evaluation) -> str:
     images, task = len(evaluation.records), evaluation.about.task
     if {"tp", "fp", "fn"} <= counted.keys():
         tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
-        found = f"{_of(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
+        found = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
         right = f"{_percent(tp, tp + fp)} of the detections are correct" if tp + fp else "nothing is detected"
         return f"At score threshold {counted.get('score', 0):g}, {found}, and {right}."
     if task == "classify" and metrics.get("top1") is not None:
-        return f"The top-1 class is correct for {_of(round(metrics['top1'] * images), images, 'images')}."
+        good = _count_text(round(metrics["top1"] * images), images, "images")
+        return f"The top-1 class is correct for {good}."
     if task == "segment" and metrics.get("pixel_accuracy") is not None:
         return f"{metrics['pixel_accuracy']:.1%} of all pixels have the correct class."
     if task == "single" and metrics.get("above_half") is not None:
-        good = _of(round(metrics["above_half"] * images), images, "images")
+        good = _count_text(round(metrics["above_half"] * images), images, "images")
         return f"Class correct and IoU above 0.5 on {good}."
     return f"Evaluated on {grouped(images)} images."
 
@@ -162,7 +163,7 @@ def _count(result: dict[str, Any]) -> str:
     return f", n = {result['images']}" if "images" in result else ""
 
 
-def _of(part: int, whole: int, things: str) -> str:
+def _count_text(part: int, whole: int, things: str) -> str:
     return f"{grouped(part)} of {grouped(whole)} {things} ({_percent(part, whole)})"
 
 
@@ -209,8 +210,8 @@ def run_section(evaluation: Evaluation) -> Section:
     card = about.model.get("card")
     body = fragment(
         "about.html",
-        model=_shown(about.model, ("name", "path", "sha256")),
-        data=_shown(about.data, ("name", "source", "format", "images")),
+        model=_to_text(about.model, ("name", "path", "sha256")),
+        data=_to_text(about.data, ("name", "source", "format", "images")),
         pipeline=about.pipeline,
         settings={"rule (full)": about.rule, **about.settings},
         versions=about.versions,
@@ -245,12 +246,12 @@ def trouble_section(evaluation: Evaluation) -> Section | None:
     return Section("trouble", "Failures and notes", tuple(figures)) if figures else None
 
 
-def problem_count(about: About) -> int:
+def problem_count(about: RunInfo) -> int:
     """The number of problems of the data, including those that are not stored."""
     return int(about.data.get("problem_count", len(about.data.get("problems", ()))))
 
 
-def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
+def _to_text(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
     """The named values as text, nested values flattened."""
     found: dict[str, str] = {}
     for key in keys:

@@ -21,7 +21,7 @@ CELLS = "cells"  # the store, next to the run folders and shared by them
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """What was run: enough to run it again and to interpret the numbers."""
 
     command: str
@@ -41,7 +41,7 @@ class About:
 class Evaluation:
     """The records of all images that could be evaluated, the failures, the notes and the numbers."""
 
-    about: About
+    about: RunInfo
     records: tuple[Record, ...] = field(repr=False)
     failed: tuple[Failed, ...]
     notes: tuple[str, ...]
@@ -83,7 +83,7 @@ def open_run(folder: Path) -> Evaluation:
     path = folder / MANIFEST if folder.is_dir() else folder
     try:
         plain = orjson.loads(path.read_bytes())
-        about = About(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
+        about = RunInfo(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
         alignment = Alignment.from_plain(plain["alignment"])
         failed = tuple(Failed(**f) for f in plain["failed"])
         # Resolved, because the text of a relative path does not show the folder above it.

@@ -29,8 +29,8 @@ from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.reading import doubts
-from holdfast.evaluate.result import CELLS, About, Evaluation, identity, save
+from holdfast.evaluate.output_check import output_warnings
+from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
@@ -146,7 +146,7 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     if not kept:
         raise DataError(f"none of the {len(records)} images has an object of an evaluated class")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
-    warnings = doubts(plan.model, plan.dataset, pipeline, records, alignment)
+    warnings = output_warnings(plan.model, plan.dataset, pipeline, records, alignment)
     result |= {"warnings": list(warnings)} if warnings else {}
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
@@ -210,9 +210,9 @@ def settings_plain(settings: Settings) -> dict[str, Any]:
     return {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
 
 
-def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> About:
+def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> RunInfo:
     model, data, settings = plan.model, plan.dataset, plan.settings
-    return About(
+    return RunInfo(
         command=plan.command,
         created=now(),
         seconds=round(seconds, 3),

@@ -105,7 +105,7 @@ def score_tables(
         metrics = {"mAP": _number(mean_of_present(ap))}
         per_class = [{"AP": _number(value)} for value in ap.tolist()]
     found = np.bincount(detections.category, minlength=len(classes))
-    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _counted(counts))
+    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _count_columns(counts))
     return {
         "rule": str(settings.rule),
         "metrics": metrics,
@@ -113,11 +113,11 @@ def score_tables(
             {"class": name, **numbers, "truth": truths, "found": boxes, **row}
             for name, numbers, truths, boxes, row in zip(*columns, strict=True)
         ],
-        "at_score": {"score": settings.score, "iou": settings.iou, **_counted(counts.total())[0]},
+        "at_score": {"score": settings.score, "iou": settings.iou, **_count_columns(counts.total())[0]},
     }
 
 
-def _counted(counts: Counts) -> list[dict[str, Any]]:
+def _count_columns(counts: Counts) -> list[dict[str, Any]]:
     """TP, FP, FN and the shares made of them, by class."""
     columns: dict[str, list[Any]] = {name: getattr(counts, name).tolist() for name in ("tp", "fp", "fn")}
     for name in ("precision", "recall", "f1"):
@@ -152,7 +152,7 @@ def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     return single_values(boxes, classes, [r.truth.xyxy[0] for r in records], labels), labels
 
 
-def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
+def true_class_ranks(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
     """Per image the place of the true class among the best (their number if not there), and the class."""
     labels = np.array([r.label for r in records], np.int64)
     kept = [r.top.tolist() for r in records]
@@ -161,7 +161,7 @@ def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
 
 
 def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    place, labels = places(records)
+    place, labels = true_class_ranks(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
     whole = classification_result(place, labels, len(classes), ks)
     per_class = [

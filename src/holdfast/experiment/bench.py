@@ -16,7 +16,7 @@ from holdfast.evaluate.run import DEFAULT_RUNS, Plan, plan_of
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.noise.vision.choose import spare_of
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Bench:
     experiment: Experiment
     runs: Path = DEFAULT_RUNS
     jobs: int = 0
-    watch: Watch = unwatched
+    watch: Watch = no_progress
     notify: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
     opened: dict[Any, Any] = field(default_factory=dict)
     first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data

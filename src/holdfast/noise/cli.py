@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.noise.vision.run import NoisePlan, Prepared
     from holdfast.report.tables import Table
 
-PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
+IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
 
 
 def suite(options: NoiseOptions) -> int:
@@ -36,8 +36,8 @@ def suite(options: NoiseOptions) -> int:
     """
     options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
     if options.task == "pictures":
-        return _pictures(options)
-    reject_options(options, PICTURES_ONLY)
+        return _images(options)
+    reject_options(options, IMAGES_ONLY)
     if options.task == "language":
         from holdfast.noise.language.cli import language
 
@@ -47,9 +47,9 @@ def suite(options: NoiseOptions) -> int:
     return speech(options)
 
 
-def _pictures(options: NoiseOptions) -> int:
+def _images(options: NoiseOptions) -> int:
     """Run, print and save the suite of image models, and return the exit code."""
-    from holdfast.noise.suite import cost_table
+    from holdfast.noise.suite import estimate_table
     from holdfast.noise.vision import page, result, run, tables
 
     models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
@@ -57,7 +57,7 @@ def _pictures(options: NoiseOptions) -> int:
     if options.dry_run:
         estimates = [run.estimate(plan) for plan in plans]
         counted = "cached cells and Combined are not counted"
-        return print_estimates(estimates, cost_table(estimates, "image", "variants", counted, digits=1))
+        return print_estimates(estimates, estimate_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
     made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
     each = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
@@ -154,8 +154,8 @@ def combine(options: CombineOptions) -> int:
     plan = plan_for(dataclasses.replace(options, all=False))
     prepared, made = _measure(plan)
     stairs = combination.combine(prepared, made, progress, options.all)
-    options.print_table(tables.staircase_csv(stairs) if options.csv else tables.staircase_table(stairs))
-    say(combination.words(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
+    options.print_table(tables.combination_csv(stairs) if options.csv else tables.combination_table(stairs))
+    say(combination.describe_combination(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
     if options.json:
         write_json(options.json, combination.as_plain(stairs))
     if options.out:
@@ -168,7 +168,7 @@ def listing(options: ListOptions) -> None:
     """List all noise options: stage, family, tasks, whether they are installed, which systems use them."""
     from holdfast.noise.listing import kinds_table, list_table, list_text
 
-    load_own(options.use)
+    load_user_noise(options.use)
     options.check_output()
     if options.csv or options.markdown or options.latex:
         return options.print_table(list_table())
@@ -181,10 +181,10 @@ def show(options: ShowOptions) -> int:
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
-    from holdfast.noise.vision.show import features, save_pictures, shown, shown_table, write
+    from holdfast.noise.vision.show import examples_table, features, save_images, shown, write
     from holdfast.report.tables import to_text
 
-    load_own(options.use)
+    load_user_noise(options.use)
     selection = selection_of(options.only, options.skip)
     check_outputs({"--out": options.out}, {"--folder": options.folder})
     image = options.image
@@ -202,9 +202,9 @@ def show(options: ShowOptions) -> int:
     if not made and not maps:
         hint = "" if loaded else "; options that rewrite the graph need --model"
         raise InputError(f"nothing to show: no selected option changes an image or a feature map{hint}")
-    say(to_text(shown_table([*made, *maps])))
+    say(to_text(examples_table([*made, *maps])))
     if options.folder:
-        save_pictures(made, options.folder)
+        save_images(made, options.folder)
     say(f"report   {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
     return 0
 
@@ -216,7 +216,7 @@ def plan_for(options: CombineOptions) -> NoisePlan:
     from holdfast.noise.vision.choose import spare_of
     from holdfast.noise.vision.run import NoisePlan
 
-    load_own(options.use)
+    load_user_noise(options.use)
     selection = selection_of(options.only, options.skip, options.all)
     plan, count = plan_of(carry(options, EvaluationOptions)), options.calibration_images
     task = plan.model.card.task
@@ -246,7 +246,7 @@ def note_aliases(labels: Sequence[str]) -> None:
         sys.stderr.write(f"note     {note}\n")
 
 
-def load_own(files: Sequence[Path]) -> None:
+def load_user_noise(files: Sequence[Path]) -> None:
     """Register the noise options of these files."""
     from holdfast.core.registry import load_parts
 

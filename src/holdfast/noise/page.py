@@ -63,7 +63,7 @@ def loss_spot(name: str, row: Any, items: int, note: str) -> Spot:
     return Spot(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
 
 
-def failed_alerts(suite: Any, item: str) -> list[Alert]:
+def failure_alerts(suite: Any, item: str) -> list[Alert]:
     """The number of images or clips that failed, if any did."""
     failed = sum(len(model.failed) for model in suite.models)
     text = f"{many(failed, item)} failed and {'is' if failed == 1 else 'are'} not included in the numbers"

@@ -28,7 +28,7 @@ PRECISION = "precision"
 CALIBRATION_ITEMS = 100  # more change the ranges little, fewer make them jump
 
 
-def unwatched(what: str, total: int, unit: str = "") -> AbstractContextManager[Progress]:
+def no_progress(what: str, total: int, unit: str = "") -> AbstractContextManager[Progress]:
     """No-op progress."""
     return contextlib.nullcontext(silent)
 
@@ -105,7 +105,7 @@ def spread(items: Sequence[Item], count: int) -> tuple[Item, ...]:
     return tuple(items[(2 * i + 1) * len(items) // (2 * count)] for i in range(count))
 
 
-def hold_back(tested: Sequence[Item], count: int) -> tuple[Item, ...]:
+def calibration_subset(tested: Sequence[Item], count: int) -> tuple[Item, ...]:
     """Items of the tested to calibrate on where there are no others: at most a quarter of them."""
     return spread(tested, min(count, max(1, len(tested) // 4)))
 
@@ -142,12 +142,12 @@ class OptionRow:
 Row = TypeVar("Row", bound=OptionRow)
 
 
-def distinct(rows: Iterable[Row]) -> list[Row]:
+def distinct_rows(rows: Iterable[Row]) -> list[Row]:
     """The rows that have numbers and differ from the clean system and from one another."""
     return [row for row in rows if row.outcome == "measured" and row.loss is not None and not row.alike]
 
 
-def worst_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
+def worst_per_group(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
     """Of each group of rows the most harmful one; the first of equals."""
     best: dict[Hashable, Row] = {}
     for row in rows:
@@ -156,7 +156,7 @@ def worst_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[R
     return list(best.values())
 
 
-def joint_outcome(rows: Sequence[OptionRow]) -> str:
+def common_outcome(rows: Sequence[OptionRow]) -> str:
     """The outcome of rows of which none was measured."""
     outcomes = {row.outcome for row in rows}
     ranked = ("identical", "no effect", "impossible", "not installed")
@@ -205,7 +205,7 @@ def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], ob
     return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
-def cost_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
+def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
     """The estimated cells, time and disk space; `item` and `variants` are the task's own words."""
     caption = f"Estimate from a sample that was run in one process; {counted}"
     columns: list[Column[Estimate]] = [

@@ -166,11 +166,11 @@ def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
     from holdfast.train.mitigate.training import Training
 
     model = _classifier(options)
-    seen = rows.some(open_dataset(options.data, task="classify"), options.images)
+    seen = rows.subset(open_dataset(options.data, task="classify"), options.images)
     if options.test is None:
         seen, tested = rows.held_out(seen, HELD_OUT)
     else:
-        tested = rows.some(open_dataset(options.test, task="classify"), options.images)
+        tested = rows.subset(open_dataset(options.test, task="classify"), options.images)
         rows.check_apart(seen, tested)
     same = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
     return Training(model, seen, options.work, **same), tested

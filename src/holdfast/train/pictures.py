@@ -67,7 +67,7 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class PictureWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
+class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
     """Write the pictures of each image into its row of the file; the cell holds its class."""
 
     home: Path
@@ -145,7 +145,7 @@ def pictures_of(
     key = Setup("train", [wanted, choices, stages, [entry.key() for entry in dataset.entries]]).name
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
-    work = PictureWork(home, wanted, choices, key)
+    work = ImageWork(home, wanted, choices, key)
     items, store = list(enumerate(dataset.entries)), Store(home / "cells")
     jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
     cells = run(work, items, store, jobs=jobs, progress=progress).read()

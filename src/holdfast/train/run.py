@@ -23,8 +23,8 @@ from holdfast.graph.card import card_path, write_card
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import Watch
 from holdfast.train.loop import threads
-from holdfast.train.mitigate.rows import in_both
-from holdfast.train.mitigate.training import right
+from holdfast.train.mitigate.rows import shared_images
+from holdfast.train.mitigate.training import correct_predictions
 from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
 from holdfast.train.tune import Tuning, trainable_of, tune
 
@@ -103,7 +103,9 @@ def mix(
         proto = tune(model, pictures, tuning, options.seed, work / f"{model.name}.pt", say, step)
     write_atomic(options.out, proto.SerializeToString())
     write_card(model.card, options.out.with_suffix(".toml"), model.guessed)
-    before, after = (100 * right(one, shown, work).mean(1) for one in (model, load_model(options.out)))
+    before, after = (
+        100 * correct_predictions(one, shown, work).mean(1) for one in (model, load_model(options.out))
+    )
     accuracies = zip(reported, before, after, strict=True)
     return MixResult(
         old=str(model.path),
@@ -148,7 +150,7 @@ def places_of(plan: Plan) -> Sequence[int] | None:
 def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Dataset, Dataset]:
     """The training and the test images, drawn by the seed, without overlap."""
     if test is not None:
-        if twice := in_both(data, test):
+        if twice := shared_images(data, test):
             raise DataError(f"{len(twice)} test images are also in {data.name}, first {twice[0]}")
         return data, test
     count = round(len(data) * options.held_out)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from holdfast.noise.vision.result import Suite
-from holdfast.noise.vision.tables import groups_of, lines_of, title_of
+from holdfast.noise.vision.tables import family_summaries, family_title, groups_of
 from holdfast.report.tables import Cell, Column, Table, table_of
-from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
+from holdfast.train.mitigate.adapt import FAMILIES, Adapted, TentLoss
 from holdfast.train.mitigate.matrix import Matrix
 from holdfast.train.run import MixResult
 
@@ -71,10 +71,10 @@ def matrix_csv(found: Matrix) -> Table:
 def families_table(found: Suite, model: str) -> Table:
     """The numbers of the paper's Fig. 4: mean (worst) points lost by each family after each mitigation."""
     groups = groups_of(found)
-    columns: list[Column | str] = ["trained with", Column("clean", 2), *map(title_of, groups)]
+    columns: list[Column | str] = ["trained with", Column("clean", 2), *map(family_title, groups)]
     rows: list[list[Cell]] = []
     for one in found.models:
-        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in lines_of(one, groups)]
+        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in family_summaries(one, groups)]
         rows.append([one.model, 100 * one.clean, *drops, one.combined.points_lost if one.combined else None])
     images = max((one.images for one in found.models), default=0)
     caption = (
@@ -92,7 +92,7 @@ def families_csv(found: Suite, model: str) -> Table:
     for one in found.models:
         row: dict[str, Cell] = {"model": model, "data": found.data, "images": one.images}
         row |= {"trained_with": one.model, "clean": 100 * one.clean}
-        for group, line in zip(groups, lines_of(one, groups), strict=True):
+        for group, line in zip(groups, family_summaries(one, groups), strict=True):
             name = group.lower()
             row |= {f"{name}_points_lost": line.mean, f"{name}_worst_points_lost": line.worst}
             row |= {f"{name}_worst_option": line.option or line.words, f"{name}_options": line.distinct}
@@ -103,7 +103,7 @@ def families_csv(found: Suite, model: str) -> Table:
 def tent_table(found: Sequence[Adapted]) -> Table:
     """The layout of the paper's Table 6, with the accuracy of TENT on clean images."""
     columns: list[Column | str] = ["model", Column("clean", 2), Column("clean in this row", 2)]
-    columns += [title_of(name) for name in FAMILIES]
+    columns += [family_title(name) for name in FAMILIES]
     rows: list[list[Cell]] = []
     for one in found:
         for adapted in (False, True):
@@ -131,7 +131,7 @@ def tent_csv(found: Sequence[Adapted]) -> Table:
     return Table([*columns, "points_lost", "points_lost_tent"], rows)
 
 
-def _of_family(drops: Sequence[Drop], adapted: bool) -> str:
+def _of_family(drops: Sequence[TentLoss], adapted: bool) -> str:
     values = [drop.points_lost_tent if adapted else drop.points_lost for drop in drops]
     return _mean_worst(sum(values) / len(values), max(values), len(values)) if values else MISSING
 

@@ -16,10 +16,10 @@ from holdfast.core.errors import DataError, InputError, ModelError
 from holdfast.core.model import Card, Input, Model
 from holdfast.core.registry import lookup
 from holdfast.engine.executor import Progress, silent
-from holdfast.train.adversarial import perturbed
+from holdfast.train.adversarial import pgd_examples
 from holdfast.train.augment.augmix import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
-from holdfast.train.onnx import Trainable, open_trainable, written
+from holdfast.train.onnx import Trainable, export_trained, open_trainable
 from holdfast.train.pictures import Choice, Pictures
 
 SAVE_EVERY = 100  # steps between checkpoints
@@ -119,7 +119,7 @@ def tune(
     except Exception as problem:
         raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
     progress(done, done)
-    return written(fit(job, path, say, SAVE_EVERY))
+    return export_trained(fit(job, path, say, SAVE_EVERY))
 
 
 def trainable_of(model: Model) -> Trainable:
@@ -134,18 +134,18 @@ def trainable_of(model: Model) -> Trainable:
     kind = torch.uint8 if card.input.dtype == "uint8" else torch.float32
     with torch.no_grad():
         found = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
-    wanted = len(card.classes) + skipped(model)
+    wanted = len(card.classes) + skipped_outputs(model)
     if found != wanted:
         raise ModelError(f"{model.path}: expected {wanted} scores, one per class, got {found}")
     return net
 
 
-def skipped(model: Model) -> int:
+def skipped_outputs(model: Model) -> int:
     """How many leading outputs are no class."""
     return int(model.card.head.options.get("skip", 0))
 
 
-def normalised(images: NDArray[np.uint8], card: Card) -> Tensor:
+def normalise_images(images: NDArray[np.uint8], card: Card) -> Tensor:
     """The network's input tensor of images (b, h, w, 3), in the card's colour order, layout and type."""
     wanted = card.input
     pixels = torch.from_numpy(np.array(images))
@@ -174,11 +174,11 @@ def draw_of(
         rows = rng.choice(len(pictures), stage.batch, replace=False)
         images = pictures.images[places[rng.integers(len(places), size=stage.batch)], rows]
         if tuning.shift:
-            images = shifted(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
+            images = shift_images(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
         versions = [images, *(augmented(images, rng) for _ in range(2))] if tuning.consistency else []
         shown = np.concatenate(versions) if versions else augmented(images, rng)
-        labels = torch.from_numpy(pictures.labels[rows] + skipped(model))
-        return normalised(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+        labels = torch.from_numpy(pictures.labels[rows] + skipped_outputs(model))
+        return normalise_images(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
 
     def augmented(images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
         for part in parts:
@@ -188,7 +188,7 @@ def draw_of(
     return draw
 
 
-def shifted(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint8]:
+def shift_images(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Images (b, h, w, 3) moved by (dy, dx) pixels each; the border is repeated."""
     count, height, width = images.shape[:3]
     rows = np.clip(np.arange(height) - by[:, :1], 0, height - 1)
@@ -214,7 +214,7 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         images, labels, seed = batch
         if tuning.adversarial:
-            images = perturbed(net, images, labels, seed=int(seed), **ball)
+            images = pgd_examples(net, images, labels, seed=int(seed), **ball)
         versions = net(images).chunk(3 if tuning.consistency else 1)
         own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.smoothing)
         return own + tuning.consistency * consistency(versions) if tuning.consistency else own
@@ -256,7 +256,7 @@ def tent(
 
 def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
     """The names of the weights that TENT changes; InputError if there are none."""
-    names = adapted(net)
+    names = adapted_weights(net)
     if not names:
         raise InputError(
             f"TENT adapts the scale and bias of normalisation layers, and {name} has none "
@@ -265,7 +265,7 @@ def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
     return names
 
 
-def adapted(net: Trainable) -> tuple[str, ...]:
+def adapted_weights(net: Trainable) -> tuple[str, ...]:
     """The names of the weights that TENT changes: scale and bias of normalising nodes, each once."""
     pairs = [(one.scale, one.bias) for one in net.normalisations]
     return tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))

@@ -10,7 +10,7 @@ from holdfast.noise.language.page import lead, page, worst_of
 from holdfast.noise.language.result import (
     LanguageNoise,
     LanguageSuite,
-    Row,
+    PrecisionRow,
     RuleNoise,
     SetNoise,
     how_table,
@@ -22,13 +22,13 @@ from holdfast.noise.language.result import (
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 
 PLAIN = (
-    Row("fp16", "measured", "40 weights <rounded>", 0.63, 0.25, -0.5, 1.0, 5, 3, 2, 400),
-    Row("int8-dynamic", "measured", "13 layers", 0.58, 5.25, 3.0, 7.5, 40, 30, 9, 400, 2),
-    Row("int8", "impossible", "node 'x' is in the way"),
+    PrecisionRow("fp16", "measured", "40 weights <rounded>", 0.63, 0.25, -0.5, 1.0, 5, 3, 2, 400),
+    PrecisionRow("int8-dynamic", "measured", "13 layers", 0.58, 5.25, 3.0, 7.5, 40, 30, 9, 400, 2),
+    PrecisionRow("int8", "impossible", "node 'x' is in the way"),
 )
 BYTES = (
-    Row("fp16", "no effect", "exactly", 0.7, 0.0, 0.0, 0.0, 0, 0, 0, 400),
-    Row("int8-dynamic", "measured", "13 layers", 0.71, -1.0, -2.0, 0.5, 9, 2, 6, 400),
+    PrecisionRow("fp16", "no effect", "exactly", 0.7, 0.0, 0.0, 0.0, 0, 0, 0, 400),
+    PrecisionRow("int8-dynamic", "measured", "13 layers", 0.71, -1.0, -2.0, 0.5, 9, 2, 6, 400),
     PLAIN[2],
 )
 PIQA = SetNoise(
@@ -101,9 +101,9 @@ def test_the_page_says_what_matters_and_escapes_what_it_is_given():
 
 
 def test_the_lead_does_not_claim_what_was_not_found():
-    still = Row("fp16", "measured", "", 0.5, 0.0, 0.0, 0.0, 0, 0, 0, 10)
-    unclear = Row("fp16", "measured", "", 0.4, 10.0, 0.0, 20.0, 1, 1, 0, 10)
-    gain = Row("fp16", "measured", "", 0.6, -10.0, -20.0, -10.0, 1, 0, 1, 10)
+    still = PrecisionRow("fp16", "measured", "", 0.5, 0.0, 0.0, 0.0, 0, 0, 0, 10)
+    unclear = PrecisionRow("fp16", "measured", "", 0.4, 10.0, 0.0, 20.0, 1, 1, 0, 10)
+    gain = PrecisionRow("fp16", "measured", "", 0.6, -10.0, -20.0, -10.0, 1, 0, 1, 10)
     cases = {still: "no precision changes an answer", unclear: "not significant"}
     cases |= {gain: "no precision loses accuracy", PLAIN[2]: "no precision could be measured"}
     for row, words in cases.items():

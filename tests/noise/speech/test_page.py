@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from holdfast.core.errors import OutputError
-from holdfast.noise.speech.page import LOUDEST, Shown, Sound, lead, page, sound_uri, spectrogram, write
+from holdfast.noise.speech.page import (
+    LOUDEST,
+    ClipExample,
+    ExampleSound,
+    lead,
+    page,
+    sound_uri,
+    spectrogram,
+    write,
+)
 from holdfast.noise.speech.result import (
-    Number,
-    Row,
+    MeanInterval,
     SpeechNoise,
+    SpeechRow,
     SpeechSuite,
     csv_table,
     notes_of,
@@ -24,12 +33,12 @@ from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_te
 
 
 def number(value):
-    return Number(value, 0.5 * value, 2 * value)
+    return MeanInterval(value, 0.5 * value, 2 * value)
 
 
 def row(family, option, value, **more):
     n = number(value)
-    return Row(family, option, "measured", "how", n, number(2 * value), number(3 * value), n, 8, **more)
+    return SpeechRow(family, option, "measured", "how", n, number(2 * value), number(3 * value), n, 8, **more)
 
 
 NOISE = SpeechNoise(
@@ -41,10 +50,10 @@ NOISE = SpeechNoise(
         row("stft", "power-2", 3.0),
         row("stft", "zeros", 1.0),
         row("stft", "zeros-too", 1.0, alike="zeros"),
-        Row("stft", "torch", "not installed", "torch is not installed"),
+        SpeechRow("stft", "torch", "not installed", "torch is not installed"),
     ),
-    Row("combined", "precision=int8-dynamic + stft=power-2", "measured", "", None, number(7.0), number(9.0),
-        number(8.0), 8),
+    SpeechRow("combined", "precision=int8-dynamic + stft=power-2", "measured", "", None, number(7.0),
+        number(9.0), number(8.0), 8),
     {"rate": 8000}, "Griffin-Lim", "2 of the 8 texts", ("a note",), ("c9: stereo",),
 )  # fmt: skip
 SUITE = SpeechSuite(
@@ -86,7 +95,9 @@ def shown(frames=40, seconds=0.5):
     mel = rng.normal(size=(frames, 20)).astype(np.float32)
     wave = rng.normal(size=int(8000 * seconds)).astype(np.float32)
     names = ("recording", "clean", "precision=int8", "stft=power-2")
-    return Shown("fast", "c1", "a <road>", 8000, tuple(Sound(n, mel + i, wave) for i, n in enumerate(names)))
+    return ClipExample(
+        "fast", "c1", "a <road>", 8000, tuple(ExampleSound(n, mel + i, wave) for i, n in enumerate(names))
+    )
 
 
 def test_the_page_holds_tables_pictures_and_sounds(tmp_path):

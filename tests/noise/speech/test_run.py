@@ -10,10 +10,10 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.metrics.speech import mean_square
 from holdfast.noise.speech import cells
 from holdfast.noise.speech.card import load_speech
-from holdfast.noise.speech.cells import Measured, Studio
+from holdfast.noise.speech.cells import ClipErrors, SpeechRunner
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import CLEAN, System, options, select_options
-from holdfast.noise.speech.page import open_shown, save_shown, shown
+from holdfast.noise.speech.page import clip_example, open_shown, save_example
 from holdfast.noise.speech.result import SpeechSuite, open_suite, save, suite_folder
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare, reserve
 from holdfast.noise.speech.spectrum import Vocoder, log_mel
@@ -56,12 +56,12 @@ def test_every_noise_is_measured(ground, name):
     assert made.combined.clips == 3
     assert made.own.mean > made.copy.mean > 0
     assert made.own.low <= made.own.mean <= made.own.high
-    seen = shown(prepared, made)
+    seen = clip_example(prepared, made)
     assert [s.label for s in seen.sounds] == [
         "recording", "clean", "precision=int8-mixed", "stft=power-2", "precision=int8-mixed + stft=power-2"
     ]  # fmt: skip
     assert seen.clip == "c3"  # the shortest text that was not calibrated on
-    save_shown(seen, ground / "kept")
+    save_example(seen, ground / "kept")
     again = open_shown(ground / "kept", name)
     assert [s.label for s in again.sounds] == [s.label for s in seen.sounds]
     assert (again.sounds[1].wave == seen.sounds[1].wave).all()
@@ -73,7 +73,7 @@ def test_the_numbers_are_what_the_definitions_say(ground):
         ground, wanted=NoiseSelection(only=("stft=symmetric-window",)), data=open_clips(ground / "clips", 1)
     )
     (row,) = measure(prepare(plan)).rows
-    studio = Studio(plan.model, QUICK, {})
+    studio = SpeechRunner(plan.model, QUICK, {})
     (clip,) = plan.data.clips
     take = studio.take(clip)
     other = dataclasses.replace(SPECTRUM, periodic=False)
@@ -253,9 +253,9 @@ def test_changed_lengths_are_counted():
     system = CLEAN.apply(option)
     found = {
         system: (
-            Measured("a", 10, 10, 0.1, 0.2, 0.3, 0.4),
-            Measured("b", 12, 10, 0.3, 0.4, 0.5, 0.6),
-            Measured("c", failed="no"),
+            ClipErrors("a", 10, 10, 0.1, 0.2, 0.3, 0.4),
+            ClipErrors("b", 12, 10, 0.3, 0.4, 0.5, 0.6),
+            ClipErrors("c", failed="no"),
         )
     }
     row = _row(Candidate(option, "measured", "", system), found)

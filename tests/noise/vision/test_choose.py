@@ -12,7 +12,7 @@ from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection, spread
 from holdfast.noise.vision import choose as calibration
-from holdfast.noise.vision.choose import reserve, unseen
+from holdfast.noise.vision.choose import images_not_in, reserve
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 
 PIPELINE = Pipeline()
@@ -69,19 +69,19 @@ def test_only_files_of_one_size_are_read(data, monkeypatch):
     sizes = [len(entry.load().data) for entry in data.entries]
     tested = data.entries[:5]
     alike = [e.path for e, size in zip(data.entries, sizes, strict=True) if size in sizes[:5]]
-    assert unseen(data.entries, tested) == data.entries[5:]
+    assert images_not_in(data.entries, tested) == data.entries[5:]
     assert set(read) <= set(alike)
     assert len(read) == len(set(read))
     read.clear()
-    assert unseen(data.entries, data.entries) == ()
+    assert images_not_in(data.entries, data.entries) == ()
     assert read == [], "the same file is known to be tested on"
 
 
 def test_scenes_are_compared_without_being_drawn(monkeypatch):
     drawn = open_dataset("signs:3:5", task="detect").entries
     monkeypatch.setattr(type(drawn[0]), "load", lambda self: pytest.fail("drawn"))
-    assert unseen(open_dataset("signs:4:2", task="detect").entries, drawn)[1].seed == 4
-    assert [e.index for e in unseen(open_dataset("signs:3:7", task="detect").entries, drawn)] == [5, 6]
+    assert images_not_in(open_dataset("signs:4:2", task="detect").entries, drawn)[1].seed == 4
+    assert [e.index for e in images_not_in(open_dataset("signs:3:7", task="detect").entries, drawn)] == [5, 6]
 
 
 def test_scenes_written_to_files_are_known(tmp_path):
@@ -92,8 +92,8 @@ def test_scenes_written_to_files_are_known(tmp_path):
         (tmp_path / "files" / "a" / entry.name).write_bytes(entry.load().data)
     (tmp_path / "files" / "b" / "other.jpg").write_bytes(drawn[2].load().data)
     files = open_dataset(tmp_path / "files").entries
-    assert [e.name for e in unseen(files, drawn[:2])] == ["b/other.jpg"]
-    assert [e.index for e in unseen(drawn, files[:2])] == [2]
+    assert [e.name for e in images_not_in(files, drawn[:2])] == ["b/other.jpg"]
+    assert [e.index for e in images_not_in(drawn, files[:2])] == [2]
 
 
 def test_images_that_cannot_be_read_are_no_obstacle(data, tmp_path):

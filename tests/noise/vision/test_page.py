@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from holdfast.noise.listing import kinds_table, list_table
-from holdfast.noise.vision.combine import Staircase, Step, words
+from holdfast.noise.vision.combine import CombineStep, Staircase, describe_combination
 from holdfast.noise.vision.page import lead, page, staircase_section
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.show import Feature, compared, picture_section
+from holdfast.noise.vision.show import Feature, compare_images, picture_section
 from holdfast.noise.vision.tables import (
+    combination_csv,
+    combination_table,
     families_table,
     groups_of,
     models_csv,
     models_table,
     options_table,
-    staircase_csv,
-    staircase_table,
 )
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -113,7 +113,7 @@ def test_no_table_and_no_drawing_has_a_zero_with_a_minus():
     suite = replace(SUITE, models=(model,))
     steps = (replace(step("a=1", -0.001, -0.002, "first"), points_lost=-0.003, extra_low=-0.004),)
     made = Staircase("net", "data", "top1", 0.9, steps)
-    tables = (options_table(model), families_table(model), models_table(suite), staircase_table(made))
+    tables = (options_table(model), families_table(model), models_table(suite), combination_table(made))
     for table in tables:
         for write in (to_text, to_markdown, to_latex):
             assert "-0.00" not in write(table)
@@ -212,7 +212,7 @@ def test_a_staircase_falls_from_step_to_step():
 
 def step(added, extra, alone, effect):
     beyond = extra - alone
-    return Step(
+    return CombineStep(
         added,
         0.8,
         10.0,
@@ -237,7 +237,7 @@ def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
     section = staircase_section(made, 100)
     assert "b=2: loses fewer points on top of the others than alone" in section.lead
     assert "c=3: loses more points on top of the others than alone" in section.lead
-    assert words(made) == section.lead
+    assert describe_combination(made) == section.lead
 
 
 def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
@@ -268,7 +268,7 @@ def test_a_first_step_on_fewer_images_than_clean_is_told():
 
 
 def test_the_csv_of_the_staircase_has_numbers_alone():
-    table = staircase_csv(Staircase("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
+    table = combination_csv(Staircase("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
     (row,) = csv.DictReader(io.StringIO(to_csv(table)))
     text = {"model", "data", "metric", "added", "effect"}
     numbers = {name: float(value) for name, value in row.items() if name not in text}
@@ -308,14 +308,14 @@ def test_a_difference_is_amplified_and_the_factor_is_stated():
     before = np.full((4, 4, 3), 100, np.uint8)
     after = before.copy()
     after[0, 0] = (101, 150, 100)
-    made = compared(option("decode=opencv"), before, after)
+    made = compare_images(option("decode=opencv"), before, after)
     assert made.largest == (1, 50, 0)
     assert made.difference[0, 0, 0] > 1
     assert made.difference[0, 0, 1] == 255
     assert made.factor > 1
     assert made.mean == pytest.approx(51 / 48)
     assert not made.same
-    assert compared(option("decode=opencv"), before, before).same
+    assert compare_images(option("decode=opencv"), before, before).same
 
 
 def test_pictures_that_do_not_differ_are_named_and_not_drawn():
@@ -323,7 +323,8 @@ def test_pictures_that_do_not_differ_are_named_and_not_drawn():
     moved = still.copy()
     moved[2, 2] = 9
     made = [
-        compared(option("decode=opencv"), still, still), compared(option("decode=fast-idct"), still, moved),
+        compare_images(option("decode=opencv"), still, still),
+        compare_images(option("decode=fast-idct"), still, moved),
         (option("decode=dali"), "is not installed"),
     ]  # fmt: skip
     grid = np.ones((6, 6), np.float32)

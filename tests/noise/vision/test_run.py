@@ -19,8 +19,8 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import reason_of, reserve, select_options
-from holdfast.noise.vision.combine import _step, combine, words
-from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
+from holdfast.noise.vision.combine import _step, combine, describe_combination
+from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, open_suite, save, summarize_family
 from holdfast.noise.vision.run import (
     NoisePlan,
     estimate,
@@ -166,10 +166,10 @@ def test_a_line_counts_options_that_are_alike_once():
         Row("resize", "c", "measured", points_lost=3.0, alike="b"),
         Row("resize", "d", "identical", points_lost=0.0),
     ]  # fmt: skip
-    made = line(rows, "resize")
+    made = summarize_family(rows, "resize")
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
-    assert line(rows[3:], "resize").words == "identical"
-    assert line([], "ceil").words == "not run"
+    assert summarize_family(rows[3:], "resize").words == "identical"
+    assert summarize_family([], "ceil").words == "not run"
 
 
 def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
@@ -178,7 +178,7 @@ def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
-    assert line(rows, "resize").option == "opencv-lanczos"
+    assert summarize_family(rows, "resize").option == "opencv-lanczos"
     assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
     whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
     assert whole.worst.option == "opencv-lanczos"
@@ -228,8 +228,10 @@ def test_an_option_that_changes_nothing_is_never_named_the_worst():
 
     assert model(still).worst is None
     assert model(still, gain).worst is gain
-    assert line((still, gain), "decode").option == ""  # the largest loss is 0, by an option that does nothing
-    assert line((gain,), "decode").option == "ffmpeg"
+    assert (
+        summarize_family((still, gain), "decode").option == ""
+    )  # the largest loss is 0, by an option that does nothing
+    assert summarize_family((gain,), "decode").option == "ffmpeg"
 
 
 def test_an_alias_selects_the_option_it_stands_for():
@@ -256,7 +258,7 @@ def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     assert stairs.steps[-1].points_lost == pytest.approx(suite.combined.points_lost)
     sums = np.cumsum([s.extra for s in stairs.steps])
     np.testing.assert_allclose(sums, [s.points_lost for s in stairs.steps], atol=1e-9)
-    assert words(stairs)
+    assert describe_combination(stairs)
 
 
 def stair(*wrong):
@@ -357,7 +359,7 @@ def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
     assert found["nms-inclusive"].outcome == "no effect"
     assert found["nms-inclusive"].note == "all predictions are identical"
     assert found["offset"].outcome == "measured"
-    assert line(made.rows, "boxes").distinct == 1
+    assert summarize_family(made.rows, "boxes").distinct == 1
 
 
 def test_a_reason_does_not_repeat_where_the_model_lies(plan):

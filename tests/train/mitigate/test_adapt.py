@@ -9,7 +9,15 @@ from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
-from holdfast.train.mitigate.adapt import Adaptation, Adapted, Drop, adapt, as_plain, distinct, noises
+from holdfast.train.mitigate.adapt import (
+    Adaptation,
+    Adapted,
+    TentLoss,
+    adapt,
+    as_plain,
+    distinct_choices,
+    noises,
+)
 from holdfast.train.mitigate.rows import Row
 from holdfast.train.mitigate.training import Order, Training, train
 from holdfast.train.pictures import Choice
@@ -35,7 +43,7 @@ def test_alike_pictures_count_once():
     images = np.zeros((4, 2, 3, 3, 3), np.uint8)
     images[1] = 7
     images[3, 1, 0] = 1
-    assert distinct(images) == (0, 1, 3)
+    assert distinct_choices(images) == (0, 1, 3)
 
 
 def test_a_model_with_and_without(tmp_path):
@@ -68,7 +76,11 @@ def test_a_model_without_normalisation_and_a_batch_of_one(tmp_path):
 
 
 def test_the_table():
-    drops = (Drop("decode", "a", 1.0, 4.0), Drop("decode", "b", 2.0, 6.0), Drop("colour", "c", 0.5, 3.0))
+    drops = (
+        TentLoss("decode", "a", 1.0, 4.0),
+        TentLoss("decode", "b", 2.0, 6.0),
+        TentLoss("colour", "c", 0.5, 3.0),
+    )
     found = [Adapted("net", "data", 100, 90.0, 88.0, drops)]
     lines = to_text(tent_table(found)).splitlines()
     without, adapted = lines[-2].split("  "), lines[-1].split("  ")

@@ -10,9 +10,17 @@ from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 from holdfast.train.mitigate import training as module
-from holdfast.train.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
-from holdfast.train.mitigate.rows import check_apart, held_out, matrix_rows, mitigations, some
-from holdfast.train.mitigate.training import Order, Training, answers, orders, places_of, right, train
+from holdfast.train.mitigate.matrix import Matrix, MatrixRow, as_plain, matrix, matrix_row, verdict
+from holdfast.train.mitigate.rows import check_apart, held_out, matrix_rows, mitigations, subset
+from holdfast.train.mitigate.training import (
+    Order,
+    Training,
+    correct_predictions,
+    orders,
+    places_of,
+    predicted_classes,
+    train,
+)
 from holdfast.train.pictures import Choice, pictures_of
 from holdfast.train.tables import matrix_csv, matrix_table
 
@@ -30,7 +38,7 @@ PAPER = [
 def test_mean_and_std_are_the_papers(cells, mean, std):
     images = 50_000  # of ImageNet's validation set: every percentage is a whole number of images
     hits = np.stack([np.arange(images) < round(c / 100 * images) for c in cells])[None]
-    line = line_of("row", hits, replicates=2)
+    line = matrix_row("row", hits, replicates=2)
     assert line.accuracy == pytest.approx(cells)
     assert line.mean == pytest.approx(mean, abs=6e-4)
     assert line.std == pytest.approx(std, rel=6e-3)
@@ -39,17 +47,17 @@ def test_mean_and_std_are_the_papers(cells, mean, std):
 def test_intervals_and_spread_over_seeds():
     rng = np.random.default_rng(0)
     hits = rng.random((3, 4, 400)) < 0.9
-    line = line_of("row", hits)
+    line = matrix_row("row", hits)
     assert line.mean_low < line.mean < line.mean_high
     assert line.mean_high - line.mean_low == pytest.approx(2 * 1.96 * 100 * np.sqrt(0.09 / 400 / 12), rel=0.2)
     assert line.spread == pytest.approx(100 * hits.mean((1, 2)).std(ddof=1))
-    assert line_of("row", hits[:1]).spread is None
+    assert matrix_row("row", hits[:1]).spread is None
     same = np.repeat(hits[:1, :1], 4, axis=1)
-    assert (line_of("row", same).std, line_of("row", same).std_high) == (0, 0)
+    assert (matrix_row("row", same).std, matrix_row("row", same).std_high) == (0, 0)
 
 
 def of(*rows):
-    lines = [Line(name, (mean, mean), mean, std, std, std, mean, mean) for name, mean, std in rows]
+    lines = [MatrixRow(name, (mean, mean), mean, std, std, std, mean, mean) for name, mean, std in rows]
     return Matrix("resize", "net", "data", 100, ("a", "b"), tuple(lines), (0,), 300, 10, 1.5)
 
 
@@ -143,10 +151,10 @@ def test_answers_are_those_of_the_pipeline(started):
     shown = pictures_of(model, seen, (Choice(),), folder, 1, lambda text: None, places_of(model, seen))
     machine = open_machine(pipeline_of(model.card), model, 1)
     said = [machine.predict(machine.prepare(e.load().data)).values.argmax() for e in seen.entries[:30]]
-    assert answers(model, shown.images[0][:30]).tolist() == said
-    hits = right(model, shown, folder)
+    assert predicted_classes(model, shown.images[0][:30]).tolist() == said
+    hits = correct_predictions(model, shown, folder)
     assert hits.shape == (1, 120)
-    assert (right(model, shown, folder) == hits).all()  # from the store
+    assert (correct_predictions(model, shown, folder) == hits).all()  # from the store
     assert hits[0, :30].tolist() == (np.array(said) == shown.labels[:30]).tolist()
 
 
@@ -166,8 +174,8 @@ def test_nothing_is_trained_and_tested_on(tmp_path):
     check_apart(data, other)
     with pytest.raises(DataError, match="at least 4 images"):
         held_out(data.first(3), 4)
-    assert [entry.name for entry in some(data, 2).entries] == ["bright/0005.jpg", "dark/0004.jpg"]
-    assert some(data, None) == some(data, 9) == data
+    assert [entry.name for entry in subset(data, 2).entries] == ["bright/0005.jpg", "dark/0004.jpg"]
+    assert subset(data, None) == subset(data, 9) == data
 
 
 def test_a_row_by_another_name_is_not_trained_again(started):

@@ -13,7 +13,7 @@ from holdfast.engine.progress import progress
 from holdfast.noise.cli import finish, note_aliases, print_estimates, reject_options, stamp
 from holdfast.noise.language import result
 from holdfast.noise.language.cells import select_precisions
-from holdfast.noise.language.open import FILES, file_of, shipped, subject_of
+from holdfast.noise.language.open import FILES, file_of, language_subject, shipped
 from holdfast.noise.language.page import write
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import LanguageSuite
@@ -66,7 +66,7 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     spare: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
     if options.calibration:
         spare = (open_text(Path(options.calibration)),) * len(whole)
-    subjects = [subject_of(file) for file in models]
+    subjects = [language_subject(file) for file in models]
     names = [s.name for s in subjects]
     for place, one in enumerate(subjects):  # those of one name are distinguished by their folders
         if names.count(one.name) > 1:

@@ -57,7 +57,7 @@ def lead(model: result.LanguageNoise) -> str:
     )
 
 
-def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.Row] | None:
+def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.PrecisionRow] | None:
     """The set and the precision that lose the most points by the default rule; None without one."""
     found = [(s, r) for s in model.sets for r in s.default.rows if r.points_lost is not None]
     return max(
@@ -133,7 +133,7 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     return sections
 
 
-def _spot(row: result.Row) -> Spot:
+def _spot(row: result.PrecisionRow) -> Spot:
     if row.points_lost is None:
         return Spot(row.precision, None, words=outcome_text(row), note=result.notes_of(row))
     return loss_spot(row.precision, row, row.questions, result.notes_of(row))

@@ -11,7 +11,7 @@ from holdfast.report.tables import Cell, Column, Table, table_of
 
 
 @dataclass(frozen=True)
-class Row:
+class PrecisionRow:
     """One precision. `points_lost` = fp32 − noisy accuracy in percentage points."""
 
     precision: str
@@ -39,9 +39,9 @@ class RuleNoise:
 
     rule: str
     clean: float
-    rows: tuple[Row, ...]
+    rows: tuple[PrecisionRow, ...]
 
-    def row(self, precision: str) -> Row | None:
+    def row(self, precision: str) -> PrecisionRow | None:
         """The row of a precision."""
         return next((r for r in self.rows if r.precision == precision), None)
 
@@ -149,7 +149,7 @@ def numbers_table(of: SetNoise, model: str = "") -> Table:
 
     With the model's name there is a caption.
     """
-    columns: list[Column[tuple[str, Row]]] = [
+    columns: list[Column[tuple[str, PrecisionRow]]] = [
         Column("precision", get=lambda e: e[1].precision),
         Column("rule", get=lambda e: e[0]),
         Column("fp32", 2, "accuracy of the unchanged model on the same questions", get=_before),
@@ -165,7 +165,7 @@ def numbers_table(of: SetNoise, model: str = "") -> Table:
     return Table.of(rows, columns, f"{model} on {of.data}: {caption(of)}" if model else "")
 
 
-def _before(scored: tuple[str, Row]) -> float | None:
+def _before(scored: tuple[str, PrecisionRow]) -> float | None:
     """The accuracy of the unchanged model on the questions of this row."""
     row = scored[1]
     return (
@@ -187,7 +187,7 @@ def rules_table(suite: LanguageSuite) -> Table:
     return Table(["rule", "chosen ending"], [[rule, RULES[rule]] for rule in used])
 
 
-def notes_of(row: Row) -> str:
+def notes_of(row: PrecisionRow) -> str:
     """The notes on a row."""
     notes: list[str] = [] if row.outcome == "measured" else [outcome_text(row)]
     if row.failed and row.points_lost is not None:
@@ -199,7 +199,7 @@ def rows_csv(suite: LanguageSuite) -> Table:
     """All numbers in one table: one row per model, set, rule and precision."""
     rows: list[dict[str, Cell]] = []
     for model, of, by in ((m, s, r) for m in suite.models for s in m.sets for r in s.rules):
-        clean = Row(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
+        clean = PrecisionRow(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
         about = {"model": model.model, "data": of.data, "kind": of.kind, "rule": by.rule}
         for row in (clean, *by.rows):
             cells: dict[str, Cell] = {**about, "default rule": by is of.default}

@@ -15,10 +15,10 @@ from holdfast.noise.speech import result
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import select_options
-from holdfast.noise.speech.page import Shown, save_shown, shown, write
+from holdfast.noise.speech.page import ClipExample, clip_example, save_example, write
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
-from holdfast.noise.suite import PRECISION, NoiseSelection, cost_table
+from holdfast.noise.suite import PRECISION, NoiseSelection, estimate_table
 
 
 def speech(options: NoiseOptions) -> int:
@@ -27,7 +27,7 @@ def speech(options: NoiseOptions) -> int:
     if options.dry_run:
         estimates = [estimate(plan) for plan in plans]
         counted = "cached cells are not run again"
-        return print_estimates(estimates, cost_table(estimates, "clip", "systems", counted, digits=2))
+        return print_estimates(estimates, estimate_table(estimates, "clip", "systems", counted, digits=2))
     made, sounds = suite_of(plans, command_line(options))
     tables = [*map(result.options_table, made.models), result.paper_table(made)]
     messages = []
@@ -45,18 +45,18 @@ def speech(options: NoiseOptions) -> int:
         failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
     )
     for sound in sounds:
-        save_shown(sound, result.suite_folder(made, options.runs))
+        save_example(sound, result.suite_folder(made, options.runs))
     return code
 
 
-def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
+def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[ClipExample]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     began = time.perf_counter()
     models, sounds = [], []
     for plan in plans:
         prepared = prepare(plan)
         models.append(measure(prepared, progress))
-        sound = shown(prepared, models[-1])
+        sound = clip_example(prepared, models[-1])
         sounds += [sound] if sound is not None else []
     about = {"versions": versions("speech"), **stamp(command, began)}
     return SpeechSuite(plans[0].data.name, tuple(models), **about), sounds

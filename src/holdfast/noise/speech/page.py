@@ -14,13 +14,20 @@ from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
 from holdfast.noise import page as pages
-from holdfast.noise.speech.cells import Studio
+from holdfast.noise.speech.cells import SpeechRunner
 from holdfast.noise.speech.clips import wav_bytes
 from holdfast.noise.speech.options import CLEAN, System, kind_of
-from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite, options_table, paper_table, short
-from holdfast.noise.speech.run import Prepared
+from holdfast.noise.speech.result import (
+    SpeechNoise,
+    SpeechRow,
+    SpeechSuite,
+    options_table,
+    paper_table,
+    three_digits,
+)
+from holdfast.noise.speech.run import PreparedSpeech
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
-from holdfast.noise.suite import distinct, outcome_text, worst_of_each
+from holdfast.noise.suite import distinct_rows, outcome_text, worst_per_group
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, fragment, table_figure
@@ -44,7 +51,7 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class Sound:
+class ExampleSound:
     """A wave with its log mel spectrogram (frames, mels), as the card's analysis has it."""
 
     label: str
@@ -53,20 +60,20 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ClipExample:
     """The sounds of one clip: the recording, the clean system's, then those of deployed systems."""
 
     model: str
     clip: str
     text: str
     rate: int
-    sounds: tuple[Sound, ...]
+    sounds: tuple[ExampleSound, ...]
 
 
-def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
+def clip_example(prepared: PreparedSpeech, made: SpeechNoise) -> ClipExample | None:
     """The clip of the shortest text through the worst systems; None if no clip can be shown."""
     plan = prepared.plan
-    studio = Studio(plan.model, plan.vocoder, prepared.graphs)
+    studio = SpeechRunner(plan.model, plan.vocoder, prepared.graphs)
     # Of the clips that every system is tested on, if there is one that can be run.
     for clip in sorted(plan.data.clips, key=lambda c: (c.name in prepared.reserved.without, len(c.text))):
         with suppress(DataError):
@@ -81,24 +88,24 @@ def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
             spoken = studio.voice(system.precision).speak(take.clip.text)
             wave = studio.wave(spoken.mel, system)
             sounds.append(_sound(system.name, log_mel(wave, spectrum), wave))
-    return Shown(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
+    return ClipExample(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
 
 
-def _sound(label: str, mel: Mel, wave: Wave) -> Sound:
-    return Sound(label, mel.astype(np.float32), wave.astype(np.float32))
+def _sound(label: str, mel: Mel, wave: Wave) -> ExampleSound:
+    return ExampleSound(label, mel.astype(np.float32), wave.astype(np.float32))
 
 
-def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
+def _worst(prepared: PreparedSpeech, made: SpeechNoise) -> list[System]:
     """The worst precision, the worst operator, the worst setting, and the combined system."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    worst = worst_of_each(distinct(made.rows), lambda row: kind_of(known[row.label]))
+    worst = worst_per_group(distinct_rows(made.rows), lambda row: kind_of(known[row.label]))
     found = [CLEAN.apply(known[row.label]) for row in worst]
     together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
     first = [s for s in found if s.precision]
     return [*found, *(replace(together[-1], precision=s.precision) for s in first[:1] if together)]
 
 
-def save_shown(one: Shown, folder: Path) -> None:
+def save_example(one: ClipExample, folder: Path) -> None:
     """Write the sounds next to the run's manifest."""
     arrays: dict[str, NDArray[np.generic]] = {
         "about": np.array([one.model, one.clip, one.text]),
@@ -112,21 +119,21 @@ def save_shown(one: Shown, folder: Path) -> None:
     write_atomic(folder / FILE.format(one.model), out.getvalue(), durable=False)
 
 
-def open_shown(folder: Path, model: str) -> Shown | None:
+def open_shown(folder: Path, model: str) -> ClipExample | None:
     """The sounds of a model in a run's folder; None if there are none."""
     try:
         with np.load(folder / FILE.format(model), allow_pickle=False) as file:
             name, clip, text = (str(word) for word in file["about"])
             sounds = tuple(
-                Sound(str(label), file[f"mel{n}"].astype(np.float32), file[f"wave{n}"])
+                ExampleSound(str(label), file[f"mel{n}"].astype(np.float32), file[f"wave{n}"])
                 for n, label in enumerate(file["labels"])
             )
-            return Shown(name, clip, text, int(file["rate"]), sounds)
+            return ClipExample(name, clip, text, int(file["rate"]), sounds)
     except (OSError, ValueError, KeyError):
         return None
 
 
-def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
+def spectrogram_section(one: ClipExample, identifier: str, title: str) -> Section:
     """A row of spectrograms for every deployed system next to the clean one, each with its sound."""
     recording, clean, *noised = one.sounds
     scale = _range(recording.mel, clean.mel)
@@ -138,14 +145,14 @@ def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
     }
     rows = [own, *(_row(clean, sound, one.rate) for sound in noised)]
     body = fragment("speech_pictures.html", rows=rows)
-    rate = _thinned(clean.wave, one.rate)[1]
+    rate = _resample(clean.wave, one.rate)[1]
     slower = f" Sounds are resampled to {rate} Hz to keep the page small." if rate < one.rate else ""
     note = f"Clip {one.clip}.{slower}"
     figure = Figure(f"{one.model} says “{one.text}”", body, note, wide=True)
     return Section(identifier, title, (figure,), _LEAD)
 
 
-def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
+def _row(clean: ExampleSound, noised: ExampleSound, rate: int) -> dict[str, object]:
     scale = _range(clean.mel, noised.mel)
     common = min(len(clean.mel), len(noised.mel))
     difference = noised.mel[:common] - clean.mel[:common]
@@ -153,7 +160,7 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
     mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64))
     return {
         "label": noised.label,
-        "note": f"MSE {short(mse)} on this clip; the colour scale ends at ±{short(largest)}",
+        "note": f"MSE {three_digits(mse)} on this clip; the colour scale ends at ±{three_digits(largest)}",
         "pictures": [
             ("clean", *spectrogram(clean.mel, *scale), ""),
             ("deployed", *spectrogram(noised.mel, *scale), sound_uri(noised.wave, rate)),
@@ -183,12 +190,12 @@ def spectrogram(
 
 def sound_uri(wave: Floats, rate: int) -> str:
     """The wave as a wav file in a data URI, at a lower rate if it would be too large for a page."""
-    thinned, slower = _thinned(wave, rate)
+    thinned, slower = _resample(wave, rate)
     loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is scaled down
     return data_uri(wav_bytes(thinned / loudest, slower), "audio/wav")
 
 
-def _thinned(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
+def _resample(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
     """The wave at a half, a third, … of its rate, so that it is small enough; higher frequencies are cut."""
     factor = 1
     while 2 * len(wave) // factor > LOUDEST and rate // (factor + 1) >= 4000:
@@ -201,12 +208,12 @@ def _thinned(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
     return kept[: LOUDEST // 2], rate // factor
 
 
-def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
+def write(suite: SpeechSuite, out: Path, shown: Sequence[ClipExample] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, shown), out, "speech.html")
 
 
-def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
+def page(suite: SpeechSuite, shown: Sequence[ClipExample] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first, table = suite.models[0], paper_table(suite)
     body = table_figure("", table, _READING, name="System noise of speech", wide=True)
@@ -225,7 +232,7 @@ def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        alerts=(*pages.failed_alerts(suite, "clip"), *notes),
+        alerts=(*pages.failure_alerts(suite, "clip"), *notes),
         sections=(*sections, _about(suite)),
     )
 
@@ -239,32 +246,38 @@ def lead(model: SpeechNoise) -> str:
     than = f"{share:.1f} times" if share >= 0.1 else f"{100 * share:.2g}% of"
     next_step = f" Next: check whether your deployment uses {worst.label}." if share >= 0.1 else ""
     return (
-        f"{model.model}: the worst option is {worst.label}, MSE {short(worst.heard.mean)} of the log mel of "
-        f"the wave (n = {worst.clips}), {than} the clean system's error against the recordings "
-        f"({short(model.own.mean)}).{next_step}"
+        f"{model.model}: the worst option is {worst.label}, MSE {three_digits(worst.heard.mean)} of the "
+        f"log mel of the wave (n = {worst.clips}), {than} the clean system's error against the recordings "
+        f"({three_digits(model.own.mean)}).{next_step}"
     )
 
 
 def _cards(model: SpeechNoise) -> list[Card]:
     note = f"MSE against the recordings, warped in time, n = {model.clips}"
-    found = [Card("clean system", short(model.own.mean), note)]
-    worst = {row.family: row for row in worst_of_each(distinct(model.rows), lambda row: row.family)}
+    found = [Card("clean system", three_digits(model.own.mean), note)]
+    worst = {row.family: row for row in worst_per_group(distinct_rows(model.rows), lambda row: row.family)}
     found += [
-        Card(f"worst {title}", short(row.harm[0]), f"{row.option}: MSE, log mel of the wave, n = {row.clips}")
+        Card(
+            f"worst {title}",
+            three_digits(row.harm[0]),
+            f"{row.option}: MSE, log mel of the wave, n = {row.clips}",
+        )
         for family, title in (("precision", "precision"), ("stft", "STFT"))
         if (row := worst.get(family))
     ]
     if model.combined is not None and model.combined.heard is not None:
-        found.append(Card("combined", short(model.combined.heard.mean), "MSE, log mel of the wave"))
+        found.append(Card("combined", three_digits(model.combined.heard.mean), "MSE, log mel of the wave"))
     return found
 
 
 def _card(model: SpeechNoise) -> Card:
     """One of several models: its worst option and the error of the clean system."""
     worst = model.worst
-    value = short(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
+    value = three_digits(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
     label = f"{worst.label}: MSE, log mel of the wave" if worst is not None else "no option changes the sound"
-    return Card(model.model, value, f"{label}, n = {model.clips}; clean system {short(model.own.mean)}")
+    return Card(
+        model.model, value, f"{label}, n = {model.clips}; clean system {three_digits(model.own.mean)}"
+    )
 
 
 def _chart(model: SpeechNoise) -> Figure:
@@ -279,11 +292,11 @@ def _chart(model: SpeechNoise) -> Figure:
     )
     title, own = "MSE of the log mel of the wave", model.own.mean
     shown = [g for g in groups if g.spots]
-    body = decades(shown, own, title=title, desc=note, told=f"clean system {short(own)}")
+    body = decades(shown, own, title=title, desc=note, told=f"clean system {three_digits(own)}")
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
-def _spot(row: Row) -> Spot:
+def _spot(row: SpeechRow) -> Spot:
     name = "combined" if row.family == "combined" else row.option
     if row.heard is None or row.outcome != "measured":
         return Spot(name, None, words=outcome_text(row), note=row.note)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import OUTCOMES, OptionRow, Outcome, distinct, joint_outcome, outcome_text
+from holdfast.noise.suite import OUTCOMES, OptionRow, Outcome, common_outcome, distinct_rows, outcome_text
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
 @dataclass(frozen=True)
-class Number:
+class MeanInterval:
     """A mean over clips with its 95% interval."""
 
     mean: float
@@ -21,17 +21,17 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Row(OptionRow):
+class SpeechRow(OptionRow):
     """One option: mean square errors against the clean system on the same texts, over the clips."""
 
     family: str
     option: str
     outcome: Outcome
     note: str = ""
-    mel: Number | None = None  # before the vocoder (precision: the model's output; stft: the analysis)
-    heard: Number | None = None  # log mel of the wave
-    wave: Number | None = None
-    own: Number | None = None  # `heard` against the recording, warped in time
+    mel: MeanInterval | None = None  # before the vocoder (precision: the model's output; stft: the analysis)
+    heard: MeanInterval | None = None  # log mel of the wave
+    wave: MeanInterval | None = None
+    own: MeanInterval | None = None  # `heard` against the recording, warped in time
     clips: int = 0
     longer: int = 0  # clips with another number of frames than the clean system's
     unstopped: int = 0  # clips that max_frames ended
@@ -52,11 +52,11 @@ class SpeechNoise:
     sha256: str
     kind: str
     clips: int
-    own: Number  # log mel of the clean system's wave against the recording's, warped in time
-    copy: Number  # the vocoder alone: the recording's log mel made a wave and analysed again
+    own: MeanInterval  # log mel of the clean system's wave against the recording's, warped in time
+    copy: MeanInterval  # the vocoder alone: the recording's log mel made a wave and analysed again
     power: float  # mean square of the clean wave: twice this is the error of two unrelated waves
-    rows: tuple[Row, ...]
-    combined: Row | None
+    rows: tuple[SpeechRow, ...]
+    combined: SpeechRow | None
     spectrum: dict[str, Any] = field(default_factory=dict)
     vocoder: str = ""
     calibration: str = ""
@@ -64,9 +64,9 @@ class SpeechNoise:
     failed: tuple[str, ...] = ()
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> SpeechRow | None:
         """The option with the largest error of the log mel of the wave."""
-        return max(distinct(self.rows), key=lambda row: row.harm, default=None)
+        return max(distinct_rows(self.rows), key=lambda row: row.harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ def paper_table(suite: SpeechSuite) -> Table:
     for model in suite.models:
         for metric, name in NAMES.items():
             cells = [_mean_worst([r for r in model.rows if r.group.upper() == g], metric) for g in groups]
-            own = short(model.own.mean) if metric == "heard" else ""
+            own = three_digits(model.own.mean) if metric == "heard" else ""
             both = mean(model.combined, metric)
-            rows.append([model.model, name, *cells, "–" if both is None else short(both), own])
+            rows.append([model.model, name, *cells, "–" if both is None else three_digits(both), own])
     columns = ["model", "MSE of"]
     columns += [g if g == "STFT" else f"precision {g}" for g in groups]
     clips = ", ".join(dict.fromkeys(str(m.clips) for m in suite.models))
@@ -127,29 +127,29 @@ def paper_table(suite: SpeechSuite) -> Table:
     return Table([*columns, "combined", "clean vs. recordings"], rows, caption)
 
 
-def short(value: float) -> str:
+def three_digits(value: float) -> str:
     """A mean square error in three digits."""
     return f"{value:.3g}"
 
 
-def _mean_worst(rows: Sequence[Row], metric: str) -> str:
-    numbers = [value for r in distinct(rows) if (value := mean(r, metric)) is not None]
+def _mean_worst(rows: Sequence[SpeechRow], metric: str) -> str:
+    numbers = [value for r in distinct_rows(rows) if (value := mean(r, metric)) is not None]
     if not numbers:
-        outcome = joint_outcome(rows)
+        outcome = common_outcome(rows)
         return "–" if outcome == "not run" else OUTCOMES.get(outcome, outcome)
-    average = short(sum(numbers) / len(numbers))
-    return average if len(numbers) == 1 else f"{average} ({short(max(numbers))})"
+    average = three_digits(sum(numbers) / len(numbers))
+    return average if len(numbers) == 1 else f"{average} ({three_digits(max(numbers))})"
 
 
-def mean(row: Row | None, metric: str) -> float | None:
+def mean(row: SpeechRow | None, metric: str) -> float | None:
     """The row's mean of that metric over the clips."""
-    found: Number | None = getattr(row, metric, None)
+    found: MeanInterval | None = getattr(row, metric, None)
     return found.mean if found else None
 
 
 def options_table(model: SpeechNoise) -> Table:
     """Every option of one model: its three errors, its error against the recordings, notes."""
-    columns: list[Column[Row]] = [
+    columns: list[Column[SpeechRow]] = [
         Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: r.option),
         Column("log mel of the wave", -3, get=partial(mean, metric="heard")),
@@ -162,18 +162,18 @@ def options_table(model: SpeechNoise) -> Table:
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
         f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. The MSE "
-        f"of the clean system against the recordings is {short(model.own.mean)}, of the vocoder alone "
-        f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so unrelated waves "
-        f"differ by {short(2 * model.power)}"
+        f"of the clean system against the recordings is {three_digits(model.own.mean)}, of the vocoder alone "
+        f"{three_digits(model.copy.mean)}; its waves have a power of {three_digits(model.power)}, so "
+        f"unrelated waves differ by {three_digits(2 * model.power)}"
     )
     return Table.of(shown, columns, caption)
 
 
-def _interval(found: Number | None) -> str:
-    return f"[{short(found.low)}, {short(found.high)}]" if found else ""
+def _interval(found: MeanInterval | None) -> str:
+    return f"[{three_digits(found.low)}, {three_digits(found.high)}]" if found else ""
 
 
-def notes_of(row: Row) -> str:
+def notes_of(row: SpeechRow) -> str:
     """The notes on a row."""
     outcome = "identical output" if row.outcome == "identical" else outcome_text(row)
     if row.heard is None:
@@ -195,7 +195,7 @@ def csv_table(suite: SpeechSuite) -> Table:
     """Every number: one row per model and option, the clean system with its own error first."""
     rows: list[dict[str, Cell]] = []
     for m in suite.models:
-        clean = Row("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
+        clean = SpeechRow("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
         for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
             cells: dict[str, Cell] = {"model": m.model, "data": suite.data, "kind": m.kind}
             cells["noise"] = row.family

@@ -16,10 +16,10 @@ from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise import suite
 from holdfast.noise.speech.card import SpeechModel
-from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
+from holdfast.noise.speech.cells import ClipErrors, Graphs, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
-from holdfast.noise.speech.result import Number, Row, SpeechNoise, mean
+from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechRow, mean
 from holdfast.noise.speech.spectrum import Vocoder
 
 SpeechCandidate: TypeAlias = suite.Candidate[System]
@@ -44,7 +44,7 @@ class SpeechPlan:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSpeech:
     """A plan with every graph rewritten."""
 
     plan: SpeechPlan
@@ -65,7 +65,7 @@ class Prepared:
         return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, strict=plan.strict)
 
 
-def prepare(plan: SpeechPlan) -> Prepared:
+def prepare(plan: SpeechPlan) -> PreparedSpeech:
     """The systems of the suite; graphs are rewritten and integer precisions calibrated here."""
     reserved = reserve(plan)
     candidates: list[SpeechCandidate] = []
@@ -91,7 +91,7 @@ def prepare(plan: SpeechPlan) -> Prepared:
             candidates.append(suite.Candidate(option, "measured", option.summary, system))
     if not candidates:
         raise DataError("no noise option is left to run: the selected options are already those of the card")
-    return Prepared(plan, tuple(candidates), graphs, reserved)
+    return PreparedSpeech(plan, tuple(candidates), graphs, reserved)
 
 
 def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
@@ -105,13 +105,15 @@ def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
     none = "" if plan.spare is None else f" ({plan.spare.name} has no others)"
     if len(tested) < 2:  # nothing would be left to test on
         return suite.Reserved((), "no text that is not tested on")
-    held = tuple(dict.fromkeys(clip.text for clip in suite.hold_back(plan.data.clips, plan.calibration)))
+    held = tuple(
+        dict.fromkeys(clip.text for clip in suite.calibration_subset(plan.data.clips, plan.calibration))
+    )
     names = frozenset(clip.name for clip in plan.data.clips if clip.text in held)
     words = f"{len(held)} of the {len(tested)} texts{none}"
     return suite.Reserved(held, f"{words}; calibrated systems skip the clips of these texts", names)
 
 
-def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechNoise:
+def measure(prepared: PreparedSpeech, watch: suite.Watch = suite.no_progress) -> SpeechNoise:
     """The noise of the model; a killed run continues where it stopped."""
     plan = prepared.plan
     found = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
@@ -121,7 +123,7 @@ def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechN
     if not clean:
         several = f"all {len(failed)} clips failed; first {failed[0]}"
         raise DataError(several if len(failed) > 1 else f"the clip failed: {failed[0]}")
-    rows: list[Row] = []
+    rows: list[SpeechRow] = []
     for row in (_row(one, found) for one in prepared.candidates):  # an option alike an earlier one is marked
         same = (r.option for r in rows if r.family == row.family and not r.alike and _alike(r, row))
         rows.append(dataclasses.replace(row, alike=next(same, "")))
@@ -150,25 +152,25 @@ def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechN
 
 
 def _run_systems(
-    prepared: Prepared, systems: tuple[System, ...], watch: suite.Watch, what: str
-) -> dict[System, tuple[Measured, ...]]:
+    prepared: PreparedSpeech, systems: tuple[System, ...], watch: suite.Watch, what: str
+) -> dict[System, tuple[ClipErrors, ...]]:
     plan = prepared.plan
     with watch(what, len(systems) * len(plan.data), "clips × systems") as progress:
         store = Store(plan.runs / CELLS)
         return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
-def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family: str = "") -> Row:
+def _row(one: SpeechCandidate, found: dict[System, tuple[ClipErrors, ...]], family: str = "") -> SpeechRow:
     family, name = family or one.option.family, one.option.name
     if one.variant is None:
-        return Row(family, name, one.status, one.note)
+        return SpeechRow(family, name, one.status, one.note)
     unusable = {m.clip for m in found.get(CLEAN, ()) if m.failed}
     cells = [m for m in found[one.variant] if m.clip not in unusable]
     good = [m for m in cells if not m.failed]
     lost = len(cells) - len(good)
     if not good:
         first = next((m.failed for m in cells), "no clip is left to test on")
-        return Row(family, name, "impossible", f"every clip failed: {first}", failed=lost)
+        return SpeechRow(family, name, "impossible", f"every clip failed: {first}", failed=lost)
     outcome: suite.Outcome = "measured"
     note = one.note
     if all(m.same and not m.mel for m in good):
@@ -177,7 +179,7 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
         outcome, note = "no effect", f"identical up to rounding in double precision: {note}"
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
     numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
-    return Row(
+    return SpeechRow(
         family,
         name,
         outcome,
@@ -190,22 +192,22 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
     )
 
 
-def _alike(first: Row, second: Row) -> bool:
+def _alike(first: SpeechRow, second: SpeechRow) -> bool:
     means = [(mean(first, key), mean(second, key)) for key in FIELDS]
     close = (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6) for a, b in means)
     return first.outcome == second.outcome == "measured" and all(close)
 
 
-def _number(values: Sequence[float]) -> Number:
+def _number(values: Sequence[float]) -> MeanInterval:
     """The mean over clips with a bootstrap interval, the same for the same numbers."""
     made = mean_interval(values, generator(0, "speech"))
-    return Number(made.estimate, max(made.low, 0.0), made.high)  # squares
+    return MeanInterval(made.estimate, max(made.low, 0.0), made.high)  # squares
 
 
-def _combined(prepared: Prepared, rows: Sequence[Row], watch: suite.Watch) -> Row | None:
+def _combined(prepared: PreparedSpeech, rows: Sequence[SpeechRow], watch: suite.Watch) -> SpeechRow | None:
     """The worst precision and the worst STFT option combined; None unless each has an effect."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    most_harmful = suite.worst_of_each(suite.distinct(rows), lambda row: row.family)
+    most_harmful = suite.worst_per_group(suite.distinct_rows(rows), lambda row: row.family)
     worst = {row.family: known[row.label] for row in most_harmful}
     if len(worst) < 2:
         return None

@@ -16,7 +16,14 @@ from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
 from holdfast.graph.rewrite.follow.walk import unchanged
-from holdfast.noise.suite import CALIBRATION_ITEMS, Candidate, NoiseSelection, Reserved, hold_back, spread
+from holdfast.noise.suite import (
+    CALIBRATION_ITEMS,
+    Candidate,
+    NoiseSelection,
+    Reserved,
+    calibration_subset,
+    spread,
+)
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
@@ -45,7 +52,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     taken = [option for of in families() for option in options(of) if selection.takes(option)]
     found: list[ImageCandidate | None] = []
     for option in taken:
-        unfit = not_for(option, model)
+        unfit = task_mismatch(option, model)
         if (unfit or option.missing) and selection.singles_out(option):
             raise InputError(f"--only {option.label}: {unfit or option.missing}")
         if option.missing and not unfit:
@@ -63,7 +70,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     return [one for one in found if one is not None]
 
 
-def not_for(option: Option, model: Model) -> str:
+def task_mismatch(option: Option, model: Model) -> str:
     """Why an option does not concern a model of this task; empty if it does."""
     task = model.card.task
     if task in option.tasks:
@@ -76,14 +83,14 @@ def reason_of(text: str, model: Model) -> str:
     return " ".join(text.split()).removeprefix(f"{model.path}: ")
 
 
-def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
+def with_calibration(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
     """The pipeline with the calibration images and the folder that a rewritten graph needs."""
     if not isinstance(pipeline.infer, Deployed):
         return pipeline
     return pipeline.replace(infer=dataclasses.replace(pipeline.infer, calibration=calibration, folder=folder))
 
 
-def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
+def fit_no_effect(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
     """Why the fit `square` alone changes nothing for a card with this input; empty if it changes it."""
     if pipeline.fit != "square" or pipeline.replace(fit=clean.fit) != clean or square(fed) != fed:
         return ""
@@ -99,10 +106,10 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
         return None
     name = " + ".join(one.label for one in chosen)
     useless = no_effect(last.name, context.model.card) if last.family == "boxes" else ""
-    useless = useless or no_fit(pipeline, context.clean, context.model.card.input)
+    useless = useless or fit_no_effect(pipeline, context.clean, context.model.card.input)
     if useless and len(chosen) == 1:
         return Candidate(last, "no effect", useless)
-    pipeline = calibrated(pipeline, context.calibration, context.folder)
+    pipeline = with_calibration(pipeline, context.calibration, context.folder)
     infer = pipeline.infer
     if not isinstance(infer, Deployed):
         return Candidate(last, "measured", "", Variant(name, pipeline))
@@ -119,14 +126,16 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
 
 def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_ITEMS) -> Reserved[Entry]:
     """Images of `spare` that are not tested on; else some of the tested, which are then skipped."""
-    free = () if spare is None else unseen(spare.entries, tested.entries)
+    free = () if spare is None else images_not_in(spare.entries, tested.entries)
     if free and spare is not None:
         taken = spread(free, min(images, len(free)))
         verb = "is" if len(taken) == 1 else "are"
         return Reserved(taken, f"{many(len(taken), 'image')} of {spare.name} that {verb} not tested on")
     none = "" if spare is None else f" ({spare.name} has no others)"
-    held = hold_back(tested.entries, images)
-    others = {entry.name for entry in unseen(tested.entries, held)}  # a copy of one held back was seen, too
+    held = calibration_subset(tested.entries, images)
+    others = {
+        entry.name for entry in images_not_in(tested.entries, held)
+    }  # a copy of one held back was seen, too
     if not others:
         lack = (
             f"{many(len(tested), 'image')}{none}: no image would be left to test on; add --calibration DATA"
@@ -139,7 +148,7 @@ def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_IT
     return Reserved(held, words, frozenset(e.name for e in tested.entries if e.name not in others))
 
 
-def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
+def images_not_in(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
     """The images of `spare` that are not among the tested ones, compared by their bytes.
 
     Images that cannot be read are skipped. Files are read only where two have the same size.

@@ -7,17 +7,17 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import Side, common, compare, drawn, points, side_of
+from holdfast.evaluate.difference import Side, common_images, compare, drawn, points, side_of
 from holdfast.metrics.intervals import FEWEST, paired
-from holdfast.noise.suite import Watch, distinct
+from holdfast.noise.suite import Watch, distinct_rows
 from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
-from holdfast.noise.vision.run import APART, Prepared, run_variants, worst_options
+from holdfast.noise.vision.run import NOT_COMBINED, Prepared, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
 from holdfast.stages.families import Option
 
-Effect: TypeAlias = Literal["first", "overlapping", "amplified", "additive"]
-_EFFECTS = {
+Interaction: TypeAlias = Literal["first", "overlapping", "amplified", "additive"]
+_INTERACTIONS = {
     "overlapping": "loses fewer points on top of the others than alone (overlapping)",
     "amplified": "loses more points on top of the others than alone (amplified)",
     "additive": "loses about as many points as alone (additive: no significant difference)",
@@ -25,7 +25,7 @@ _EFFECTS = {
 
 
 @dataclass(frozen=True)
-class Step:
+class CombineStep:
     """One more option: points lost by all so far, by this step, and by this option alone.
 
     All in percentage points with paired 95% intervals. An effect is overlapping if this step loses
@@ -45,7 +45,7 @@ class Step:
     beyond_high: float
     changed: int
     images: int
-    effect: Effect
+    effect: Interaction
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Staircase:
     data: str
     metric: str
     clean: float
-    steps: tuple[Step, ...]
+    steps: tuple[CombineStep, ...]
     skipped: tuple[str, ...] = ()
     command: str = ""
     task: str = ""
@@ -72,14 +72,14 @@ def combine(
     plan's time is over, the steps so far are the result.
     """
     known = prepared.options
-    alone_rows = [r for r in distinct(suite.rows) if r.family not in APART]
+    alone_rows = [r for r in distinct_rows(suite.rows) if r.family not in NOT_COMBINED]
     candidates = [known[r.label] for r in alone_rows] if every else worst_options(suite.rows, known)
     if not candidates:
         raise InputError("no noise option has an effect here: there is nothing to combine")
     plan = prepared.noise.plan
     clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "clean")[CLEAN]
     before, chosen = clean, list[Option]()
-    steps: list[Step] = []
+    steps: list[CombineStep] = []
     skipped: list[str] = []
     alone: dict[str, Side] = {}
     while candidates and len(steps) != most:
@@ -127,20 +127,20 @@ def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: 
     return found
 
 
-def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:
+def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> CombineStep:
     """The step from four runs: clean, this option alone, the options before it, and all of them."""
     clean, single, before, after = sides
     whole = compare(clean, after, replicates=replicates)
-    held = set(common(clean, single)) & set(common(before, after))
+    held = set(common_images(clean, single)) & set(common_images(before, after))
     names = [record.name for record in clean.records if record.name in held]
     if not names:
         raise InputError(f"{one.label}: no image ran in all of: clean, alone, before and after this step")
     first, other, base, last = (drawn(side, names, replicates=replicates) for side in sides)
     lost, extra, alone = whole.points_lost, paired(last, base), paired(other, first)
     beyond = paired(first - other, base - last, bound=2.0)  # a difference of two differences
-    effect: Effect = "overlapping" if beyond.high < 0 else "amplified" if beyond.low > 0 else "additive"
+    effect: Interaction = "overlapping" if beyond.high < 0 else "amplified" if beyond.low > 0 else "additive"
     effect = effect if len(names) >= FEWEST else "additive"
-    return Step(
+    return CombineStep(
         added=one.label,
         value=whole.after,
         points_lost=lost.estimate,
@@ -158,10 +158,10 @@ def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) ->
     )
 
 
-def words(staircase: Staircase) -> str:
+def describe_combination(staircase: Staircase) -> str:
     """Which effects are overlapping, amplified or additive, in a sentence."""
     parts = []
-    for effect, text in _EFFECTS.items():
+    for effect, text in _INTERACTIONS.items():
         names = [step.added for step in staircase.steps if step.effect == effect]
         parts += [f"{', '.join(names)}: {text}"] if names else []
     return "; ".join(parts) + "." if parts else "Only one option has an effect."
@@ -169,4 +169,9 @@ def words(staircase: Staircase) -> str:
 
 def as_plain(staircase: Staircase) -> dict[str, Any]:
     """The staircase as JSON values."""
-    return {"holdfast": 1, "kind": "combine", **dataclasses.asdict(staircase), "words": words(staircase)}
+    return {
+        "holdfast": 1,
+        "kind": "combine",
+        **dataclasses.asdict(staircase),
+        "words": describe_combination(staircase),
+    }

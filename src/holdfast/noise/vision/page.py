@@ -6,15 +6,15 @@ from pathlib import Path
 from holdfast.evaluate.difference import COUNTED, interval_text, significance
 from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
-from holdfast.noise.vision.combine import Staircase, Step
-from holdfast.noise.vision.combine import words as combination_words
+from holdfast.noise.vision.combine import CombineStep, Staircase
+from holdfast.noise.vision.combine import describe_combination as combination_words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.tables import (
+    combination_table,
     metric_label,
     models_table,
     notes_of,
     options_table,
-    staircase_table,
 )
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -89,12 +89,12 @@ def staircase_section(made: Staircase, images: int) -> Section:
     notes += [f"Skipped: {'; '.join(made.skipped)}"] if made.skipped else []
     figures = (
         Figure(f"{metric}, n = {images}", scroll(chart, "Combined noise"), " ".join(notes), wide=True),
-        table_figure("", staircase_table(made), name="Combined noise, in numbers", wide=True),
+        table_figure("", combination_table(made), name="Combined noise, in numbers", wide=True),
     )
     return Section("staircase", "Combined noise, step by step", figures, combination_words(made))
 
 
-def _stair(step: Step, fewer: str) -> Stair:
+def _stair(step: CombineStep, fewer: str) -> Stair:
     """A step as it is drawn."""
     family, option = step.added.split("=", 1)
     note = f"{step.extra:z.2f} points lost by this step, {step.alone:z.2f} alone: {step.effect}"
@@ -131,7 +131,7 @@ def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
         _card,
         verdict=several if len(models) > 1 else lead(models[0]),
         rule=models[0].rule,
-        alerts=(*warnings, *pages.failed_alerts(suite, "image")),
+        alerts=(*warnings, *pages.failure_alerts(suite, "image")),
         sections=(*sections, _about(suite)),
         layout="noise",
     )

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import Store
-from holdfast.noise.suite import OptionRow, Outcome, distinct, excludes_zero, joint_outcome
+from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_rows, excludes_zero
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Row(OptionRow):
 
 
 @dataclass(frozen=True)
-class Line:
+class FamilySummary:
     """A family of one model: mean and worst points lost over its distinct options, as in the paper."""
 
     family: str
@@ -117,15 +117,17 @@ class Suite:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def line(rows: Sequence[Row], family: str) -> Line:
+def summarize_family(rows: Sequence[Row], family: str) -> FamilySummary:
     """The summary of a family; options with identical inputs count once, and not at all if they are clean."""
     own = [r for r in rows if r.family == family]
-    measured = distinct(own)
+    measured = distinct_rows(own)
     if not measured:
-        return Line(family=family, mean=None, worst=None, option="", distinct=0, words=joint_outcome(own))
+        return FamilySummary(
+            family=family, mean=None, worst=None, option="", distinct=0, words=common_outcome(own)
+        )
     worst = max(measured, key=lambda r: r.harm)
     mean = sum(r.points_lost or 0.0 for r in measured) / len(measured)
-    return Line(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))
+    return FamilySummary(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))
 
 
 class _NoiseManifest(Manifest[Suite]):
@@ -136,7 +138,7 @@ class _NoiseManifest(Manifest[Suite]):
         plain = super().to_plain(result)
         for model, noise in zip(plain["models"], result.models, strict=True):
             names = dict.fromkeys(r.family for r in noise.rows)
-            model["families"] = [dataclasses.asdict(line(noise.rows, name)) for name in names]
+            model["families"] = [dataclasses.asdict(summarize_family(noise.rows, name)) for name in names]
         return plain
 
 

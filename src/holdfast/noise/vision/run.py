@@ -20,7 +20,7 @@ from holdfast.engine.records import Failed, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.difference import Side, compare, side_of
-from holdfast.evaluate.reading import doubts
+from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
 from holdfast.noise import suite
@@ -33,8 +33,8 @@ from holdfast.stages.families import Option
 
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
-EXACTLY = "all predictions are identical"
-APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
+IDENTICAL = "all predictions are identical"
+NOT_COMBINED = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def prepare_context(noise: NoisePlan) -> Prepared:
     return Prepared(noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
 
 
-def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool = True) -> ModelNoise:
+def measure(prepared: Prepared, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
     """The noise of the model; a killed run continues where it stopped.
 
     The worst options are also run combined, unless `together` is False or the plan's time is over.
@@ -112,7 +112,7 @@ def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool =
     plan = prepared.noise.plan
     found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(found[CLEAN].images)
-    judge = _Judge(prepared, found[CLEAN])
+    judge = _RowBuilder(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.candidates)
     chosen = worst_options(rows, prepared.options) if together else []
     worst = choose.build_variant(prepared.context, chosen) if len(chosen) > 1 else None
@@ -147,7 +147,7 @@ def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> s
     return sweep.SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
 
-class _Judge:
+class _RowBuilder:
     """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
 
     def __init__(self, prepared: Prepared, clean: SweepResult) -> None:
@@ -158,7 +158,7 @@ class _Judge:
         if all(isinstance(r, Failed) for r in records):
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
         self.clean = side_of(prepared.noise.plan, prepared.alignment, records)
-        self.answers = _answers(self.clean)
+        self.answers = _predictions_hash(self.clean)
         self.seen: dict[str, str] = {}
 
     @functools.cached_property
@@ -194,13 +194,13 @@ class _Judge:
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
         alike = self.seen.setdefault(kind, name)
-        still = not identical and _answers(after) == self.answers
+        still = not identical and _predictions_hash(after) == self.answers
         outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
         return Row(
             family,
             name,
             outcome,
-            EXACTLY if still else self._words(one, identical),
+            IDENTICAL if still else self._words(one, identical),
             value=difference.after,
             points_lost=lost.estimate,
             low=lost.low,
@@ -240,7 +240,7 @@ class _Judge:
             calibration=context.reserved.words if calibrated else "",
             rule=self.clean.rule,
             notes=tuple(self.cells.notes),
-            warnings=doubts(
+            warnings=output_warnings(
                 plan.model, plan.dataset, context.clean, self.cells.records, self.prepared.alignment
             ),
             failed=tuple(str(r) for r in self.cells.records if isinstance(r, Failed)),
@@ -251,7 +251,7 @@ class _Judge:
         )
 
 
-def _answers(side: Side) -> str:
+def _predictions_hash(side: Side) -> str:
     """A hash of every prediction of a run."""
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
@@ -259,9 +259,11 @@ def _answers(side: Side) -> str:
 def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
     """The option of each family that loses the most points; runtimes are not part of Combined."""
     measured = [
-        r for r in rows if r.outcome == "measured" and r.points_lost is not None and r.family not in APART
+        r
+        for r in rows
+        if r.outcome == "measured" and r.points_lost is not None and r.family not in NOT_COMBINED
     ]
-    return [known[row.label] for row in suite.worst_of_each(measured, lambda row: row.family)]
+    return [known[row.label] for row in suite.worst_per_group(measured, lambda row: row.family)]
 
 
 def estimate(noise: NoisePlan) -> suite.Estimate:

@@ -20,7 +20,7 @@ from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.suite import NoiseSelection
-from holdfast.noise.vision.choose import no_fit
+from holdfast.noise.vision.choose import fit_no_effect
 from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
@@ -72,7 +72,7 @@ def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterat
         pipeline = option.noise(clean)
         if pipeline == clean:
             continue
-        if useless := option.missing or no_fit(pipeline, clean, fed):
+        if useless := option.missing or fit_no_effect(pipeline, clean, fed):
             yield option, useless
             continue
         try:
@@ -81,7 +81,7 @@ def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterat
             yield option, str(problem)
             continue
         at = "resize" if option.family == "resize" else "colour"
-        yield compared(option, original[at], noised[at])
+        yield compare_images(option, original[at], noised[at])
 
 
 def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
@@ -91,7 +91,7 @@ def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
     return {"colour": pixels, "resize": small}
 
 
-def compared(option: Option, original: Image, noised: Image) -> Shown:
+def compare_images(option: Option, original: Image, noised: Image) -> Shown:
     """Both images and their difference, amplified so that all but its largest 0.5% are at most 255."""
     if original.shape != noised.shape:
         raise InputError(f"{option.label}: expected an image of {original.shape}, got {noised.shape}")
@@ -157,7 +157,7 @@ def _run(graph: bytes, name: str, tensor: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class OnePicture:
+class SingleImage:
     """The image itself as the only entry of a dataset, to calibrate on when there is no other."""
 
     name: str
@@ -185,7 +185,7 @@ def features(
     """
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
-    calibration = Calibration(images or (OnePicture("picture", data),), clean)
+    calibration = Calibration(images or (SingleImage("picture", data),), clean)
     rewriting = [family for family in families() if "rewrite" in family.kinds]
     for option in (o for family in rewriting for o in options(family) if selection.takes(o)):
         if option.missing or model.card.task not in option.tasks:
@@ -229,7 +229,7 @@ def picture_section(
     return Section("pictures", "Noise on an image", (Figure(title, body, note, wide=True),), _LEAD)
 
 
-def shown_table(found: Sequence[Shown | Feature | Failure]) -> Table:
+def examples_table(found: Sequence[Shown | Feature | Failure]) -> Table:
     """How much every option changes the image, in numbers."""
     rows: list[list[Cell]] = []
     for one in found:
@@ -255,7 +255,7 @@ def write(
         worst = max(seen, key=lambda one: one.mean)
         verdict += f" Largest mean difference: {worst.option.label}, {worst.mean:.2f} of 255 levels."
         verdict += " Next: measure the points lost with holdfast noise MODEL DATA."
-    table = shown_table([*made, *maps])
+    table = examples_table([*made, *maps])
     lead = f"{table.caption}."
     body = scroll(to_html(Table(table.columns, table.rows)), "In numbers")
     numbers = Section("numbers", "In numbers", (Figure("", body, wide=True),), lead)
@@ -279,7 +279,7 @@ def _row(one: Shown | Feature) -> dict[str, object]:
         label, (r, g, b) = one.option.label, one.largest
         note = f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}"
         images[f"difference × {one.factor:.3g}"] = one.difference
-        pictures = [(name, *embedded(image)) for name, image in images.items()]
+        pictures = [(name, *image_uri(image)) for name, image in images.items()]
     else:
         label, shapes = one.label, (one.original.shape, one.noised.shape)
         sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in shapes))
@@ -287,11 +287,11 @@ def _row(one: Shown | Feature) -> dict[str, object]:
         note = f"feature map {one.tensor} ({sizes}); {difference}"
         top = [float(values.max()) or 1.0 for values in (one.original, one.difference)]
         images[f"difference × {top[0] / top[1]:.3g}"] = one.difference
-        pictures = [(name, *embedded(_grey(values), lossless=True)) for name, values in images.items()]
+        pictures = [(name, *image_uri(_grey_image(values), lossless=True)) for name, values in images.items()]
     return {"label": label, "note": note, "pictures": pictures}
 
 
-def _grey(values: NDArray[np.float32]) -> Image:
+def _grey_image(values: NDArray[np.float32]) -> Image:
     """A map (h, w) as an image, its largest value white, each value a block of several pixels."""
     top = float(values.max()) or 1.0
     grey = (values * (255.0 / top)).clip(0, 255).astype(np.uint8)
@@ -299,7 +299,7 @@ def _grey(values: NDArray[np.float32]) -> Image:
     return np.repeat(np.repeat(grey, times, axis=0), times, axis=1)[:, :, np.newaxis].repeat(3, axis=2)
 
 
-def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
+def image_uri(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     """The image as a data URI, at most `WIDEST` pixels wide, with its width and height."""
     from PIL import Image as Pillow
 
@@ -312,7 +312,7 @@ def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
-def save_pictures(made: Sequence[Shown | Failure], folder: Path) -> None:
+def save_images(made: Sequence[Shown | Failure], folder: Path) -> None:
     """Write the images of every option as PNG files."""
     from PIL import Image as Pillow
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.evaluate.difference import COUNTED, interval_text
 from holdfast.noise.suite import OUTCOMES, outcome_text
-from holdfast.noise.vision.combine import Staircase, Step
-from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
+from holdfast.noise.vision.combine import CombineStep, Staircase
+from holdfast.noise.vision.result import FamilySummary, ModelNoise, Row, Suite, summarize_family
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
@@ -37,15 +37,15 @@ def _family(group: str) -> str:
     return "precision" if group.isupper() else group
 
 
-def title_of(group: str) -> str:
+def family_title(group: str) -> str:
     """The heading of a column."""
     known = {f.name: f.title for f in families()}
     return known.get(group, group)
 
 
-def lines_of(model: ModelNoise, groups: Sequence[str]) -> list[Line]:
+def family_summaries(model: ModelNoise, groups: Sequence[str]) -> list[FamilySummary]:
     """The line of every column of one model."""
-    return [line([r for r in model.rows if r.group == g], _family(g)) for g in groups]
+    return [summarize_family([r for r in model.rows if r.group == g], _family(g)) for g in groups]
 
 
 def models_table(suite: Suite) -> Table:
@@ -54,12 +54,12 @@ def models_table(suite: Suite) -> Table:
     metrics = ", ".join(dict.fromkeys(metric_label(m) for m in suite.models))
     rows: list[list[Cell]] = []
     for model in suite.models:
-        found, both = [_mean_worst(made) for made in lines_of(model, groups)], model.combined
+        found, both = [_mean_worst(made) for made in family_summaries(model, groups)], model.combined
         combined = "–"
         if both is not None:
             combined = outcome_text(both) if both.points_lost is None else f"{both.points_lost:z.2f}"
         rows.append([model.model, 100 * model.clean, *found, combined])
-    columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2), *map(title_of, groups)]
+    columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2), *map(family_title, groups)]
     counts = ", ".join(dict.fromkeys(many(m.images, "image") for m in suite.models))
     caption = (
         f"Points lost by each noise family: {metrics}, clean − noisy in percentage points, on {counts} of "
@@ -75,7 +75,7 @@ def models_csv(suite: Suite) -> Table:
     for model in suite.models:
         about = {"model": model.model, "data": suite.data, "task": model.task, "metric": model.metric}
         row: dict[str, Cell] = {**about, "images": model.images, "clean": 100 * model.clean}
-        for name, made in zip(map(str.lower, groups), lines_of(model, groups), strict=True):
+        for name, made in zip(map(str.lower, groups), family_summaries(model, groups), strict=True):
             row |= {f"{name} points lost": made.mean, f"{name} worst points lost": made.worst}
             row[f"{name} worst option"] = made.option or made.words
         together = model.combined.points_lost if model.combined else None
@@ -83,7 +83,7 @@ def models_csv(suite: Suite) -> Table:
     return table_of(rows)
 
 
-def _mean_worst(made: Line) -> str:
+def _mean_worst(made: FamilySummary) -> str:
     if made.mean is None or made.worst is None:
         return (
             OUTCOMES.get(made.words, made.words)
@@ -100,10 +100,10 @@ def families_table(model: ModelNoise) -> Table:
     groups = groups_of(Suite("", (model,)))
     deltas = [Column("mean points lost", 2), Column("worst points lost", 2)]
     rows: list[list[Cell]] = []
-    for group, made in zip(groups, lines_of(model, groups), strict=True):
-        differ = _differ(made.distinct, [r for r in model.rows if r.group == group])
+    for group, made in zip(groups, family_summaries(model, groups), strict=True):
+        differ = _count_text(made.distinct, [r for r in model.rows if r.group == group])
         words = OUTCOMES.get(made.words, made.words)
-        rows.append([title_of(group), made.mean, made.worst, made.option or words or "–", differ])
+        rows.append([family_title(group), made.mean, made.worst, made.option or words or "–", differ])
     if model.combined is not None:
         every = model.combined.option.count("=")
         rows.append(
@@ -113,7 +113,7 @@ def families_table(model: ModelNoise) -> Table:
     return Table(["family", *deltas, "worst option", "options"], rows, caption)
 
 
-def _differ(distinct: int, rows: Sequence[Row]) -> str:
+def _count_text(distinct: int, rows: Sequence[Row]) -> str:
     """How many of the options that ran differ, and how many could not run: 6 of 7 differ (2 …)."""
     counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
     ran = len(rows) - sum(counts.values())
@@ -168,9 +168,9 @@ def notes_of(row: Row, combined: bool = False) -> str:
     return "; ".join(filter(None, notes))
 
 
-def staircase_table(made: Staircase) -> Table:
+def combination_table(made: Staircase) -> Table:
     """Every step of the combination in numbers."""
-    columns: list[Column[tuple[int, Step]]] = [
+    columns: list[Column[tuple[int, CombineStep]]] = [
         Column("step", get=lambda e: e[0]),
         Column("added", get=lambda e: e[1].added),
         Column(metric_name(made), 2, get=lambda e: 100 * e[1].value),
@@ -191,10 +191,13 @@ def staircase_table(made: Staircase) -> Table:
     return Table.of(enumerate(made.steps, 1), columns, caption)
 
 
-def staircase_csv(made: Staircase) -> Table:
+def combination_csv(made: Staircase) -> Table:
     """The same as plain numbers, each in its own column, with model, data and metric."""
     about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
-    names = ["step", *(f.name.replace("extra", "step points lost").replace("_", " ") for f in fields(Step))]
+    names = [
+        "step",
+        *(f.name.replace("extra", "step points lost").replace("_", " ") for f in fields(CombineStep)),
+    ]
     steps = [asdict(step) | {"value": 100 * step.value} for step in made.steps]
     rows = [[*about.values(), number, *step.values()] for number, step in enumerate(steps, 1)]
     return Table([*about, *names], rows)

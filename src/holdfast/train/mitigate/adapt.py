@@ -13,9 +13,9 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.stages.families import Exchange, family, options
-from holdfast.train.mitigate.training import places_of, right
+from holdfast.train.mitigate.training import correct_predictions, places_of
 from holdfast.train.pictures import Choice, Say, pictures_of
-from holdfast.train.tune import normalised, skipped, tent, trainable_of
+from holdfast.train.tune import normalise_images, skipped_outputs, tent, trainable_of
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
@@ -33,7 +33,7 @@ class Adaptation:
 
 
 @dataclass(frozen=True)
-class Drop:
+class TentLoss:
     """One option: points lost against the clean accuracy without TENT, without TENT and with it."""
 
     family: str
@@ -51,10 +51,10 @@ class Adapted:
     images: int
     clean: float
     clean_adapted: float
-    drops: tuple[Drop, ...]
+    drops: tuple[TentLoss, ...]
     how: Adaptation = field(default_factory=Adaptation)
 
-    def of(self, name: str) -> tuple[Drop, ...]:
+    def of(self, name: str) -> tuple[TentLoss, ...]:
         """The options of a family."""
         return tuple(drop for drop in self.drops if drop.family == name)
 
@@ -69,21 +69,21 @@ def adapt(
     usual = Choice(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
     shown = pictures_of(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
-    kept = distinct(shown.images)
-    without = 100 * right(model, shown, folder).mean(1)
+    kept = distinct_choices(shown.images)
+    without = 100 * correct_predictions(model, shown, folder).mean(1)
     order = np.random.default_rng(how.seed).permutation(len(shown))
     rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
     labels = shown.labels[np.concatenate(rows)]
     names = list(asked)
     adapted = {}
     for place in kept:
-        batches = (normalised(shown.images[place][part], model.card) for part in rows)
-        said = tent(trainable_of(model), batches, how.rate, how.steps, skipped(model))
+        batches = (normalise_images(shown.images[place][part], model.card) for part in rows)
+        said = tent(trainable_of(model), batches, how.rate, how.steps, skipped_outputs(model))
         adapted[place] = 100 * float((said == labels).mean())
         option = "=".join(names[place]) if place else CLEAN
         say(f"{model.name}: {option}: top-1 {without[place]:.2f}%, with TENT {adapted[place]:.2f}%")
     drops = tuple(
-        Drop(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
+        TentLoss(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
         for place in kept
         if place
     )
@@ -108,7 +108,7 @@ def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, st
                 yield (name, one.name), made
 
 
-def distinct(images: NDArray[np.uint8]) -> tuple[int, ...]:
+def distinct_choices(images: NDArray[np.uint8]) -> tuple[int, ...]:
     """The indices of choices (choices, n, h, w, 3) whose images differ from those of all earlier ones."""
     kept: list[int] = []
     for place in range(len(images)):

@@ -100,7 +100,7 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
     )
 
 
-def some(data: Dataset, count: int | None) -> Dataset:
+def subset(data: Dataset, count: int | None) -> Dataset:
     """At most this many of the images, evenly spread: a folder is sorted by class."""
     if count is None or count >= len(data):
         return data
@@ -109,14 +109,14 @@ def some(data: Dataset, count: int | None) -> Dataset:
 
 def check_apart(data: Dataset, tested: Dataset) -> None:
     """Raise DataError if an image is in both."""
-    if twice := in_both(data, tested):
+    if twice := shared_images(data, tested):
         raise DataError(
             f"{len(twice)} test images of {tested.name} are also in the training data {data.name}, first "
             f"{twice[0]}; use test images that are not trained on"
         )
 
 
-def in_both(data: Dataset, tested: Dataset) -> list[str]:
+def shared_images(data: Dataset, tested: Dataset) -> list[str]:
     """The names of images to test on that are among the data too."""
     known = {entry.key() for entry in data.entries}
     return [entry.name for entry in tested.entries if entry.key() in known]

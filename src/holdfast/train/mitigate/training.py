@@ -72,7 +72,7 @@ class Order:
     seed: int
 
 
-Trained: TypeAlias = Mapping[Order, Model]
+TrainedModels: TypeAlias = Mapping[Order, Model]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], s
 
 
 @dataclass(frozen=True)
-class RightWork(ItemWork[Model, None]):
+class CorrectWork(ItemWork[Model, None]):
     """Which pictures each model classifies right."""
 
     pictures: Pictures
@@ -182,17 +182,17 @@ class RightWork(ItemWork[Model, None]):
 
     def compute_item(self, state: None, item: Model) -> Any:
         """One or zero per choice and picture."""
-        said = np.stack([answers(item, images) for images in self.pictures.images])
+        said = np.stack([predicted_classes(item, images) for images in self.pictures.images])
         return (said == self.pictures.labels).astype(int).tolist()
 
 
-def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
+def correct_predictions(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
     """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
-    (cell,) = run(RightWork(pictures), [model], Store(folder / CELLS)).read()
+    (cell,) = run(CorrectWork(pictures), [model], Store(folder / CELLS)).read()
     return np.array(cell, bool)
 
 
-def answers(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
+def predicted_classes(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
     """The class (n,) the model says of each picture (n, h, w, 3), as it is before normalisation."""
     infer, options = onnxruntime(model, 1), model.card.head.options
     step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a batch that is fixed

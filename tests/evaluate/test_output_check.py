@@ -14,7 +14,7 @@ from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found
 from holdfast.evaluate.classes import align
-from holdfast.evaluate.reading import doubts
+from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.guess import write_guess
@@ -110,7 +110,7 @@ def some(boxes, classes, names, detected, offset=None):
     card = Card("detect", Input(Size(100, 100)), Head("yolox"), names)
     model = Model("m", None, card, "0" * 64)
     data = Dataset("d", "coco", "detect", names, ())
-    return doubts(model, data, Pipeline(), records, align(names, names))
+    return output_warnings(model, data, Pipeline(), records, align(names, names))
 
 
 BOXES = [[10, 10, 40, 40], [50, 50, 90, 80]]

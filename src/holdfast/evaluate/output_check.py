@@ -63,7 +63,7 @@ class Overlap:
         )
 
 
-def doubts(
+def output_warnings(
     model: Model, dataset: Dataset, pipeline: Pipeline, records: Sequence[Record], alignment: Alignment
 ) -> tuple[str, ...]:
     """One line if boxes or classes hardly match the ground truth; `records` are not realigned."""
@@ -71,8 +71,8 @@ def doubts(
     if not any(len(r.detections) for r in found):
         return ()
     now = overlap([(r.truth, r.detections) for r in found])
-    line = _box_doubt(now, model, dataset, pipeline, found) if now.met < WEAK else ""
-    line = line or _class_doubt(found, model.card, alignment)
+    line = _box_warning(now, model, dataset, pipeline, found) if now.met < WEAK else ""
+    line = line or _class_warning(found, model.card, alignment)
     return (line,) if line else ()
 
 
@@ -92,10 +92,10 @@ def _best(found: Detections, objects: int) -> Ints:
     return np.argsort(-found.scores, kind="stable")[: max(10, 2 * objects)]
 
 
-def _box_doubt(
+def _box_warning(
     now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
 ) -> str:
-    other = _better_reading(now, model, dataset, pipeline, found)
+    other = _better_decoding(now, model, dataset, pipeline, found)
     if other is None and (now.met >= DOUBTFUL or len(now.values) < FEW):
         return ""
     text = f"the boxes hardly overlap the ground truth ({now}): the card may decode the outputs wrongly"
@@ -105,7 +105,7 @@ def _box_doubt(
     return f"{text}; {change} under [head] in the card gives {then}"
 
 
-def _better_reading(
+def _better_decoding(
     now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
 ) -> tuple[str, Overlap] | None:
     """The change of the card that matches many more objects; None without one."""
@@ -142,7 +142,7 @@ def _other_cards(card: Card) -> Iterator[tuple[str, Card]]:
     given = dict(card.head.options)
     orders: list[Mapping[str, Any]] = [{}]
     if "columns" in given:
-        orders += [{"columns": _reordered(given["columns"], order)} for order in ORDERS.values()]
+        orders += [{"columns": _reorder(given["columns"], order)} for order in ORDERS.values()]
     elif "form" in known:
         orders += [{"form": form} for form in get_args(known["form"])]
     units: list[Mapping[str, Any]] = [{}]
@@ -155,16 +155,16 @@ def _other_cards(card: Card) -> Iterator[tuple[str, Card]]:
             yield words, dataclasses.replace(card, head=Head(card.head.name, {**given, **changes}))
 
 
-def _reordered(columns: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+def _reorder(columns: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
     """The columns with those of the box, wherever they are, in another order."""
     corners = set(itertools.chain(*ORDERS.values()))
     names = iter(order)
     return tuple(next(names) if column in corners else column for column in columns)
 
 
-def _class_doubt(found: Sequence[Found], card: Card, alignment: Alignment) -> str:
+def _class_warning(found: Sequence[Found], card: Card, alignment: Alignment) -> str:
     """A line if boxes match objects but their classes do not, with the numbering that fits; else empty."""
-    got, wanted = _met_classes(found, alignment)
+    got, wanted = _matched_classes(found, alignment)
     if len(got) < FEW:
         return ""
     agreed = float((got == wanted).mean())
@@ -174,14 +174,14 @@ def _class_doubt(found: Sequence[Found], card: Card, alignment: Alignment) -> st
     )
     if agreed >= 0.1:
         return ""
-    fits = [(float((numbers[got] == wanted).mean()), change) for change, numbers in _numberings(card)]
+    fits = [(float((numbers[got] == wanted).mean()), change) for change, numbers in _other_numberings(card)]
     share, change = max(fits, default=(0.0, ""))
     if share >= 0.5:
         return f"{text}; {change} gives {share:.0%}"
     return f"{text}; check the order of `classes` in the card" if len(got) >= 4 * FEW else ""
 
 
-def _met_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, Ints]:
+def _matched_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, Ints]:
     """For each object that a box matches: the class of the box and the true one, as the model counts."""
     right = {int(place): i for i, place in enumerate(alignment.of_model) if place >= 0}
     got, wanted = [], []
@@ -197,7 +197,7 @@ def _met_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, In
     return np.array(got, np.int64), np.array(wanted, np.int64)
 
 
-def _numberings(card: Card) -> Iterator[tuple[str, Ints]]:
+def _other_numberings(card: Card) -> Iterator[tuple[str, Ints]]:
     """Other class numberings: the change of the card and, per class of the model, the class it is."""
     count = len(card.classes)
     offset = int(card.head.options.get("label_offset", 0))
