@@ -122,12 +122,12 @@ def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
     )
     found = DeploymentLoss("top1", "classify", "", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
     same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
-    columns = ["", "choices", "exact", "largest difference", "mean difference", "the same"]
-    dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])
+    columns = ["", "options", "exact", "largest difference", "mean difference", "equivalent"]
+    dump = Table(columns, [[1, "precision=fp16", "yes", "0", "0", same]])
     made = Diagnosis(loss=found, dumps=(dump,))
     out = diagnose.write(made, ("net", "p.jpg"), "holdfast diagnose", tmp_path / "d.html")
     page = opened(out, 500)
-    for region in ("#blame", "#dump-1"):
+    for region in ("#losses", "#dump-1"):
         assert max(heights(page, region)) < 300, region
     assert page.evaluate("document.documentElement.scrollWidth") == 500
 
