@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from holdfast.data.patchfile import read_patch
     from holdfast.evaluate.page import write as write_report
     from holdfast.evaluate.result import Evaluation, open_run
-    from holdfast.evaluate.run import Plan, evaluate
+    from holdfast.evaluate.run import EvaluationPlan, evaluate
     from holdfast.evaluate.score import Settings
     from holdfast.graph.load import load_model
     from holdfast.metrics.rules import RULES, Rule
@@ -69,6 +69,7 @@ _HOMES = {
     "Dataset": "core.dataset",
     "Detections": "core.types",
     "Evaluation": "evaluate.result",
+    "EvaluationPlan": "evaluate.run",
     "Frame": "core.frame",
     "Head": "core.model",
     "HoldfastError": "core.errors",
@@ -88,7 +89,6 @@ _HOMES = {
     "Patch": "core.patch",
     "PatchAnywhere": "core.property",
     "Pipeline": "core.pipeline",
-    "Plan": "evaluate.run",
     "Property": "core.property",
     "Rows": "core.property",
     "Rule": "metrics.rules",
@@ -136,6 +136,7 @@ __all__ = [
     "Dataset",
     "Detections",
     "Evaluation",
+    "EvaluationPlan",
     "Frame",
     "Head",
     "HoldfastError",
@@ -155,7 +156,6 @@ __all__ = [
     "Patch",
     "PatchAnywhere",
     "Pipeline",
-    "Plan",
     "Property",
     "Rows",
     "Rule",

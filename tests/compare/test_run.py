@@ -31,7 +31,7 @@ from holdfast.evaluate.result import open_run
 from holdfast.evaluate.score import Settings
 from holdfast.metrics.intervals import mean_difference
 from holdfast.metrics.rules import RULES
-from holdfast.noise.vision.result import Row, Suite, open_suite
+from holdfast.noise.vision.result import NoiseRow, Suite, open_suite
 from holdfast.noise.vision.result import save as save_suite
 
 COST = ComparedNumber("noise", "resize=x", "is worse", costs=True)
@@ -301,9 +301,9 @@ def suite(tmp_path, name, drop, **changes):
     from holdfast.noise.vision.result import ModelNoise
 
     rows = (
-        Row("resize", "x", "measured", "", 0.8, drop, drop - 1, drop + 1, 3, 40),
-        Row("decode", "y", "identical"),
-        Row("precision", name, "measured", "", 0.8, 1.0, 0.0, 2.0, 3, 40),
+        NoiseRow("resize", "x", "measured", "", 0.8, drop, drop - 1, drop + 1, 3, 40),
+        NoiseRow("decode", "y", "identical"),
+        NoiseRow("precision", name, "measured", "", 0.8, 1.0, 0.0, 2.0, 3, 40),
     )
     model = ModelNoise(
         **{

@@ -15,7 +15,7 @@ from holdfast.diagnose.dump import match_input, match_output, read_dump
 from holdfast.diagnose.run import measure_losses
 from holdfast.diagnose.stages import compare_stages, compare_values, first_difference
 from holdfast.evaluate.difference import difference
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.stages.families import applied, options_of
@@ -31,7 +31,7 @@ def quiet(what, total):
 def plan(tmp_path):
     model = load_model(str(making.detector(tmp_path)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 10))
-    return Plan(model, data, runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, data, runs=tmp_path / "runs", jobs=1)
 
 
 def pictures(plan):

@@ -11,7 +11,7 @@ from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import GRID, Counted, Found, Ranked
 from holdfast.evaluate.difference import (
     Changes,
-    Side,
+    ScoredRun,
     broken_images,
     changes,
     compare,
@@ -45,7 +45,7 @@ def counted(name, table, grid=None):
 
 
 def side(records, task="detect", classes=("a", "b"), told=COCO):
-    return Side(tuple(records), task, classes, told)
+    return ScoredRun(tuple(records), task, classes, told)
 
 
 def scene(seed, images=7, move=0.0):

@@ -15,7 +15,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found
 from holdfast.evaluate.classes import align
 from holdfast.evaluate.output_check import output_warnings
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.guess import write_guess
 from holdfast.graph.load import load_model
@@ -36,7 +36,7 @@ def evaluated(path, data, runs, **changes):
         assert lines != text.splitlines()
         text = "\n".join(lines)
     card.write_text(text)
-    return evaluate(Plan(load_model(path), open_dataset(data), runs=runs))
+    return evaluate(EvaluationPlan(load_model(path), open_dataset(data), runs=runs))
 
 
 @pytest.mark.parametrize("layout", ["tensorflow", "torchvision"])
@@ -151,6 +151,6 @@ def test_a_real_detector_in_other_layouts_keeps_its_ap(shared_data, tmp_path):
     for layout in ("tensorflow", "torchvision"):
         path = yolox_as(layout, source, tmp_path / f"{layout}.onnx")
         model, data = load_model(path), open_dataset(shared_data / "coco128")
-        found = evaluate(Plan(model, data, runs=tmp_path))
+        found = evaluate(EvaluationPlan(model, data, runs=tmp_path))
         assert found.result["metrics"]["AP50"] > 0.45
         assert "warnings" not in found.result

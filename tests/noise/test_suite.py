@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import UnknownName
 from holdfast.noise import suite
 from holdfast.noise.suite import NoiseSelection, OptionRow
-from holdfast.noise.vision.result import Row
+from holdfast.noise.vision.result import NoiseRow
 from holdfast.report.tables import to_csv
 
 
@@ -63,7 +63,7 @@ def test_what_is_held_back_is_spread_and_at_most_a_quarter(total, count):
 
 
 def row(option, drop, changed=1, outcome="measured", alike="", family="resize"):
-    return Row(family, option, outcome, points_lost=drop, changed=changed, alike=alike)
+    return NoiseRow(family, option, outcome, points_lost=drop, changed=changed, alike=alike)
 
 
 def test_the_worst_of_each_family_is_the_first_of_those_that_cost_most():

@@ -19,10 +19,10 @@ from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import tune as module  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.pictures import Choice, Pictures, pictures_of  # noqa: E402
+from holdfast.train.pictures import PreparedImages, Preprocessing, prepare_images  # noqa: E402
 from holdfast.train.tune import Tuning, draw_of, normalise_images, shift_images, tune  # noqa: E402
 
-CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"))
+CHOICES = (Preprocessing(), Preprocessing("ffmpeg", "opencv-nearest"))
 SHORT = Tuning(12, 8, 1e-2, CHOICES, shift=1)
 
 
@@ -32,7 +32,7 @@ def ground(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tune")
     model = load_model(normalised_classifier(folder))
     data = open_dataset(image_folder(folder / "data", 80), task="classify")
-    return model, pictures_of(model, data, CHOICES, folder, 1, len)
+    return model, prepare_images(model, data, CHOICES, folder, 1, len)
 
 
 def weights(proto):
@@ -94,8 +94,8 @@ def test_every_image_of_a_batch_has_its_own_choice(ground):
     images = (
         np.zeros((3, 500, 16, 16, 3), np.uint8) + np.array([0, 50, 100], np.uint8)[:, None, None, None, None]
     )
-    choices = (Choice(), Choice("a", "b"), Choice("c", "d"))
-    pictures = Pictures(images, np.arange(500) % 2, choices, "key")
+    choices = (Preprocessing(), Preprocessing("a", "b"), Preprocessing("c", "d"))
+    pictures = PreparedImages(images, np.arange(500) % 2, choices, "key")
     draw = draw_of(pictures, Tuning(1, 400, mix=(choices[0], choices[2])), model)
     x, labels, _ = draw(Stage("s", 1, 400, 0, 1.0, 1.0), np.random.default_rng(0))
     assert len(labels) == 400
@@ -142,7 +142,9 @@ def test_augmentations_are_applied_in_their_order(ground):
         return images * np.uint8(2)
 
     model, _ = ground
-    pictures = Pictures(np.full((1, 2, 4, 4, 3), 3, np.uint8), np.zeros(2, np.int64), CHOICES[:1], "key")
+    pictures = PreparedImages(
+        np.full((1, 2, 4, 4, 3), 3, np.uint8), np.zeros(2, np.int64), CHOICES[:1], "key"
+    )
     drawn = {}
     for order in (("test-add", "test-double"), ("test-double", "test-add")):
         tuning = Tuning(1, 2, mix=CHOICES[:1], augment=order)

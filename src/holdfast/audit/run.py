@@ -22,7 +22,7 @@ from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, evaluate, run_folder
+from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
 from holdfast.noise.suite import NoiseSelection, Watch, no_progress
@@ -93,7 +93,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
     return state
 
 
-def _plan(state: AuditState, count: int, until: float = math.inf) -> Plan:
+def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:
     """The first images of the audit's data, in cells as small as its time asks for."""
     plan = state.plan.plan
     source = {**plan.source, "images": count}

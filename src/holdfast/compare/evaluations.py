@@ -22,11 +22,11 @@ from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import (
-    Side,
+    ScoredRun,
+    bootstrap_values,
     broken_images,
     common_images,
     compare,
-    drawn,
     match_levels,
     same_truth,
 )
@@ -50,7 +50,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
     """Every number of the two on their common images, by the rule of B."""
     _check(a, b)
     settings = Settings.from_plain(b.about.settings)
-    first, second = (Side(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
+    first, second = (ScoredRun(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
     try:
         names = common_images(first, second)
     except InputError as problem:
@@ -58,7 +58,11 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
         raise InputError(f"A is on {data[0]}, B is on {data[1]}: {problem}") from None
     before, after = (_restrict(side, names) for side in (first, second))
     main = ComparedNumber(ALL_IMAGES, after.metric, "is better")
-    rows = [result.from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
+    rows = [
+        result.from_draws(
+            main, 100 * bootstrap_values(before, names), 100 * bootstrap_values(after, names), len(names)
+        )
+    ]
     rows += _other_numbers(before, after)
     lost, gained = broken_images(before, after), broken_images(after, before)
     titles = ("correct in A, wrong in B", "wrong in A, correct in B")
@@ -94,12 +98,12 @@ def _check(a: Evaluation, b: Evaluation) -> None:
         )
 
 
-def _restrict(side: Side, names: Sequence[str]) -> Side:
+def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
     known = {record.name: record for record in side.records}
     return replace(side, records=tuple(known[name] for name in names), kept={})
 
 
-def _other_numbers(before: Side, after: Side) -> Iterator[Change]:
+def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
     """The other numbers, with an interval where it can be drawn from the records."""
     numbers = [side.result["metrics"] for side in (before, after)]
     for name in numbers[1]:
@@ -122,7 +126,7 @@ def _other_numbers(before: Side, after: Side) -> Iterator[Change]:
             yield result.from_stated(about, sides[0], sides[1], why="not drawn for this number")
 
 
-def _class_changes(before: Side, after: Side) -> Iterator[Change]:
+def _class_changes(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
     """The AP of every class that has ground truth, with the number of images that have it."""
     settings, images = after.settings, after.images
     both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]

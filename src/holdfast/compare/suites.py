@@ -16,12 +16,12 @@ from holdfast.core.errors import InputError
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
-from holdfast.evaluate.difference import Side, common_images, drawn
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values, common_images
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.score import Settings
 from holdfast.noise.language.result import LanguageSuite
 from holdfast.noise.speech.result import SpeechSuite
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
 
 CLEAN, LOSSES = "training pipeline", "noise options"
 COMBINED = "combined"
@@ -90,7 +90,7 @@ class _Records:
     store: Store
     model: ModelNoise
     missing: str = ""
-    sides: dict[str, Side] = field(default_factory=dict)  # by the name of their cells
+    sides: dict[str, ScoredRun] = field(default_factory=dict)  # by the name of their cells
 
     @staticmethod
     def of(model: ModelNoise, run: Path) -> _Records:
@@ -104,7 +104,7 @@ class _Records:
             return replace(records, missing=f"no longer has its records ({problem})")
         return records
 
-    def side(self, row: Row | None = None) -> Side:
+    def side(self, row: NoiseRow | None = None) -> ScoredRun:
         """The records of a row, or the clean ones, ready to be compared; InputError if there are none."""
         if self.missing:
             raise InputError(self.missing)
@@ -113,7 +113,7 @@ class _Records:
             alignment = Alignment.from_plain(model.alignment)
             records = realign(read_records(cells).records, alignment, model.task)  # type: ignore[arg-type]
             settings = Settings.from_plain(model.settings)
-            self.sides[cells.setup] = Side(records, model.task, alignment.names, settings)  # type: ignore[arg-type]
+            self.sides[cells.setup] = ScoredRun(records, model.task, alignment.names, settings)  # type: ignore[arg-type]
         return self.sides[cells.setup]
 
 
@@ -126,7 +126,7 @@ def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
     else:  # not the same images: an error, whatever the runs state
         both = [side.side() for side in sides]
         names = common_images(*both)
-        before, after = (100 * drawn(side, names) for side in both)
+        before, after = (100 * bootstrap_values(side, names) for side in both)
         yield result.from_draws(clean, before, after, len(names))
     rows = [{row.label: row for row in model.rows} for model in models]
     options = {label: (rows[0].get(label), rows[1].get(label)) for label in dict.fromkeys(chain(*rows))}
@@ -142,7 +142,7 @@ def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
             yield result.from_stated(about, *map(stated_loss, both_rows))
 
 
-def _paired_loss(about: ComparedNumber, sides: Sequence[_Records], rows: Sequence[Row | None]) -> Change:
+def _paired_loss(about: ComparedNumber, sides: Sequence[_Records], rows: Sequence[NoiseRow | None]) -> Change:
     if not all(row and row.setup for row in rows):
         raise InputError("no cells of this option")
     clean = [side.side() for side in sides]
@@ -151,7 +151,10 @@ def _paired_loss(about: ComparedNumber, sides: Sequence[_Records], rows: Sequenc
     names = [name for name in common_images(*clean) if name in left]
     if not names:
         raise InputError("no image in common")
-    drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
+    drops = [
+        100 * (bootstrap_values(c, names) - bootstrap_values(n, names))
+        for c, n in zip(clean, noised, strict=True)
+    ]
     return result.from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
 
 

@@ -15,14 +15,14 @@ from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.engine.progress import progress
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import Side, broken_images, compare, points, side_of
+from holdfast.evaluate.difference import ScoredRun, broken_images, compare, points, scored_run
 from holdfast.evaluate.result import CELLS
 from holdfast.graph.load import load_model
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
 from holdfast.noise.suite import REWRITTEN, Watch, spread
 from holdfast.noise.vision.choose import build_variant, reserve, task_mismatch, with_calibration
-from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
+from holdfast.noise.vision.run import PreparedNoise, prepare_context, run_variants
 from holdfast.noise.vision.show import SingleImage
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
@@ -67,7 +67,7 @@ class DeploymentLoss:
     broken: tuple[str, ...]  # images that were correct and are wrong
 
 
-def measure_losses(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> DeploymentLoss:
+def measure_losses(prepared: PreparedNoise, chosen: Sequence[Option], watch: Watch) -> DeploymentLoss:
     """Points lost by the deployment and by each of its differences, on all images of the dataset."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
@@ -92,7 +92,7 @@ def measure_losses(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -
     )
 
 
-def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
+def _variants(prepared: PreparedNoise, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
     """clean, deploy, each option alone and all but each option, by role; and a note on each option."""
     variants = {CLEAN: _clean(prepared, CLEAN)}
     notes: dict[str, str] = {}
@@ -114,24 +114,26 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
     return variants, notes
 
 
-def _clean(prepared: Prepared, role: str) -> Variant:
+def _clean(prepared: PreparedNoise, role: str) -> Variant:
     """The training pipeline in that role; if it is calibrated, without its calibration images."""
     clean, reserved = prepared.context.clean, prepared.context.reserved
     seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
     return Variant(role, clean, reserved.without if seen else frozenset())
 
 
-def _side(prepared: Prepared, made: SweepResult) -> Side:
+def _side(prepared: PreparedNoise, made: SweepResult) -> ScoredRun:
     """The records of a finished variant, ready to be compared."""
     if made.problem:
         raise ModelError(f"{made.variant.name}: {made.problem}")
     records = made.read().records
     if all(isinstance(r, Failed) for r in records):
         raise ModelError(f"{made.variant.name}: every image failed; first {records[0]}")
-    return side_of(prepared.noise.plan, prepared.alignment, records)
+    return scored_run(prepared.noise.plan, prepared.alignment, records)
 
 
-def _difference_loss(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str) -> DifferenceLoss:
+def _difference_loss(
+    prepared: PreparedNoise, label: str, sides: Mapping[str, ScoredRun], note: str
+) -> DifferenceLoss:
     replicates = prepared.noise.replicates
     alone = compare(sides[CLEAN], sides[f"alone {label}"], replicates=replicates)
     back = compare(sides[DEPLOY], sides[f"without {label}"], replicates=replicates)

@@ -17,7 +17,7 @@ from holdfast.evaluate.tables import WORST, as_json, class_table, counts_table, 
 
 if TYPE_CHECKING:
     from holdfast.evaluate.result import Evaluation
-    from holdfast.evaluate.run import Plan
+    from holdfast.evaluate.run import EvaluationPlan
 
 FILE_OPTIONS = (
     "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
@@ -38,9 +38,9 @@ def evaluate(options: EvaluateOptions) -> int:
         raise InputError("expected --top or --all-classes, not both")
     files = options.truth or options.predictions
     if options.model and options.data and not files:
-        from holdfast.evaluate.run import plan_of
+        from holdfast.evaluate.run import evaluation_plan
 
-        return run_plan(plan_of(options), options)
+        return run_plan(evaluation_plan(options), options)
     unused = [name for name in changed(options) if name not in (*FILE_OPTIONS, "model", "data")]
     if unused:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)
@@ -68,7 +68,7 @@ def evaluate(options: EvaluateOptions) -> int:
     return 0
 
 
-def tell_about(plan: Plan) -> None:
+def print_data_notes(plan: EvaluationPlan) -> None:
     """Print guessed properties of the model and problems of the data to standard error."""
     for reason in plan.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
@@ -76,7 +76,7 @@ def tell_about(plan: Plan) -> None:
         sys.stderr.write(f"data     {problem}\n")
 
 
-def run_plan(plan: Plan, options: EvaluateOptions) -> int:
+def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
     """Run the plan, print its result and return the exit code."""
     from holdfast.engine.progress import progress
     from holdfast.evaluate import explain, run
@@ -92,7 +92,7 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
         raise InputError(f"--explain: only detectors have an AP; this model's task is {task}")
     if before and before.about.task != task:
         raise InputError(f"--against: expected a run of the task {task}, got one of {before.about.task}")
-    tell_about(plan)
+    print_data_notes(plan)
     if len(plan.dataset.problems) > 10:
         sys.stderr.write(
             f"data     {len(plan.dataset.problems) - 10} more problems; `holdfast data info` lists all\n"

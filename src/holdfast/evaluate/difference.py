@@ -22,7 +22,7 @@ from holdfast.core.types import Bools, Detections, Floats, Ints
 from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.evaluate.score import Settings, score_records, single_outputs, tables, true_class_ranks
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
@@ -185,7 +185,7 @@ def _detected_objects(records: Sequence[Any], settings: Settings) -> tuple[Ints,
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class ScoredRun:
     """One run, ready to be compared with any number of others: what was computed once is kept.
 
     `records` have the evaluated classes' numbers and no failures (see `realign`).
@@ -271,10 +271,10 @@ class Difference:
         return f"{self.metric} ({rule}n = {self.images}): {estimate}, {words}{right}; {self.changes}"
 
 
-def side_of(plan: Plan, alignment: Alignment, records: Sequence[Record]) -> Side:
+def scored_run(plan: EvaluationPlan, alignment: Alignment, records: Sequence[Record]) -> ScoredRun:
     """The run of a plan with these records, without failures and classes that are not evaluated."""
     task = plan.model.card.task
-    return Side(realign(records, alignment, task), task, alignment.names, plan.settings)
+    return ScoredRun(realign(records, alignment, task), task, alignment.names, plan.settings)
 
 
 def difference(before: Evaluation, after: Evaluation) -> Difference:
@@ -282,10 +282,10 @@ def difference(before: Evaluation, after: Evaluation) -> Difference:
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
         raise InputError("expected two runs of the same task and classes; evaluate both alike")
     about, settings = after.about, Settings.from_plain(after.about.settings)
-    return compare(*(Side(run.records, about.task, about.classes, settings) for run in (before, after)))
+    return compare(*(ScoredRun(run.records, about.task, about.classes, settings) for run in (before, after)))
 
 
-def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000) -> Difference:
+def compare(before: ScoredRun, after: ScoredRun, *, seed: int = 0, replicates: int = 1000) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, in the order of `before`."""
     if (before.task, before.classes, before.settings) != (after.task, after.classes, after.settings):
         raise InputError("expected two runs of the same task, classes and rule; evaluate both alike")
@@ -305,14 +305,16 @@ def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000)
     )
 
 
-def broken_images(before: Side, after: Side) -> tuple[str, ...]:
+def broken_images(before: ScoredRun, after: ScoredRun) -> tuple[str, ...]:
     """The names of images that were correct before and are wrong after."""
     first, second = _pair_records(before.records, after.records)
     wrong = _newly_wrong(first, second, after.task, after.settings)
     return tuple(first[i].name for i in np.flatnonzero(wrong).tolist())
 
 
-def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 1000) -> Floats:
+def bootstrap_values(
+    side: ScoredRun, names: Sequence[str], *, seed: int = 0, replicates: int = 1000
+) -> Floats:
     """The main metric on the named images, then that of each draw of them, (1 + replicates,); computed once.
 
     Sides of the same names and seed are scored on the same draws: sums and differences of them are paired.
@@ -324,7 +326,7 @@ def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 
     return _values(side, [known[name] for name in names], seed, replicates)
 
 
-def common_images(before: Side, after: Side) -> tuple[str, ...]:
+def common_images(before: ScoredRun, after: ScoredRun) -> tuple[str, ...]:
     """The names of the images both runs have, in the order of `before`; InputError if their truth differs."""
     return tuple(record.name for record in _pair_records(before.records, after.records)[0])
 
@@ -361,7 +363,7 @@ def _truth_key(record: Record) -> object:
     return None
 
 
-def _values(side: Side, records: Sequence[Record], seed: int, replicates: int) -> Floats:
+def _values(side: ScoredRun, records: Sequence[Record], seed: int, replicates: int) -> Floats:
     """The metric of these records of the side, then that of each draw; computed once."""
     key = (tuple(r.name for r in records), seed, replicates)
     if key not in side.kept:
@@ -369,7 +371,7 @@ def _values(side: Side, records: Sequence[Record], seed: int, replicates: int) -
     return side.kept[key]
 
 
-def _bootstrap(side: Side, records: Sequence[Any], seed: int, replicates: int) -> Floats:
+def _bootstrap(side: ScoredRun, records: Sequence[Any], seed: int, replicates: int) -> Floats:
     rng = generator(seed, "difference")
     if side.task == "segment":
         return miou_values([r.confusion for r in records], rng, replicates=replicates)

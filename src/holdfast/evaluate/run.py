@@ -46,7 +46,7 @@ TASKS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """What to evaluate and how."""
 
     model: Model
@@ -64,9 +64,9 @@ class Plan:
     until: float = math.inf  # deadline (time.monotonic): the run stops with the images finished by then
 
 
-def plan_of(
+def evaluation_plan(
     options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
-) -> Plan:
+) -> EvaluationPlan:
     """The plan of an evaluation; the model and the dataset are opened unless they are given."""
     settings, data = options.settings(), options.data
     loaded = model or load_model(options.model, options.card)
@@ -74,7 +74,7 @@ def plan_of(
     for text in options.stage:
         if "=" not in text:
             raise InputError(f"--stage: expected KIND=NAME such as resize=opencv-bilinear, got {text!r}")
-    return Plan(
+    return EvaluationPlan(
         loaded,
         dataset or open_dataset(data, task=loaded.card.task, **reading),
         pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
@@ -90,7 +90,7 @@ def plan_of(
     )
 
 
-def run_folder(plan: Plan) -> Path:
+def run_folder(plan: EvaluationPlan) -> Path:
     """The folder of the run: named by model and data, with a hash if a different run is there already.
 
     Runs differ if the model file, the card, the data, the number of images or the rule differs.
@@ -108,7 +108,7 @@ def run_folder(plan: Plan) -> Path:
     return folder if there in (None, same) else folder.with_name(f"{folder.name}-{fingerprint.of(same)[:6]}")
 
 
-def _name(plan: Plan) -> str:
+def _name(plan: EvaluationPlan) -> str:
     trained = pipeline_of(plan.model.card).describe()
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     parts = [f"{plan.model.name}-on-{plan.dataset.name}"]
@@ -118,7 +118,7 @@ def _name(plan: Plan) -> str:
     return slug("-".join(parts))
 
 
-def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
+def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
     """Evaluate and save the run in its folder. Images that fail are counted unless `strict`."""
     began = time.perf_counter()
     alignment = alignment_of(plan)
@@ -158,7 +158,7 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     return evaluation
 
 
-def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
+def work_for(plan: EvaluationPlan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
     """The work of running pipelines on the plan's model and data."""
     model, data = plan.model, plan.dataset
     classes = len(data.classes) or len(model.card.classes)
@@ -177,7 +177,7 @@ def check_task(model: Model, data: Dataset) -> None:
         raise DataError(f"dataset {data.name} is labelled for {labels}, but model {model.name} is a {kind}")
 
 
-def alignment_of(plan: Plan) -> Alignment:
+def alignment_of(plan: EvaluationPlan) -> Alignment:
     """How the classes of model and data correspond; DataError if they do not."""
     model, data = plan.model, plan.dataset
     task = model.card.task
@@ -210,7 +210,9 @@ def settings_plain(settings: Settings) -> dict[str, Any]:
     return {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
 
 
-def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> RunInfo:
+def _about(
+    plan: EvaluationPlan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float
+) -> RunInfo:
     model, data, settings = plan.model, plan.dataset, plan.settings
     return RunInfo(
         command=plan.command,

@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, evaluate, run_folder
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
@@ -56,7 +56,7 @@ def check_piece(bench: Bench, piece: Piece) -> int:
     return len(plan.dataset)
 
 
-def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> Plan:
+def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> EvaluationPlan:
     plan = bench.plan(piece)
     stated = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
     if stated and plan.model.card.task != "detect":
@@ -111,7 +111,9 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
     )
 
 
-def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> tuple[Plan, str]:
+def _deployed(
+    bench: Bench, piece: Piece, plan: EvaluationPlan, work: given.Evaluate
+) -> tuple[EvaluationPlan, str]:
     """The plan with options of noise, without the images calibrated on, and what is to be said of it."""
     from holdfast.noise.vision.choose import build_variant
     from holdfast.stages.families import alias_notes, option

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
-from holdfast.evaluate.cli import tell_about
+from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
 
 if TYPE_CHECKING:
     from holdfast.noise.suite import Estimate, NoiseSelection
     from holdfast.noise.vision.result import ModelNoise, Suite
-    from holdfast.noise.vision.run import NoisePlan, Prepared
+    from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
 
 IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
@@ -181,7 +181,7 @@ def show(options: ShowOptions) -> int:
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
-    from holdfast.noise.vision.show import examples_table, features, save_images, shown, write
+    from holdfast.noise.vision.show import examples_table, features, noise_examples, save_images, write
     from holdfast.report.tables import to_text
 
     load_user_noise(options.use)
@@ -194,7 +194,7 @@ def show(options: ShowOptions) -> int:
         raise InputError(f"{image}: cannot be read: {problem.strerror}; expected an image file") from problem
     loaded = load_model(options.model, options.card) if options.model else None
     try:
-        made = list(shown(data, loaded, selection))
+        made = list(noise_examples(data, loaded, selection))
     except ImageError as problem:
         raise InputError(f"{image}: {problem}") from problem
     images = open_dataset(options.calibration, images=100).entries if options.calibration else ()
@@ -212,19 +212,19 @@ def show(options: ShowOptions) -> int:
 def plan_for(options: CombineOptions) -> NoisePlan:
     """The noise plan of one model."""
     from holdfast.data.open import open_dataset
-    from holdfast.evaluate.run import plan_of
-    from holdfast.noise.vision.choose import spare_of
+    from holdfast.evaluate.run import evaluation_plan
+    from holdfast.noise.vision.choose import calibration_pool
     from holdfast.noise.vision.run import NoisePlan
 
     load_user_noise(options.use)
     selection = selection_of(options.only, options.skip, options.all)
-    plan, count = plan_of(carry(options, EvaluationOptions)), options.calibration_images
+    plan, count = evaluation_plan(carry(options, EvaluationOptions)), options.calibration_images
     task = plan.model.card.task
     if options.calibration:
         return NoisePlan(plan, selection, open_dataset(options.calibration, task=task), count)
     # Calibration images that are not tested on: other embedded scenes, or those beyond --images.
     reading = task, options.format, options.split
-    spare = spare_of(options.data, *reading, count, whole=options.images is not None)
+    spare = calibration_pool(options.data, *reading, count, whole=options.images is not None)
     return NoisePlan(plan, selection, spare, count)
 
 
@@ -254,11 +254,11 @@ def load_user_noise(files: Sequence[Path]) -> None:
         load_parts(file)
 
 
-def _measure(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
+def _measure(plan: NoisePlan) -> tuple[PreparedNoise, ModelNoise]:
     from holdfast.engine.progress import progress
     from holdfast.noise.vision.run import measure, prepare
 
-    tell_about(plan.plan)
+    print_data_notes(plan.plan)
     prepared = prepare(plan)
     return prepared, measure(prepared, progress)
 

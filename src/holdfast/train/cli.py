@@ -17,9 +17,9 @@ from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
 from holdfast.data.open import open_dataset
 from holdfast.engine.progress import progress
-from holdfast.evaluate.cli import tell_about
+from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.run import Plan, plan_of
+from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.graph.load import load_model
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import NoiseSelection
@@ -27,7 +27,7 @@ from holdfast.noise.vision.result import as_plain as suite_as_plain
 from holdfast.stages.families import option
 from holdfast.train.mitigate import rows
 from holdfast.train.options import MatrixOptions, MitigateOptions, MitigationOptions, MixOptions, TentOptions
-from holdfast.train.pictures import Choice
+from holdfast.train.pictures import Preprocessing
 
 if TYPE_CHECKING:
     from holdfast.train.mitigate.training import Training
@@ -50,7 +50,7 @@ def mix(options: MixOptions) -> int:
 
     plan = _plan(options)
     mixed, reported = _choices(plan.model.card, options.decode, options.resize)
-    tell_about(plan)
+    print_data_notes(plan)
     result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
     options.write_json(run.as_plain(result))
     options.print_table(mix_table(result))
@@ -104,12 +104,12 @@ def matrix(options: MatrixOptions) -> int:
     options.check_output()
     training, tested = _training(options)
     from holdfast.train.mitigate import matrix as matrices
-    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import matrix_csv, matrix_table
 
     names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.DECODERS)
     ways = rows.matrix_rows(training.model, options.over, names, names)
-    models = train(training, orders(ways, range(options.seed, options.seed + options.seeds)), _say)
+    models = train(training, training_jobs(ways, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
     options.write_json(matrices.as_plain(result))
     options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
@@ -128,11 +128,11 @@ def compare(options: MitigateOptions) -> int:
     NoiseSelection(options.only).check()
     training, tested = _training(options)
     from holdfast.train.mitigate.matrix import FAMILIES, families
-    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import families_csv, families_table
 
     ways = rows.mitigations(training.model, options.with_)
-    models = train(training, orders(ways, (options.seed,)), _say)
+    models = train(training, training_jobs(ways, (options.seed,)), _say)
     result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
     options.write_json(suite_as_plain(result))
     name = training.model.name
@@ -154,10 +154,10 @@ def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str
     return model
 
 
-def _plan(options: MixOptions | TentOptions) -> Plan:
+def _plan(options: MixOptions | TentOptions) -> EvaluationPlan:
     """The plan; a model that is not a classifier is reported before the data is opened."""
     model = _classifier(options, "; only classifiers can be trained")
-    return plan_of(carry(options, EvaluationOptions), model, command=command_line(options))
+    return evaluation_plan(carry(options, EvaluationOptions), model, command=command_line(options))
 
 
 def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
@@ -178,7 +178,7 @@ def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
 
 def _choices(
     card: Card, decode: tuple[str, ...], resize: tuple[str, ...]
-) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+) -> tuple[tuple[Preprocessing, ...], tuple[Preprocessing, ...]]:
     """The decoder and resize pairs that are mixed, and those that accuracy is reported for."""
     if not decode and not resize:
         decode, resize = rows.DECODERS, rows.RESIZES
@@ -186,8 +186,11 @@ def _choices(
     for kind, names in (("decode", decode), ("resize", resize)):
         for name in names:
             lookup(kind, name)
-    every = tuple(Choice(d, r) for d in decode for r in resize)
-    alone = (*(Choice(d, card.resize) for d in decode), *(Choice(card.decode, r) for r in resize))
+    every = tuple(Preprocessing(d, r) for d in decode for r in resize)
+    alone = (
+        *(Preprocessing(d, card.resize) for d in decode),
+        *(Preprocessing(card.decode, r) for r in resize),
+    )
     return every, every if len(every) <= len(alone) else alone
 
 

@@ -29,7 +29,7 @@ RESERVE: Final = 100 << 20  # bytes that stay free on the disk
 
 
 @dataclass(frozen=True)
-class Choice:
+class Preprocessing:
     """How a system turns bytes into the network's pixels: the stages before normalisation, by name."""
 
     decode: str = "pillow"
@@ -45,12 +45,12 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class PreparedImages:
     """Images (choices, n, h, w, 3) uint8, memory-mapped, as they are before normalisation; labels (n,)."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     key: str
     names: tuple[str, ...] = field(repr=False, default=())
     left_out: tuple[str, ...] = ()  # images that could not be read
@@ -58,7 +58,7 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def place(self, choice: Choice) -> int:
+    def place(self, choice: Preprocessing) -> int:
         """Where a choice is among those there are."""
         if choice not in self.choices:
             known = ", ".join(c.label for c in self.choices)
@@ -72,7 +72,7 @@ class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
 
     home: Path
     wanted: Input
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     key: str
     batch = 32
 
@@ -117,16 +117,16 @@ class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
         return sample.truth.index, images
 
 
-def pictures_of(
+def prepare_images(
     model: Model,
     dataset: Dataset,
-    choices: Sequence[Choice],
+    choices: Sequence[Preprocessing],
     folder: Path,
     jobs: int,
     say: Say,
     places: Sequence[int] | None = None,
     progress: Progress = silent,
-) -> Pictures:
+) -> PreparedImages:
     """The images of a dataset under each choice; those that the folder has are not recomputed.
 
     A killed run continues. `jobs` are worker processes (0: one per core; then a script needs `if __name__ ==
@@ -165,7 +165,7 @@ def pictures_of(
         )
     images = np.load(home / IMAGES, mmap_mode="r")[:, : len(order)]
     names = tuple(dataset.entries[at].name for at in order)
-    return Pictures(images, labels, choices, key, names=names, left_out=failed)
+    return PreparedImages(images, labels, choices, key, names=names, left_out=failed)
 
 
 def _prepare(home: Path, shape: tuple[int, ...]) -> None:

@@ -18,14 +18,14 @@ from holdfast.core.model import Model
 from holdfast.data.entries import FileEntry
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import write_atomic
-from holdfast.evaluate.run import Plan, alignment_of
+from holdfast.evaluate.run import EvaluationPlan, alignment_of
 from holdfast.graph.card import card_path, write_card
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import Watch
 from holdfast.train.loop import threads
 from holdfast.train.mitigate.rows import shared_images
 from holdfast.train.mitigate.training import correct_predictions
-from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.pictures import PreparedImages, Preprocessing, Say, prepare_images
 from holdfast.train.tune import Tuning, trainable_of, tune
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class MixResult:
 
 
 def mix(
-    plan: Plan, options: MixOptions, mixed: tuple[Choice, ...], reported: tuple[Choice, ...], say: Say,
-    watch: Watch,
+    plan: EvaluationPlan, options: MixOptions, mixed: tuple[Preprocessing, ...],
+    reported: tuple[Preprocessing, ...], say: Say, watch: Watch,
 ) -> MixResult:  # fmt: skip
     """Train on the mixed choices, write the new model and its card, and return the accuracies.
 
@@ -94,11 +94,11 @@ def mix(
             f"({len(tested)} of {seen.name} are held out); use more images or a smaller --batch"
         )
     with watch("training images", len(seen), "images") as step:
-        pictures = pictures_of(model, seen, mixed, work, plan.jobs, say, places, step)
-    reported = tuple(dict.fromkeys((Choice(model.card.decode, model.card.resize), *reported)))
+        pictures = prepare_images(model, seen, mixed, work, plan.jobs, say, places, step)
+    reported = tuple(dict.fromkeys((Preprocessing(model.card.decode, model.card.resize), *reported)))
     places = places if test is None else places_of(dataclasses.replace(plan, dataset=test))
     with watch("test images", len(tested), "images") as step:
-        shown = pictures_of(model, tested, reported, work, plan.jobs, say, places, step)
+        shown = prepare_images(model, tested, reported, work, plan.jobs, say, places, step)
     with watch("train", tuning.steps, "steps") as step, threads(plan.jobs):
         proto = tune(model, pictures, tuning, options.seed, work / f"{model.name}.pt", say, step)
     write_atomic(options.out, proto.SerializeToString())
@@ -141,7 +141,7 @@ def _check_out(out: Path, model: Model) -> None:
         raise OutputError(f"--out {out}: {out.parent} cannot be written to; choose another folder")
 
 
-def places_of(plan: Plan) -> Sequence[int] | None:
+def places_of(plan: EvaluationPlan) -> Sequence[int] | None:
     """The model's class index of each class of the data; None if the data has no class names."""
     alignment = alignment_of(plan)
     return alignment.places() if plan.dataset.classes else None
@@ -161,7 +161,7 @@ def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Da
     return dataclasses.replace(data, entries=rest), dataclasses.replace(data, entries=held)
 
 
-def _write_list(out: Path, tested: Dataset, shown: Pictures) -> str:
+def _write_list(out: Path, tested: Dataset, shown: PreparedImages) -> str:
     """Write the list of held-out images with their classes, if they are files, and return its path or ""."""
     files = {e.name: e.path for e in tested.entries if isinstance(e, FileEntry)}
     if not all(name in files for name in shown.names):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.tables import family_summaries, family_title, groups_of
 from holdfast.report.tables import Cell, Column, Table, table_of
-from holdfast.train.mitigate.adapt import FAMILIES, Adapted, TentLoss
+from holdfast.train.mitigate.adapt import FAMILIES, TentLoss, TentResult
 from holdfast.train.mitigate.matrix import Matrix
 from holdfast.train.run import MixResult
 
@@ -100,7 +100,7 @@ def families_csv(found: Suite, model: str) -> Table:
     return table_of(rows)
 
 
-def tent_table(found: Sequence[Adapted]) -> Table:
+def tent_table(found: Sequence[TentResult]) -> Table:
     """The layout of the paper's Table 6, with the accuracy of TENT on clean images."""
     columns: list[Column | str] = ["model", Column("clean", 2), Column("clean in this row", 2)]
     columns += [family_title(name) for name in FAMILIES]
@@ -119,7 +119,7 @@ def tent_table(found: Sequence[Adapted]) -> Table:
     return Table(columns, rows, caption)
 
 
-def tent_csv(found: Sequence[Adapted]) -> Table:
+def tent_csv(found: Sequence[TentResult]) -> Table:
     """One row per option: points lost without TENT and with it."""
     columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option"]
     rows: list[list[Cell]] = []

@@ -20,7 +20,7 @@ from holdfast.train.adversarial import pgd_examples
 from holdfast.train.augment.augmix import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
 from holdfast.train.onnx import Trainable, export_trained, open_trainable
-from holdfast.train.pictures import Choice, Pictures
+from holdfast.train.pictures import PreparedImages, Preprocessing
 
 SAVE_EVERY = 100  # steps between checkpoints
 
@@ -38,7 +38,7 @@ class Tuning:
     steps: int
     batch: int = 64
     rate: float = 1e-3
-    mix: tuple[Choice, ...] = (Choice(),)
+    mix: tuple[Preprocessing, ...] = (Preprocessing(),)
     augment: tuple[str, ...] = ()
     adversarial: float = 0.0
     shift: int = 0
@@ -70,7 +70,7 @@ class Tuning:
 
 def tune(
     model: Model,
-    pictures: Pictures,
+    pictures: PreparedImages,
     tuning: Tuning,
     seed: int,
     checkpoint: Path,
@@ -164,7 +164,7 @@ def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
 
 
 def draw_of(
-    pictures: Pictures, tuning: Tuning, model: Model
+    pictures: PreparedImages, tuning: Tuning, model: Model
 ) -> Callable[[Stage, np.random.Generator], Batch]:
     """The function that draws a batch: for each image the choice by which it is seen, at random."""
     places = np.array([pictures.place(choice) for choice in tuning.mix])

@@ -208,9 +208,9 @@ def _picture_page(path: Path, changed: int) -> str:
     import tempfile
 
     from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.show import shown, write
+    from holdfast.noise.vision.show import noise_examples, write
 
-    made = list(shown(path.read_bytes(), None, NoiseSelection((), ())))
+    made = list(noise_examples(path.read_bytes(), None, NoiseSelection((), ())))
     command = f"holdfast noise show {path.name}"
     with tempfile.TemporaryDirectory() as folder:
         return write(made, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")

@@ -13,7 +13,7 @@ from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.cells import ClipErrors, SpeechRunner
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import CLEAN, System, options, select_options
-from holdfast.noise.speech.page import clip_example, open_shown, save_example
+from holdfast.noise.speech.page import clip_example, open_example, save_example
 from holdfast.noise.speech.result import SpeechSuite, open_suite, save, suite_folder
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare, reserve
 from holdfast.noise.speech.spectrum import Vocoder, log_mel
@@ -62,10 +62,10 @@ def test_every_noise_is_measured(ground, name):
     ]  # fmt: skip
     assert seen.clip == "c3"  # the shortest text that was not calibrated on
     save_example(seen, ground / "kept")
-    again = open_shown(ground / "kept", name)
+    again = open_example(ground / "kept", name)
     assert [s.label for s in again.sounds] == [s.label for s in seen.sounds]
     assert (again.sounds[1].wave == seen.sounds[1].wave).all()
-    assert open_shown(ground / "kept", "nobody") is None
+    assert open_example(ground / "kept", "nobody") is None
 
 
 def test_the_numbers_are_what_the_definitions_say(ground):

@@ -10,7 +10,7 @@ from holdfast.diagnose import page as diagnose
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis, DifferenceLoss
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision import show as noise_pictures
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
 from holdfast.noise.vision.show import compare_images
 from holdfast.report.tables import Table
 from holdfast.stages.families import option
@@ -21,14 +21,14 @@ LONG = "not installed: a library of a rather long name is not installed: pip ins
 
 
 def row(family, name, drop=12.34, note=""):
-    return Row(family, name, "measured", note, 0.8, drop, drop - 5, drop + 5, 12, 500, 0)
+    return NoiseRow(family, name, "measured", note, 0.8, drop, drop - 5, drop + 5, 12, 500, 0)
 
 
 def suite():
     """Two detectors with every family of the paper, each of several options: as wide and long as it gets."""
     named = [row(f, f"{f}-of-library-{i}", 12.34 + i, LONG) for f in FAMILIES for i in range(5)]
     precisions = [row("precision", name) for name in ("bf16", "fp16", "int8")]
-    rows = (*named, *precisions, Row("decode", "dali", "not installed", LONG))
+    rows = (*named, *precisions, NoiseRow("decode", "dali", "not installed", LONG))
     together = row("combined", "decode=decode-of-library-4 + resize=resize-of-library-4")
     model = ModelNoise("efficientdet", "0" * 64, "detect", "mAP", 0.9, 500, rows, together, {"decode": "x"})
     return Suite("coco128", (model, replace(model, model="yolox_nano")), "holdfast noise", "now", 1.0)

@@ -8,7 +8,7 @@ import pytest
 from helpers import models as making
 from holdfast.core.pipeline import Pipeline
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection, spread
 from holdfast.noise.vision import choose as calibration
@@ -106,7 +106,7 @@ def test_images_that_cannot_be_read_are_no_obstacle(data, tmp_path):
     assert data.entries[9] not in kept.items
     assert len(kept.items) == 11
     model = load_model(tmp_path / "tiny.onnx")
-    plan = Plan(model, tested, runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, tested, runs=tmp_path / "runs", jobs=1)
     for spare in (data, None):  # of the latter one that is missing is held back
         (row,) = measure(prepare(NoisePlan(plan, NoiseSelection(only=("precision=int8",)), spare, 4))).rows
         assert row.outcome == "measured"
@@ -116,7 +116,7 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     making.classifier(tmp_path)
     model = load_model(tmp_path / "tiny.onnx")
     one = dataclasses.replace(data, entries=data.entries[:1])
-    plan = Plan(model, one, runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, one, runs=tmp_path / "runs", jobs=1)
     wanted = NoiseSelection(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
     made = measure(prepare(NoisePlan(plan, wanted)))
     said = {row.label: (row.outcome, row.note) for row in made.rows}

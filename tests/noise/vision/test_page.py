@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from holdfast.noise.listing import kinds_table, list_table
-from holdfast.noise.vision.combine import CombineStep, Staircase, describe_combination
-from holdfast.noise.vision.page import lead, page, staircase_section
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.show import Feature, compare_images, picture_section
+from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
+from holdfast.noise.vision.page import combination_section, lead, page
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.show import Feature, compare_images, image_section
 from holdfast.noise.vision.tables import (
     combination_csv,
     combination_table,
@@ -29,17 +29,17 @@ from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_te
 from holdfast.stages.families import option
 
 ROWS = (
-    Row("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
-    Row("decode", "fast-idct", "measured", "", 0.89, 1.0, 0.25, 2.5, 4, 100, 0),
-    Row("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
-    Row("resize", "opencv-area", "measured", "", 0.91, -1.0, -2.0, 0.5, 2, 100, 0),
-    Row("ceil", "ceil", "no effect", "no pool of stride over 1"),
-    Row("upsample", "upsample-bilinear", "impossible", "node <Resize_3>: sizes are computed"),
-    Row("precision", "fp16", "measured", "all in half", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
-    Row("precision", "int8", "measured", "100 images", 0.86, 4.0, 2.0, 6.0, 8, 100, 100),
-    Row("runtime", "ncnn", "not installed", "pip install"),
+    NoiseRow("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    NoiseRow("decode", "fast-idct", "measured", "", 0.89, 1.0, 0.25, 2.5, 4, 100, 0),
+    NoiseRow("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
+    NoiseRow("resize", "opencv-area", "measured", "", 0.91, -1.0, -2.0, 0.5, 2, 100, 0),
+    NoiseRow("ceil", "ceil", "no effect", "no pool of stride over 1"),
+    NoiseRow("upsample", "upsample-bilinear", "impossible", "node <Resize_3>: sizes are computed"),
+    NoiseRow("precision", "fp16", "measured", "all in half", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    NoiseRow("precision", "int8", "measured", "100 images", 0.86, 4.0, 2.0, 6.0, 8, 100, 100),
+    NoiseRow("runtime", "ncnn", "not installed", "pip install"),
 )
-COMBINED = Row(
+COMBINED = NoiseRow(
     "combined", "resize=opencv-nearest + precision=int8", "measured", "", 0.8, 10.0, 8.0, 12.0, 30, 100
 )
 MODEL = ModelNoise(
@@ -82,8 +82,8 @@ def test_the_table_of_families_names_the_worst_option():
 def test_options_that_were_not_run_are_not_counted_as_the_same():
     rows = (
         *ROWS,
-        Row("decode", "dali", "not installed", "pip install"),
-        Row("ceil", "up", "impossible", "…"),
+        NoiseRow("decode", "dali", "not installed", "pip install"),
+        NoiseRow("ceil", "up", "impossible", "…"),
     )
     said = {r[0]: r[4] for r in families_table(replace(MODEL, rows=rows)).rows}
     assert said["Decode"] == "1 of 2 differ (1 not installed)"
@@ -108,11 +108,11 @@ def test_where_nothing_changes_no_option_is_the_worst():
 
 
 def test_no_table_and_no_drawing_has_a_zero_with_a_minus():
-    tiny = Row("resize", "box", "measured", "", 0.9, -0.001, -0.004, -0.002, 1, 100, 0)
+    tiny = NoiseRow("resize", "box", "measured", "", 0.9, -0.001, -0.004, -0.002, 1, 100, 0)
     model = replace(MODEL, rows=(tiny, replace(tiny, option="area", points_lost=-0.0)), combined=tiny)
     suite = replace(SUITE, models=(model,))
     steps = (replace(step("a=1", -0.001, -0.002, "first"), points_lost=-0.003, extra_low=-0.004),)
-    made = Staircase("net", "data", "top1", 0.9, steps)
+    made = Combination("net", "data", "top1", 0.9, steps)
     tables = (options_table(model), families_table(model), models_table(suite), combination_table(made))
     for table in tables:
         for write in (to_text, to_markdown, to_latex):
@@ -231,10 +231,10 @@ def step(added, extra, alone, effect):
 
 
 def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
-    made = Staircase("net", "data", "top1", 0.9, (
+    made = Combination("net", "data", "top1", 0.9, (
         step("a=1", 5, 5, "first"), step("b=2", 1, 4, "overlapping"), step("c=3", 4, 1, "amplified"),
     ))  # fmt: skip
-    section = staircase_section(made, 100)
+    section = combination_section(made, 100)
     assert "b=2: loses fewer points on top of the others than alone" in section.lead
     assert "c=3: loses more points on top of the others than alone" in section.lead
     assert describe_combination(made) == section.lead
@@ -247,7 +247,7 @@ def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
         replace(step("precision=int8", -10 / 3, 0.0, "additive"), value=0.6, images=30),
         replace(step("colour=nv12", 1.0, 0.0, "additive"), value=0.59, images=30),
     )
-    chart, table = staircase_section(Staircase("net", "data", "top1", 0.65, steps), 100).figures
+    chart, table = combination_section(Combination("net", "data", "top1", 0.65, steps), 100).figures
     svg = re.search(r"<svg.*</svg>", chart.body, re.DOTALL)[0]
     assert [t for t in texts(svg) if t and t[0] in "+-"] == ["-10.00", "+3.33", "-1.00"]
     assert ">-3.33</td>" in table.body
@@ -262,13 +262,13 @@ def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
 
 
 def test_a_first_step_on_fewer_images_than_clean_is_told():
-    made = Staircase("net", "data", "top1", 0.9, (step("precision=int8", 5, 5, "first"),))
-    assert "measured on 100 images, 28 fewer" in staircase_section(made, 128).figures[0].note
-    assert not staircase_section(made, 100).figures[0].note
+    made = Combination("net", "data", "top1", 0.9, (step("precision=int8", 5, 5, "first"),))
+    assert "measured on 100 images, 28 fewer" in combination_section(made, 128).figures[0].note
+    assert not combination_section(made, 100).figures[0].note
 
 
 def test_the_csv_of_the_staircase_has_numbers_alone():
-    table = combination_csv(Staircase("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
+    table = combination_csv(Combination("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
     (row,) = csv.DictReader(io.StringIO(to_csv(table)))
     text = {"model", "data", "metric", "added", "effect"}
     numbers = {name: float(value) for name, value in row.items() if name not in text}
@@ -295,10 +295,10 @@ def test_old_and_new_are_both_in_the_head_of_the_page():
 
 
 def test_the_lead_does_not_make_much_of_what_may_be_luck():
-    rows = (Row("decode", "x", "measured", "", 0.89, 1.0, -0.5, 2.5, 4, 100, 0),)
+    rows = (NoiseRow("decode", "x", "measured", "", 0.89, 1.0, -0.5, 2.5, 4, 100, 0),)
     model = ModelNoise("net", "", "classify", "top1", 0.9, 100, rows, None, {}, "")
     assert "not significant" in lead(model)
-    still = (Row("decode", "x", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 100, 0),)
+    still = (NoiseRow("decode", "x", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 100, 0),)
     assert "changes a prediction" in lead(
         ModelNoise("net", "", "classify", "top1", 0.9, 100, still, None, {}, "")
     )
@@ -328,7 +328,7 @@ def test_pictures_that_do_not_differ_are_named_and_not_drawn():
         (option("decode=dali"), "is not installed"),
     ]  # fmt: skip
     grid = np.ones((6, 6), np.float32)
-    section = picture_section(made, [Feature("ceil=ceil", "t", grid, grid[:5], grid, 0.5)])
+    section = image_section(made, [Feature("ceil=ceil", "t", grid, grid[:5], grid, 0.5)])
     (figure,) = section.figures
     assert figure.body.count("data:image/") == 6
     assert "Identical image: decode=opencv" in figure.note

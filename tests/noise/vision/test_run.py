@@ -12,15 +12,23 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Ranked
-from holdfast.evaluate.difference import Side, difference
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.difference import ScoredRun, difference
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.evaluate.score import Settings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import reason_of, reserve, select_options
 from holdfast.noise.vision.combine import _step, combine, describe_combination
-from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, open_suite, save, summarize_family
+from holdfast.noise.vision.result import (
+    ModelNoise,
+    NoiseRow,
+    Suite,
+    as_plain,
+    open_suite,
+    save,
+    summarize_family,
+)
 from holdfast.noise.vision.run import (
     NoisePlan,
     estimate,
@@ -62,7 +70,7 @@ def plan(tmp_path):
     """A tiny classifier on 30 JPEGs of noise-prone sizes."""
     model = load_model(str(making.classifier(tmp_path)))
     data = making.image_folder(tmp_path / "data", 30, size=37)
-    return Plan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
 
 
 @pytest.fixture
@@ -70,7 +78,7 @@ def boxes(tmp_path):
     """A tiny detector on 12 scenes."""
     model = load_model(str(making.detector(tmp_path)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 12))
-    return Plan(model, data, runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, data, runs=tmp_path / "runs", jobs=1)
 
 
 def test_every_row_is_the_difference_of_two_plain_evaluations(plan):
@@ -149,12 +157,12 @@ def test_calibration_takes_images_that_are_not_tested(plan):
 
 def test_combined_takes_the_worst_of_each_family():
     rows = [
-        Row("resize", "a", "measured", points_lost=1.0),
-        Row("resize", "opencv-nearest", "measured", points_lost=2.0),
-        Row("decode", "fast-idct", "measured", points_lost=0.0, changed=3),
-        Row("decode", "ffmpeg", "measured", points_lost=0.0),
-        Row("runtime", "openvino", "measured", points_lost=9.0),
-        Row("colour", "yuv444", "identical", points_lost=0.0),
+        NoiseRow("resize", "a", "measured", points_lost=1.0),
+        NoiseRow("resize", "opencv-nearest", "measured", points_lost=2.0),
+        NoiseRow("decode", "fast-idct", "measured", points_lost=0.0, changed=3),
+        NoiseRow("decode", "ffmpeg", "measured", points_lost=0.0),
+        NoiseRow("runtime", "openvino", "measured", points_lost=9.0),
+        NoiseRow("colour", "yuv444", "identical", points_lost=0.0),
     ]  # fmt: skip
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
@@ -162,9 +170,10 @@ def test_combined_takes_the_worst_of_each_family():
 
 def test_a_line_counts_options_that_are_alike_once():
     rows = [
-        Row("resize", "a", "measured", points_lost=1.0), Row("resize", "b", "measured", points_lost=3.0),
-        Row("resize", "c", "measured", points_lost=3.0, alike="b"),
-        Row("resize", "d", "identical", points_lost=0.0),
+        NoiseRow("resize", "a", "measured", points_lost=1.0),
+        NoiseRow("resize", "b", "measured", points_lost=3.0),
+        NoiseRow("resize", "c", "measured", points_lost=3.0, alike="b"),
+        NoiseRow("resize", "d", "identical", points_lost=0.0),
     ]  # fmt: skip
     made = summarize_family(rows, "resize")
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
@@ -174,7 +183,7 @@ def test_a_line_counts_options_that_are_alike_once():
 
 def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
     rows = tuple(
-        Row("resize", name, "measured", points_lost=2.5, changed=changed)
+        NoiseRow("resize", name, "measured", points_lost=2.5, changed=changed)
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
@@ -220,8 +229,8 @@ def test_on_demand_options_run_only_when_named_or_all_are():
 
 
 def test_an_option_that_changes_nothing_is_never_named_the_worst():
-    still = Row("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
-    gain = Row("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
+    still = NoiseRow("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
+    gain = NoiseRow("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
 
     def model(*rows):
         return ModelNoise("m", "ab", "detect", "mAP", 0.9, 8, rows, None, {})
@@ -270,7 +279,7 @@ def stair(*wrong):
             Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
             for i, name in enumerate(names)
         ]
-        return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
+        return ScoredRun(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
 
     return tuple(side(set(places)) for places in wrong)
 

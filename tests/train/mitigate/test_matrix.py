@@ -13,15 +13,15 @@ from holdfast.train.mitigate import training as module
 from holdfast.train.mitigate.matrix import Matrix, MatrixRow, as_plain, matrix, matrix_row, verdict
 from holdfast.train.mitigate.rows import check_apart, held_out, matrix_rows, mitigations, subset
 from holdfast.train.mitigate.training import (
-    Order,
     Training,
+    TrainingJob,
     correct_predictions,
-    orders,
     places_of,
     predicted_classes,
     train,
+    training_jobs,
 )
-from holdfast.train.pictures import Choice, pictures_of
+from holdfast.train.pictures import Preprocessing, prepare_images
 from holdfast.train.tables import matrix_csv, matrix_table
 
 # Rows of the paper's Tables 7 and 8 with the mean and std it prints.
@@ -101,7 +101,7 @@ def test_a_miniature(started, monkeypatch):
     names = ("pillow-bilinear", "opencv-nearest")
     rows = matrix_rows(model, "resize", names, names)
     said = []
-    models = train(training, orders(rows, (0, 1)), said.append)
+    models = train(training, training_jobs(rows, (0, 1)), said.append)
     found = matrix(training, tested, "resize", models, names, said.append)
     assert found.rows == (*names, "mix")
     assert found.images == 40
@@ -114,7 +114,7 @@ def test_a_miniature(started, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(module.TrainWork, "compute_item", not_again)
-    models = train(training, orders(rows, (0, 1)), said.append)
+    models = train(training, training_jobs(rows, (0, 1)), said.append)
     assert matrix(training, tested, "resize", models, names, said.append) == found
     assert any("trained 6 of 6" in line for line in said)
     assert any(line.startswith(f"{model.name}, opencv-nearest, seed 0: tuning 40/40 loss") for line in said)
@@ -124,7 +124,7 @@ def test_a_miniature(started, monkeypatch):
 def test_rows_side_by_side_are_the_same_to_the_byte(started, tmp_path):
     (seen, _), model, folder = started
     rows = matrix_rows(model, "decode", ("pillow", "fast-idct"), ("pillow", "fast-idct"))
-    wanted = orders(rows, (3,))
+    wanted = training_jobs(rows, (3,))
     kinds = {}
     for jobs in (1, 2):
         training = Training(model, seen, folder / str(jobs), steps=3, batch=8, jobs=jobs)
@@ -138,9 +138,13 @@ def test_a_seed_and_a_way_to_train_make_another_model(started):
     (seen, _), model, folder = started
     row, other, mix = matrix_rows(model, "resize", ("pillow-box", "pillow-nearest"), ("pillow-box",))
     training = Training(model, seen, folder, steps=2, batch=8)
-    made = train(training, [Order(row, 0), Order(row, 1), Order(other, 0), Order(mix, 0)], lambda text: None)
+    made = train(
+        training,
+        [TrainingJob(row, 0), TrainingJob(row, 1), TrainingJob(other, 0), TrainingJob(mix, 0)],
+        lambda text: None,
+    )
     kinds = {order: found.sha256 for order, found in made.items()}
-    assert kinds[Order(row, 0)] == kinds[Order(mix, 0)]  # a mix of one is that one
+    assert kinds[TrainingJob(row, 0)] == kinds[TrainingJob(mix, 0)]  # a mix of one is that one
     assert len(set(kinds.values())) == 3
 
 
@@ -148,7 +152,9 @@ def test_answers_are_those_of_the_pipeline(started):
     from holdfast.core.pipeline import open_machine, pipeline_of
 
     (seen, _), model, folder = started
-    shown = pictures_of(model, seen, (Choice(),), folder, 1, lambda text: None, places_of(model, seen))
+    shown = prepare_images(
+        model, seen, (Preprocessing(),), folder, 1, lambda text: None, places_of(model, seen)
+    )
     machine = open_machine(pipeline_of(model.card), model, 1)
     said = [machine.predict(machine.prepare(e.load().data)).values.argmax() for e in seen.entries[:30]]
     assert predicted_classes(model, shown.images[0][:30]).tolist() == said
@@ -185,8 +191,8 @@ def test_a_row_by_another_name_is_not_trained_again(started):
     assert (row.name, same.name) == ("pillow-bilinear", "pillow")
     training = Training(model, seen, folder, steps=2, batch=8)
     said = []
-    made = train(training, [Order(row, 0), Order(same, 0)], said.append)
-    assert made[Order(row, 0)] == made[Order(same, 0)]
+    made = train(training, [TrainingJob(row, 0), TrainingJob(same, 0)], said.append)
+    assert made[TrainingJob(row, 0)] == made[TrainingJob(same, 0)]
     assert sum("trained 1 of 1" in line for line in said) == 1
 
 

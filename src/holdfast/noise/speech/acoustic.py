@@ -176,7 +176,7 @@ def _frames(mel: NDArray[Any], card: SpeechCard, net: OpenGraph) -> Mel:
     return found
 
 
-def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Synthesizer:
+def open_synthesizer(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Synthesizer:
     """The model in ONNX Runtime; `graphs` are rewritten files to run instead of its own, by role."""
     if digest_of(model.files) != model.sha256:  # cells are named by it
         raise ModelError(f"{model.path}: the model was changed meanwhile; run the same command again")

@@ -23,7 +23,7 @@ from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_voice
+from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_synthesizer
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.clips import Clip, clip_key, read_wav
 from holdfast.noise.speech.options import CLEAN, System
@@ -59,7 +59,7 @@ def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder
 
 def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Made:
     """Every graph rewritten; `texts` are said by the clean model to calibrate, None: not calibrated."""
-    feeds = {} if texts is None else feeds_of(open_voice(model), texts)
+    feeds = {} if texts is None else feeds_of(open_synthesizer(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
     made: dict[str, Rewritten] = {}
@@ -115,7 +115,7 @@ class SpeechRunner:
         """The model in that precision ("": as it is)."""
         if precision not in self.voices:
             graphs = self.graphs[precision].paths if precision else None
-            self.voices[precision] = open_voice(self.model, graphs)
+            self.voices[precision] = open_synthesizer(self.model, graphs)
         return self.voices[precision]
 
     def take(self, clip: Clip) -> ClipReference:

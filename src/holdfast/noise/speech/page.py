@@ -119,7 +119,7 @@ def save_example(one: ClipExample, folder: Path) -> None:
     write_atomic(folder / FILE.format(one.model), out.getvalue(), durable=False)
 
 
-def open_shown(folder: Path, model: str) -> ClipExample | None:
+def open_example(folder: Path, model: str) -> ClipExample | None:
     """The sounds of a model in a run's folder; None if there are none."""
     try:
         with np.load(folder / FILE.format(model), allow_pickle=False) as file:

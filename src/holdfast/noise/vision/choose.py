@@ -165,7 +165,7 @@ def images_not_in(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entr
     return tuple(e for e, size in pairs if size and (size not in shared or of_bytes(_data(e)) not in known))
 
 
-def spare_of(
+def calibration_pool(
     data: str,
     task: Task,
     format: str | None,  # noqa: A002 (the name of the option)

@@ -7,12 +7,19 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import Side, common_images, compare, drawn, points, side_of
+from holdfast.evaluate.difference import (
+    ScoredRun,
+    bootstrap_values,
+    common_images,
+    compare,
+    points,
+    scored_run,
+)
 from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, distinct_rows
 from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
-from holdfast.noise.vision.run import NOT_COMBINED, Prepared, run_variants, worst_options
+from holdfast.noise.vision.run import NOT_COMBINED, PreparedNoise, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
 from holdfast.stages.families import Option
 
@@ -49,7 +56,7 @@ class CombineStep:
 
 
 @dataclass(frozen=True)
-class Staircase:
+class Combination:
     """The steps from the clean metric down, and the options that were skipped."""
 
     model: str
@@ -64,8 +71,8 @@ class Staircase:
 
 
 def combine(
-    prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = False, most: int | None = None
-) -> Staircase:
+    prepared: PreparedNoise, suite: ModelNoise, watch: Watch, every: bool = False, most: int | None = None
+) -> Combination:
     """The greedy combination of a finished suite's options, in at most this many steps.
 
     Each family takes part with its worst option, or with `every` one of its options at each step. When the
@@ -81,7 +88,7 @@ def combine(
     before, chosen = clean, list[Option]()
     steps: list[CombineStep] = []
     skipped: list[str] = []
-    alone: dict[str, Side] = {}
+    alone: dict[str, ScoredRun] = {}
     while candidates and len(steps) != most:
         built = [(c, build_variant(prepared.context, [*chosen, c])) for c in candidates]
         skipped += [f"{c.label}: {a.note}" for c, a in built if a is not None and a.variant is None]
@@ -104,7 +111,7 @@ def combine(
         chosen.append(one)
         gone = {one.family} | {c.family for c, a in built if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
-    return Staircase(
+    return Combination(
         model=plan.model.name,
         data=plan.dataset.name,
         metric=suite.metric,
@@ -116,18 +123,22 @@ def combine(
     )
 
 
-def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:
+def _sides(
+    prepared: PreparedNoise, variants: Sequence[Variant], watch: Watch, what: str
+) -> dict[str, ScoredRun]:
     """The finished variants by name, without those in which every image failed."""
     plan = prepared.noise.plan
     found = {}
     for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
         records = made.read().records  # none of a variant with a problem
         if not all(isinstance(r, Failed) for r in records):
-            found[name] = side_of(plan, prepared.alignment, records)
+            found[name] = scored_run(plan, prepared.alignment, records)
     return found
 
 
-def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> CombineStep:
+def _step(
+    one: Option, sides: tuple[ScoredRun, ScoredRun, ScoredRun, ScoredRun], replicates: int
+) -> CombineStep:
     """The step from four runs: clean, this option alone, the options before it, and all of them."""
     clean, single, before, after = sides
     whole = compare(clean, after, replicates=replicates)
@@ -135,7 +146,7 @@ def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) ->
     names = [record.name for record in clean.records if record.name in held]
     if not names:
         raise InputError(f"{one.label}: no image ran in all of: clean, alone, before and after this step")
-    first, other, base, last = (drawn(side, names, replicates=replicates) for side in sides)
+    first, other, base, last = (bootstrap_values(side, names, replicates=replicates) for side in sides)
     lost, extra, alone = whole.points_lost, paired(last, base), paired(other, first)
     beyond = paired(first - other, base - last, bound=2.0)  # a difference of two differences
     effect: Interaction = "overlapping" if beyond.high < 0 else "amplified" if beyond.low > 0 else "additive"
@@ -158,7 +169,7 @@ def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) ->
     )
 
 
-def describe_combination(staircase: Staircase) -> str:
+def describe_combination(staircase: Combination) -> str:
     """Which effects are overlapping, amplified or additive, in a sentence."""
     parts = []
     for effect, text in _INTERACTIONS.items():
@@ -167,7 +178,7 @@ def describe_combination(staircase: Staircase) -> str:
     return "; ".join(parts) + "." if parts else "Only one option has an effect."
 
 
-def as_plain(staircase: Staircase) -> dict[str, Any]:
+def as_plain(staircase: Combination) -> dict[str, Any]:
     """The staircase as JSON values."""
     return {
         "holdfast": 1,

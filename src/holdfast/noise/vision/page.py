@@ -6,9 +6,9 @@ from pathlib import Path
 from holdfast.evaluate.difference import COUNTED, interval_text, significance
 from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
-from holdfast.noise.vision.combine import CombineStep, Staircase
+from holdfast.noise.vision.combine import Combination, CombineStep
 from holdfast.noise.vision.combine import describe_combination as combination_words
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
 from holdfast.noise.vision.tables import (
     combination_table,
     metric_label,
@@ -40,7 +40,7 @@ def _chart(model: ModelNoise) -> Figure:
     return Figure(f"Points lost, {metric}, n = {model.images}", chart, _READING, wide=True)
 
 
-def _spot(row: Row, combined: bool = False) -> Spot:
+def _spot(row: NoiseRow, combined: bool = False) -> Spot:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
         return Spot(name, None, words=outcome_text(row), note=f"{outcome_text(row)}: {row.note}")
@@ -69,7 +69,7 @@ def lead(model: ModelNoise) -> str:
     return text
 
 
-def staircase_section(made: Staircase, images: int) -> Section:
+def combination_section(made: Combination, images: int) -> Section:
     """The combination of options, as a chart and in a table; `images` are those of the clean metric."""
     metric = metric_label(made)
     counts = [images, *(s.images for s in made.steps)]
@@ -102,12 +102,12 @@ def _stair(step: CombineStep, fewer: str) -> Stair:
     return Stair(family, option, 100 * step.value, -step.extra, *more)
 
 
-def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
+def write(suite: Suite, out: Path, stairs: Sequence[Combination] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, stairs), out, "noise.html")
 
 
-def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
+def page(suite: Suite, stairs: Sequence[Combination] = ()) -> str:
     """The suite as one self-contained HTML file."""
     models, table = suite.models, models_table(suite)
     body = table_figure("", table, name="System noise", wide=True)
@@ -117,7 +117,7 @@ def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
         text = lead(model) if len(models) > 1 else f"{table.caption}."
         sections.append(pages.options_section(suite, place, _chart(model), table, text))
     images = {m.model: m.images for m in models}
-    sections += [staircase_section(s, images[s.model]) for s in stairs]
+    sections += [combination_section(s, images[s.model]) for s in stairs]
     several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
     warnings = [Alert(f"{m.model}: {line}", "about") for m in models for line in m.warnings]
     return pages.suite_page(

@@ -13,7 +13,7 @@ from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_ro
 
 
 @dataclass(frozen=True)
-class Row(OptionRow):
+class NoiseRow(OptionRow):
     """One option. `points_lost` = clean − noisy in percentage points (1 point = 0.01 of the metric)."""
 
     family: str
@@ -75,8 +75,8 @@ class ModelNoise:
     metric: str
     clean: float
     images: int
-    rows: tuple[Row, ...]
-    combined: Row | None
+    rows: tuple[NoiseRow, ...]
+    combined: NoiseRow | None
     pipeline: dict[str, str]
     calibration: str = ""
     rule: str = ""
@@ -88,19 +88,19 @@ class ModelNoise:
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
     settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
 
-    def cells(self, store: Store, row: Row | None = None) -> CellSet:
+    def cells(self, store: Store, row: NoiseRow | None = None) -> CellSet:
         """The cells of a row's records, or of the clean ones."""
         if row is None:
             return CellSet(store, self.setup, self.items)
         skipped = set(row.skipped)
         return CellSet(store, row.setup, tuple(h for n, h in enumerate(self.items) if n not in skipped))
 
-    def of(self, family: str) -> tuple[Row, ...]:
+    def of(self, family: str) -> tuple[NoiseRow, ...]:
         """The rows of a family."""
         return tuple(r for r in self.rows if r.family == family)
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> NoiseRow | None:
         """The option that loses the most points, of those that change anything; None without one."""
         return max((r for r in self.rows if r.moves), key=lambda r: r.harm, default=None)
 
@@ -117,7 +117,7 @@ class Suite:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def summarize_family(rows: Sequence[Row], family: str) -> FamilySummary:
+def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
     """The summary of a family; options with identical inputs count once, and not at all if they are clean."""
     own = [r for r in rows if r.family == family]
     measured = distinct_rows(own)

@@ -19,14 +19,14 @@ from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.records import Failed, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.difference import Side, compare, side_of
+from holdfast.evaluate.difference import ScoredRun, compare, scored_run
 from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.noise import suite
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
-from holdfast.noise.vision.result import ModelNoise, Row
+from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
@@ -41,7 +41,7 @@ NOT_COMBINED = ("runtime",)  # families that are not part of Combined: the paper
 class NoisePlan:
     """The clean evaluation, the noise options, and the calibration images of integer precisions."""
 
-    plan: Plan
+    plan: EvaluationPlan
     selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
     spare: Dataset | None = None  # calibration images; None: some of the tested ones, which are then skipped
     calibration_images: int = suite.CALIBRATION_ITEMS
@@ -50,7 +50,7 @@ class NoisePlan:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedNoise:
     """A plan with all variants built: graphs are rewritten, integer precisions calibrated."""
 
     noise: NoisePlan
@@ -63,16 +63,16 @@ class Prepared:
         """The options of the suite by their labels."""
         return {one.option.label: one.option for one in self.candidates}
 
-    def first(self, count: int) -> Prepared:
+    def first(self, count: int) -> PreparedNoise:
         """The same on the first images; calibration images do not change."""
         plan = self.noise.plan
         return self if count >= len(plan.dataset) else self._with(dataset=plan.dataset.first(count))
 
-    def within(self, until: float) -> Prepared:
+    def within(self, until: float) -> PreparedNoise:
         """The same with another deadline (of time.monotonic)."""
         return self._with(until=until)
 
-    def _with(self, **changes: Any) -> Prepared:
+    def _with(self, **changes: Any) -> PreparedNoise:
         plan = replace(self.noise.plan, **changes)
         return replace(self, noise=replace(self.noise, plan=plan))
 
@@ -83,7 +83,7 @@ class Prepared:
         return (Variant(CLEAN, self.context.clean), *alone)
 
 
-def prepare(noise: NoisePlan) -> Prepared:
+def prepare(noise: NoisePlan) -> PreparedNoise:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
     mine = [Option(OWN, name, function) for name, function in noise.own.items()]
@@ -93,7 +93,7 @@ def prepare(noise: NoisePlan) -> Prepared:
     return replace(bare, candidates=(*named, *filter(None, own)))
 
 
-def prepare_context(noise: NoisePlan) -> Prepared:
+def prepare_context(noise: NoisePlan) -> PreparedNoise:
     """The context that all variants share, without variants."""
     plan = noise.plan
     alignment = alignment_of(plan)
@@ -101,10 +101,12 @@ def prepare_context(noise: NoisePlan) -> Prepared:
     reserved = choose.reserve(plan.dataset, noise.spare, noise.calibration_images)
     calibration = Calibration(reserved.items, clean, reserved.lack)
     folder = plan.runs / CELLS / suite.REWRITTEN
-    return Prepared(noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
+    return PreparedNoise(
+        noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment
+    )
 
 
-def measure(prepared: Prepared, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
+def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
     """The noise of the model; a killed run continues where it stopped.
 
     The worst options are also run combined, unless `together` is False or the plan's time is over.
@@ -127,7 +129,7 @@ def measure(prepared: Prepared, watch: Watch = suite.no_progress, together: bool
 
 
 def run_variants(
-    prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
+    prepared: PreparedNoise, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
 ) -> dict[str, SweepResult]:
     """The variants run together on all images; finished cells are not run again.
 
@@ -142,7 +144,7 @@ def run_variants(
         return sweep.sweep(whole, progress)
 
 
-def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> sweep.SweepPlan:
+def sweep_plan(plan: EvaluationPlan, dataset: Dataset, variants: tuple[Variant, ...]) -> sweep.SweepPlan:
     """These variants of the plan's model on a dataset, run as the plan says."""
     return sweep.SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
@@ -150,14 +152,14 @@ def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> s
 class _RowBuilder:
     """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
 
-    def __init__(self, prepared: Prepared, clean: SweepResult) -> None:
+    def __init__(self, prepared: PreparedNoise, clean: SweepResult) -> None:
         if clean.problem:
             raise DataError(clean.problem)
         self.prepared, self.result, self.cells = prepared, clean, clean.read()
         records = self.cells.records
         if all(isinstance(r, Failed) for r in records):
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
-        self.clean = side_of(prepared.noise.plan, prepared.alignment, records)
+        self.clean = scored_run(prepared.noise.plan, prepared.alignment, records)
         self.answers = _predictions_hash(self.clean)
         self.seen: dict[str, str] = {}
 
@@ -171,23 +173,23 @@ class _RowBuilder:
                     return True
         return False
 
-    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
+    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> NoiseRow:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
-            return Row(family, name, "impossible" if one.status == "measured" else one.status, one.note)
+            return NoiseRow(family, name, "impossible" if one.status == "measured" else one.status, one.note)
         found = made[one.variant.name]
         if found.problem:
             why = choose.reason_of(found.problem, self.prepared.context.model)
-            return Row(family, name, "impossible", why)
+            return NoiseRow(family, name, "impossible", why)
         cells = found.read()
         same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
         if common == 0 or failed == len(cells.records):
             first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
-            return Row(family, name, "impossible", f"every image failed: {first}", failed=failed)
+            return NoiseRow(family, name, "impossible", f"every image failed: {first}", failed=failed)
         plan = self.prepared.noise.plan
-        after = side_of(plan, self.prepared.alignment, cells.records)
+        after = scored_run(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
         lost = difference.points_lost
         pipeline, clean = one.variant.pipeline, self.prepared.context.clean
@@ -196,7 +198,7 @@ class _RowBuilder:
         alike = self.seen.setdefault(kind, name)
         still = not identical and _predictions_hash(after) == self.answers
         outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
-        return Row(
+        return NoiseRow(
             family,
             name,
             outcome,
@@ -222,7 +224,7 @@ class _RowBuilder:
         alike = f" ({one.option.alike})" if one.option.alike else ""
         return f"bit-identical on all images{alike}"
 
-    def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
+    def summary(self, rows: tuple[NoiseRow, ...], combined: NoiseRow | None) -> ModelNoise:
         """The model with all its rows."""
         plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
         infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
@@ -251,12 +253,12 @@ class _RowBuilder:
         )
 
 
-def _predictions_hash(side: Side) -> str:
+def _predictions_hash(side: ScoredRun) -> str:
     """A hash of every prediction of a run."""
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
-def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
+def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, Option]) -> list[Option]:
     """The option of each family that loses the most points; runtimes are not part of Combined."""
     measured = [
         r

@@ -38,7 +38,7 @@ PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # without a model
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class NoiseExample:
     """One pre-processing option on one image: before, after, and the difference."""
 
     option: Option
@@ -58,7 +58,9 @@ class Shown:
 Failure: TypeAlias = tuple[Option, str]  # an option that cannot be shown, and why
 
 
-def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Shown | Failure]:
+def noise_examples(
+    data: bytes, model: Model | None, selection: NoiseSelection
+) -> Iterator[NoiseExample | Failure]:
     """Each pre-processing option on the image, or the option with the reason why it cannot be shown.
 
     Decoders and colours are compared at the image's own size, resizes at the network's.
@@ -91,7 +93,7 @@ def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
     return {"colour": pixels, "resize": small}
 
 
-def compare_images(option: Option, original: Image, noised: Image) -> Shown:
+def compare_images(option: Option, original: Image, noised: Image) -> NoiseExample:
     """Both images and their difference, amplified so that all but its largest 0.5% are at most 255."""
     if original.shape != noised.shape:
         raise InputError(f"{option.label}: expected an image of {original.shape}, got {noised.shape}")
@@ -99,7 +101,7 @@ def compare_images(option: Option, original: Image, noised: Image) -> Shown:
     largest = tuple(map(int, gap.max(axis=(0, 1))))
     factor = 255.0 / (float(np.percentile(gap, 99.5)) or max(1, *largest))
     amplified = (gap * factor).round().clip(0, 255).astype(np.uint8)
-    return Shown(
+    return NoiseExample(
         option, original, noised, difference=amplified, largest=largest, mean=float(gap.mean()), factor=factor
     )
 
@@ -215,12 +217,12 @@ def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
     return made.model.SerializeToString(), bool(made.changed), made.how
 
 
-def picture_section(
-    made: Sequence[Shown | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
+def image_section(
+    made: Sequence[NoiseExample | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
 ) -> Section:
     """A row of three images for every option that changes a pixel; a note for the others."""
-    drawn = [one for one in made if isinstance(one, Shown) and not one.same][:limit]
-    same = [one.option.label for one in made if isinstance(one, Shown) and one.same]
+    drawn = [one for one in made if isinstance(one, NoiseExample) and not one.same][:limit]
+    same = [one.option.label for one in made if isinstance(one, NoiseExample) and one.same]
     failed = [f"{one[0].label}: {one[1]}" for one in made if isinstance(one, tuple)]
     rows = [*map(_row, drawn), *map(_row, features)]
     note = "; ".join([f"Identical image: {', '.join(same)}"] * bool(same) + failed)
@@ -229,11 +231,11 @@ def picture_section(
     return Section("pictures", "Noise on an image", (Figure(title, body, note, wide=True),), _LEAD)
 
 
-def examples_table(found: Sequence[Shown | Feature | Failure]) -> Table:
+def examples_table(found: Sequence[NoiseExample | Feature | Failure]) -> Table:
     """How much every option changes the image, in numbers."""
     rows: list[list[Cell]] = []
     for one in found:
-        if isinstance(one, Shown):
+        if isinstance(one, NoiseExample):
             rows.append([one.option.label, *one.largest, one.mean, "identical image" if one.same else ""])
         elif isinstance(one, Feature):
             text = f"feature map {one.tensor}: mean difference {100 * one.relative:.1f}% of the mean value"
@@ -245,10 +247,14 @@ def examples_table(found: Sequence[Shown | Feature | Failure]) -> Table:
 
 
 def write(
-    made: Sequence[Shown | Failure], maps: Sequence[Feature | Failure], name: str, out: Path, command: str
+    made: Sequence[NoiseExample | Failure],
+    maps: Sequence[Feature | Failure],
+    name: str,
+    out: Path,
+    command: str,
 ) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    seen = [one for one in made if isinstance(one, Shown)]
+    seen = [one for one in made if isinstance(one, NoiseExample)]
     differ = sum(not one.same for one in seen)
     verdict = f"{differ} of {len(seen)} options change this image."
     if differ:
@@ -266,16 +272,16 @@ def write(
         facts=(("options", str(len(seen))), ("options that change a pixel", str(differ))),
         verdict=verdict,
         command=command,
-        sections=(picture_section(made, features), numbers),
+        sections=(image_section(made, features), numbers),
         kind="system noise",
     )
     return write_page(document(page), out, "noise.html")
 
 
-def _row(one: Shown | Feature) -> dict[str, object]:
+def _row(one: NoiseExample | Feature) -> dict[str, object]:
     """Label, note and images of a row; feature maps are drawn in grey."""
     images: dict[str, Any] = {"before": one.original, "after": one.noised}
-    if isinstance(one, Shown):
+    if isinstance(one, NoiseExample):
         label, (r, g, b) = one.option.label, one.largest
         note = f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}"
         images[f"difference × {one.factor:.3g}"] = one.difference
@@ -312,11 +318,11 @@ def image_uri(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
-def save_images(made: Sequence[Shown | Failure], folder: Path) -> None:
+def save_images(made: Sequence[NoiseExample | Failure], folder: Path) -> None:
     """Write the images of every option as PNG files."""
     from PIL import Image as Pillow
 
-    for one in [one for one in made if isinstance(one, Shown)]:
+    for one in [one for one in made if isinstance(one, NoiseExample)]:
         name = one.option.label.replace("=", "-")
         for what in ("original", "noised", "difference"):
             out = io.BytesIO()

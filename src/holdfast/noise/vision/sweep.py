@@ -14,7 +14,7 @@ from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import ImagePipeline, ImageRecords, PipelineWork, read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, check_task, work_for
+from holdfast.evaluate.run import EvaluationPlan, check_task, work_for
 from holdfast.noise.suite import check_distinct
 
 CLEAN = "clean"
@@ -53,7 +53,7 @@ def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[in
 
 
 @dataclass(frozen=True)
-class SweepPlan(Plan):
+class SweepPlan(EvaluationPlan):
     """One model, one dataset and the pipelines to run on it."""
 
     variants: tuple[Variant, ...] = ()

@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.evaluate.difference import COUNTED, interval_text
 from holdfast.noise.suite import OUTCOMES, outcome_text
-from holdfast.noise.vision.combine import CombineStep, Staircase
-from holdfast.noise.vision.result import FamilySummary, ModelNoise, Row, Suite, summarize_family
+from holdfast.noise.vision.combine import Combination, CombineStep
+from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, Suite, summarize_family
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
@@ -113,7 +113,7 @@ def families_table(model: ModelNoise) -> Table:
     return Table(["family", *deltas, "worst option", "options"], rows, caption)
 
 
-def _count_text(distinct: int, rows: Sequence[Row]) -> str:
+def _count_text(distinct: int, rows: Sequence[NoiseRow]) -> str:
     """How many of the options that ran differ, and how many could not run: 6 of 7 differ (2 …)."""
     counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
     ran = len(rows) - sum(counts.values())
@@ -130,7 +130,7 @@ def options_table(model: ModelNoise) -> Table:
     metric, combined = metric_label(model), model.combined
     together = f"worst of {combined.option.count('=')} families" if combined else ""
     heading, counted = COUNTED[model.task]
-    columns: list[Column[Row]] = [
+    columns: list[Column[NoiseRow]] = [
         Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: together if r is combined else r.option),
         Column("points lost", 2, get=lambda r: r.points_lost),
@@ -149,11 +149,11 @@ def options_table(model: ModelNoise) -> Table:
     return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
 
 
-def _interval(row: Row) -> str:
+def _interval(row: NoiseRow) -> str:
     return interval_text(row.low, row.high) if row.outcome == "measured" else ""
 
 
-def notes_of(row: Row, combined: bool = False) -> str:
+def notes_of(row: NoiseRow, combined: bool = False) -> str:
     """The notes on a row."""
     if row.points_lost is None:
         return f"{outcome_text(row)}: {row.note}" if row.note else outcome_text(row)
@@ -168,7 +168,7 @@ def notes_of(row: Row, combined: bool = False) -> str:
     return "; ".join(filter(None, notes))
 
 
-def combination_table(made: Staircase) -> Table:
+def combination_table(made: Combination) -> Table:
     """Every step of the combination in numbers."""
     columns: list[Column[tuple[int, CombineStep]]] = [
         Column("step", get=lambda e: e[0]),
@@ -191,7 +191,7 @@ def combination_table(made: Staircase) -> Table:
     return Table.of(enumerate(made.steps, 1), columns, caption)
 
 
-def combination_csv(made: Staircase) -> Table:
+def combination_csv(made: Combination) -> Table:
     """The same as plain numbers, each in its own column, with model, data and metric."""
     about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
     names = [

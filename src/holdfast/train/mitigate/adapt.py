@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.stages.families import Exchange, family, options
 from holdfast.train.mitigate.training import correct_predictions, places_of
-from holdfast.train.pictures import Choice, Say, pictures_of
+from holdfast.train.pictures import Preprocessing, Say, prepare_images
 from holdfast.train.tune import normalise_images, skipped_outputs, tent, trainable_of
 
 FAMILIES: Final = ("decode", "resize", "colour")
@@ -43,7 +43,7 @@ class TentLoss:
 
 
 @dataclass(frozen=True)
-class Adapted:
+class TentResult:
     """A model on clean images without TENT and with it, in percent, and under each option."""
 
     model: str
@@ -62,13 +62,13 @@ class Adapted:
 def adapt(
     model: Model, data: Dataset, folder: Path, how: Adaptation, say: Say, jobs: int = 1,
     over: tuple[str, ...] = FAMILIES,
-) -> Adapted:  # fmt: skip
+) -> TentResult:  # fmt: skip
     """The model with and without TENT; each option starts from the weights of the file."""
     if how.batch < 2:
         raise InputError(f"batch: expected 2 or more images per batch for TENT, got {how.batch}")
-    usual = Choice(model.card.decode, model.card.resize)
+    usual = Preprocessing(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
-    shown = pictures_of(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
+    shown = prepare_images(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
     kept = distinct_choices(shown.images)
     without = 100 * correct_predictions(model, shown, folder).mean(1)
     order = np.random.default_rng(how.seed).permutation(len(shown))
@@ -88,10 +88,10 @@ def adapt(
         if place
     )
     clean = {"clean": float(without[0]), "clean_adapted": adapted[0]}
-    return Adapted(model.name, data.name, len(shown), **clean, drops=drops, how=how)
+    return TentResult(model.name, data.name, len(shown), **clean, drops=drops, how=how)
 
 
-def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Choice]]:
+def noises(usual: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:
     """(family, option) and the preprocessing it gives, for all options that run by default and are installed.
 
     `over` holds families, or FAMILY=OPTION.
@@ -117,6 +117,6 @@ def distinct_choices(images: NDArray[np.uint8]) -> tuple[int, ...]:
     return tuple(kept)
 
 
-def as_plain(found: Adapted) -> dict[str, Any]:
+def as_plain(found: TentResult) -> dict[str, Any]:
     """The result as JSON values."""
     return {"holdfast": 1, "kind": "tent", **dataclasses.asdict(found)}

@@ -14,7 +14,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.core.types import Floats
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.noise.suite import NoiseSelection, Watch, no_progress
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
@@ -190,6 +190,6 @@ def families(
     suites = []
     for order, model in models.items():
         named = dataclasses.replace(model, name=order.row.name)
-        plan = Plan(named, data, runs=runs, jobs=training.jobs)
+        plan = EvaluationPlan(named, data, runs=runs, jobs=training.jobs)
         suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(over), training.data)), watch))
     return Suite(data.name, tuple(suites))

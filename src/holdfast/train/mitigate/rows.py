@@ -11,7 +11,7 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
 from holdfast.noise.suite import spread
-from holdfast.train.pictures import Choice
+from holdfast.train.pictures import Preprocessing
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -22,18 +22,18 @@ RESIZES: Final = (
 )  # fmt: skip
 DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
 LEARNED: Final = "learned"
-EVERY: Final = tuple(Choice(decode, resize) for decode in DECODERS for resize in RESIZES)
+EVERY: Final = tuple(Preprocessing(decode, resize) for decode in DECODERS for resize in RESIZES)
 STANDARD: Final = "standard"
 EPSILON: Final = 4.0  # of 255: the L-infinity ball of adversarial training
 PGD_STEPS: Final = 3
 
 
 @dataclass(frozen=True)
-class Row:
+class TrainingRecipe:
     """One way to train: the choices to draw from, augmentations in order, PGD's epsilon."""
 
     name: str
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     augment: tuple[str, ...] = ()
     adversarial: float = 0.0
 
@@ -46,12 +46,14 @@ class Row:
         return "-".join([seen, *self.augment, *attack])
 
 
-def choice_of(model: Model, over: Over, name: str) -> Choice:
+def choice_of(model: Model, over: Over, name: str) -> Preprocessing:
     """Decoder and resize of the model's card with the one or the other exchanged."""
-    return dataclasses.replace(Choice(model.card.decode, model.card.resize), **{over: name})
+    return dataclasses.replace(Preprocessing(model.card.decode, model.card.resize), **{over: name})
 
 
-def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[str]) -> tuple[Row, ...]:
+def matrix_rows(
+    model: Model, over: Over, names: Sequence[str], mix: Sequence[str]
+) -> tuple[TrainingRecipe, ...]:
     """One row per decoder or resize, and one that draws from those of `mix` for every image.
 
     The only augmentation is a shift by whole pixels, so that training sees what a decoder or a resize does
@@ -62,22 +64,22 @@ def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[st
     if len(set(names)) < 2 or len(set(names)) < len(names):
         got, known = ", ".join(names), ", ".join(registry.names(over))
         raise InputError(f"--with: expected two or more different {over} names of {known}, got {got}")
-    alone = [Row(name, (choice_of(model, over, name),)) for name in names]
-    return (*alone, Row(MIX, tuple(choice_of(model, over, name) for name in mix)))
+    alone = [TrainingRecipe(name, (choice_of(model, over, name),)) for name in names]
+    return (*alone, TrainingRecipe(MIX, tuple(choice_of(model, over, name) for name in mix)))
 
 
-def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
+def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[TrainingRecipe, ...]:
     """The rows of Fig. 4 by name (default: all); the first is the baseline."""
-    usual = (Choice(model.card.decode, model.card.resize),)
+    usual = (Preprocessing(model.card.decode, model.card.resize),)
     rows = (
-        Row(STANDARD, usual, (STANDARD,)),
-        Row("augmix", usual, (STANDARD, "augmix")),
-        Row("apr-sp", usual, (STANDARD, "apr-sp")),
-        Row("deep", usual, (STANDARD, "deep")),
-        Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
-        Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
-        Row("adversarial", usual, (STANDARD,), EPSILON),
-        Row(MIX, EVERY, (STANDARD,)),
+        TrainingRecipe(STANDARD, usual, (STANDARD,)),
+        TrainingRecipe("augmix", usual, (STANDARD, "augmix")),
+        TrainingRecipe("apr-sp", usual, (STANDARD, "apr-sp")),
+        TrainingRecipe("deep", usual, (STANDARD, "deep")),
+        TrainingRecipe("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
+        TrainingRecipe("deep+augmix", usual, (STANDARD, "deep", "augmix")),
+        TrainingRecipe("adversarial", usual, (STANDARD,), EPSILON),
+        TrainingRecipe(MIX, EVERY, (STANDARD,)),
     )
     known = [row.name for row in rows]
     for name in names:
