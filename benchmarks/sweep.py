@@ -36,7 +36,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import input_stages
 from holdfast.engine.preprocess import distinct_tensors
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import CLEAN, SweepPlan, Variant, sweep
 from holdfast.stages.deployed import Calibration, Deployed
@@ -137,7 +137,7 @@ def timed(work: Callable[[], object]) -> Time:
 
 def one_by_one(model: Model, data: Dataset, variants: tuple[Variant, ...], runs: Path, jobs: int) -> None:
     for number, variant in enumerate(variants):
-        evaluate(Plan(model, data, variant.pipeline, runs=runs / str(number), jobs=jobs))
+        evaluate(EvaluationPlan(model, data, variant.pipeline, runs=runs / str(number), jobs=jobs))
 
 
 def inferences(

@@ -35,7 +35,7 @@ from holdfast.engine.progress import progress
 from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables
-from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt
+from holdfast.train.mitigate.adapt import Adaptation, TentResult, adapt
 from holdfast.train.mitigate.matrix import families, matrix, verdict
 from holdfast.train.mitigate.rows import (
     DECODERS,
@@ -43,12 +43,12 @@ from holdfast.train.mitigate.rows import (
     LEARNED,
     RESIZES,
     Over,
-    Row,
+    TrainingRecipe,
     choice_of,
     matrix_rows,
     mitigations,
 )
-from holdfast.train.mitigate.training import Order, Training, orders, train
+from holdfast.train.mitigate.training import Training, TrainingJob, train, training_jobs
 from models.signs.far import write_far
 from models.signs.start import NETS, start
 
@@ -150,7 +150,7 @@ def matrices(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     pairs: tuple[tuple[Over, tuple[str, ...]], ...] = (("resize", RESIZES), ("decode", DECODERS))
     for over, known in pairs:
         rows = matrix_rows(training.model, over, known, known)
-        models = train(training, orders(rows, seeds), bench.say)
+        models = train(training, training_jobs(rows, seeds), bench.say)
         found = matrix(training, tested, over, models, known, bench.say)
         bench.write(f"{over}-{name}", tables.matrix_csv(found), tables.matrix_table(found), verdict(found))
 
@@ -162,11 +162,11 @@ def learned(bench: Bench, name: str, seeds: Sequence[int]) -> None:
         return
     training, tested = bench.training(name), bench.data("test")
     rows = matrix_rows(training.model, "decode", DECODERS, DECODERS)
-    models = dict(train(training, orders(rows, seeds), bench.say))
+    models = dict(train(training, training_jobs(rows, seeds), bench.say))
     weights = ROOT / "src" / "holdfast" / "models" / "decoder" / "restore.onnx"
     apart = replace(training, folder=bench.work / f"learned-{of_file(weights)[:8]}", seen=())
-    row = Row(LEARNED, (choice_of(training.model, "decode", LEARNED),))
-    models |= train(apart, orders((row,), seeds), bench.say)
+    row = TrainingRecipe(LEARNED, (choice_of(training.model, "decode", LEARNED),))
+    models |= train(apart, training_jobs((row,), seeds), bench.say)
     found = matrix(apart, tested, "decode", models, (*DECODERS, LEARNED), bench.say)
     shown = tables.matrix_table(found)
     bench.write(f"learned-{name}", tables.matrix_csv(found), shown, verdict(found))
@@ -175,7 +175,7 @@ def learned(bench: Bench, name: str, seeds: Sequence[int]) -> None:
 def compared(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     """Nothing; the numbers of Fig. 4 of one network are written."""
     training = bench.training(name)
-    models = train(training, orders(mitigations(training.model), seeds[:1]), bench.say)
+    models = train(training, training_jobs(mitigations(training.model), seeds[:1]), bench.say)
     found = families(training, models, bench.some(), bench.work / "runs", watch=progress)
     bench.write(
         f"families-{name}", tables.families_csv(found, name), tables.families_table(found, name)
@@ -184,11 +184,11 @@ def compared(bench: Bench, name: str, seeds: Sequence[int]) -> None:
 
 def tented(bench: Bench, seeds: Sequence[int]) -> None:
     """Nothing; Table 6 of both networks, trained by the default pair, is written."""
-    found: list[Adapted] = []
+    found: list[TentResult] = []
     for name in bench.nets:
         training = bench.training(name)
         usual = matrix_rows(training.model, "resize", RESIZES, RESIZES)[0]
-        order = Order(usual, seeds[0])
+        order = TrainingJob(usual, seeds[0])
         model = replace(train(training, [order], bench.say)[order], name=name)
         tested = bench.some()
         how = Adaptation(batch=min(100, len(tested)))

@@ -5,12 +5,12 @@ from holdfast.attack.run import claim
 from holdfast.attack.types import Method
 from holdfast.audit.cli import MODEL
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan, alignment_of
+from holdfast.evaluate.run import EvaluationPlan, alignment_of
 from holdfast.graph.load import load_model
 
 
 def test_no_distance_is_none_from_python_too(tmp_path):
-    plan = Plan(load_model(MODEL), open_dataset("signs:0:2", task="detect"))
+    plan = EvaluationPlan(load_model(MODEL), open_dataset("signs:0:2", task="detect"))
     setups = {
         features: task_of(AttackPlan(plan, tmp_path, features=features), alignment_of(plan)).setup.name
         for features in ("none", "", "signs")
@@ -20,7 +20,7 @@ def test_no_distance_is_none_from_python_too(tmp_path):
 
 def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
     data = open_dataset("signs:0:2", task="detect")
-    plan = Plan(load_model(MODEL), data)
+    plan = EvaluationPlan(load_model(MODEL), data)
     wanted = AttackPlan(plan, tmp_path / "attack", Method(black_box=True), features="")
     folders = set()
     for code in ("a", "b", "a"):

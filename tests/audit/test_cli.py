@@ -74,7 +74,7 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
     words = shlex.split(worst["command"])
     assert holdfast(*words[1:], "--json", "n.json", "--runs", "others", "--jobs", 1).code == 0
     row = json.loads((tmp_path / "n.json").read_text())["models"][0]["rows"][0]
-    assert row["drop"] / 100 == pytest.approx(worst["drop"], abs=1e-12)
+    assert row["points_lost"] / 100 == pytest.approx(worst["drop"], abs=1e-12)
     assert row["changed"] == worst["changed"]
 
 

@@ -25,13 +25,13 @@ from holdfast.core.registry import lookup, stage
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found, Ranked
-from holdfast.evaluate.difference import Side, drawn
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.intervals import mean_values, paired
 from holdfast.metrics.rules import RULES
-from holdfast.noise.suite import unwatched
+from holdfast.noise.suite import no_progress
 from holdfast.noise.vision.choose import ImageCandidate, build_variant
 from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.noise.vision.sweep import Variant
@@ -75,7 +75,7 @@ def plan(tmp_path):
     """A tiny detector on eight scenes."""
     model = load_model(str(making.detector(tmp_path, card=WIDE)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 8))
-    return Plan(model, data, settings=VOC, runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, data, settings=VOC, runs=tmp_path / "runs", jobs=1)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
     made = matrix(ground, [], [threat])
     names = [e.name for e in plan.dataset.entries]
     clean = Variant(TRAINED, ground.context.clean)
-    records = replay(ground, [clean], [threat], names, unwatched)[0]["300px", TRAINED]
+    records = replay(ground, [clean], [threat], names, no_progress)[0]["300px", TRAINED]
     for attempt in found.attempts:
         seen = records[attempt.name].detections
         strong = seen.take(seen.scores >= rule.score)
@@ -155,7 +155,7 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
     names = [e.name for e in plan.dataset.entries]
     pipeline = ground.context.clean.replace(decode="negative")
     variant = Variant("decode=negative", pipeline)
-    records, _ = replay(ground, [variant], [PatchThreat("white", patches)], names, unwatched)
+    records, _ = replay(ground, [variant], [PatchThreat("white", patches)], names, no_progress)
     judge = open_judge(plan.model, pipeline, Rule(score=0.1, nms_iou=0.5))
     for entry in plan.dataset.entries:
         picture = apply(negative(entry.load().data), patches[entry.name])
@@ -324,7 +324,7 @@ def test_two_processes_find_the_same(tmp_path):
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 30))
     made = []
     for jobs in (1, 2):
-        plan = Plan(model, data, settings=VOC, runs=tmp_path / f"runs{jobs}", jobs=jobs)
+        plan = EvaluationPlan(model, data, settings=VOC, runs=tmp_path / f"runs{jobs}", jobs=jobs)
         ground = prepare_context(NoisePlan(plan))
         threat = PatchThreat("square", struck_by(plan, 30, 0.6))
         made.append(matrix(ground, under(ground, "colour=nv12"), [threat], replicates=50))
@@ -335,7 +335,7 @@ def test_a_decoder_no_other_process_can_have_runs_in_this_one(tmp_path):
     model = load_model(str(making.detector(tmp_path)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 26))
     pipeline = pipeline_of(model.card).replace(decode=lambda b: 255 - lookup("decode", "pillow")(b))
-    plan = Plan(model, data, pipeline, VOC, runs=tmp_path / "runs", jobs=0)
+    plan = EvaluationPlan(model, data, pipeline, VOC, runs=tmp_path / "runs", jobs=0)
     ground = prepare_context(NoisePlan(plan))
     made = matrix(ground, [], [PatchThreat("square", struck_by(plan, 26))], replicates=20)
     assert made.at("square", TRAINED).value is not None
@@ -344,7 +344,7 @@ def test_a_decoder_no_other_process_can_have_runs_in_this_one(tmp_path):
 def test_other_tasks_have_a_row_without_threat(tmp_path):
     model = load_model(str(making.classifier(tmp_path)))
     data = open_dataset(making.image_folder(tmp_path / "data", 12, size=37))
-    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(EvaluationPlan(model, data, runs=tmp_path / "runs")))
     made = matrix(ground, under(ground, "resize=opencv-nearest"), [])
     assert made.threats == (NO_THREAT,)
     assert made.notes == ()
@@ -363,7 +363,7 @@ def test_files_may_be_called_anything(tmp_path):
         path.rename(os.fsdecode(os.fsencode(path.parent) + b"/\xff" + os.fsencode(path.name)))
     model, data = load_model(str(making.classifier(tmp_path))), open_dataset(folder)
     assert "\udcff" in data.entries[0].name
-    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(EvaluationPlan(model, data, runs=tmp_path / "runs")))
     white = Patch(np.full((20, 20, 3), 255, np.uint8), np.ones((20, 20), bool))
     threat = PatchThreat("white", {e.name: white for e in data.entries if "dark" in e.name})
     int8 = under(ground, "precision=int8")
@@ -380,13 +380,15 @@ def test_files_may_be_called_anything(tmp_path):
 def test_shipped_models_of_other_tasks_do(tmp_path, name):
     model = load_model(name)
     data = open_dataset("signs:3:2", task=model.card.task)
-    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(EvaluationPlan(model, data, runs=tmp_path / "runs")))
     made = matrix(ground, under(ground, "decode=fast-idct"), [], replicates=20)
     assert [m.value is not None for m in made.meetings] == [True, True]
 
 
 def test_the_shipped_detector_under_a_square(tmp_path):
-    plan = Plan(load_model("signs-yolo"), open_dataset("signs:0:2"), settings=VOC, runs=tmp_path / "runs")
+    plan = EvaluationPlan(
+        load_model("signs-yolo"), open_dataset("signs:0:2"), settings=VOC, runs=tmp_path / "runs"
+    )
     ground = prepare_context(NoisePlan(plan))
     patches = {e.name: black(e, 1.3) for e in plan.dataset.entries}
     threats = [PatchThreat("square", patches, "a black square", "any")]
@@ -431,10 +433,10 @@ def test_the_interval_of_extra_is_that_of_each_image_s_own(right, replicates):
             Ranked(str(n), Size(4, 4), 0, np.array([0 if row[column] else 1]), np.ones(1))
             for n, row in enumerate(right)
         )
-        return Side(records, "classify", ("a", "b"), Settings(RULES["coco"]))
+        return ScoredRun(records, "classify", ("a", "b"), Settings(RULES["coco"]))
 
     names = [str(n) for n in range(len(right))]
-    clean, threat, other, both = (drawn(side(c), names, replicates=replicates) for c in range(4))
+    clean, threat, other, both = (bootstrap_values(side(c), names, replicates=replicates) for c in range(4))
     c, t, o, b = np.array(right, np.float64).T
     alone = mean_values(t + o - c - b, generator(0, "difference"), replicates=replicates)
     np.testing.assert_allclose(threat + other - clean - both, alone, atol=1e-12)
@@ -465,4 +467,4 @@ def test_found_means_class_score_and_overlap():
 def test_a_run_without_an_image_of_that_name_is_told():
     record = Ranked("a", Size(4, 4), 0, np.array([0]), np.ones(1))
     with pytest.raises(InputError, match="b: the run has no image of this name"):
-        drawn(Side((record,), "classify", ("a", "b"), Settings(RULES["coco"])), ["a", "b"])
+        bootstrap_values(ScoredRun((record,), "classify", ("a", "b"), Settings(RULES["coco"])), ["a", "b"])

@@ -14,7 +14,7 @@ from holdfast.core.errors import ImageError, InputError, ModelError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.deployed import Calibration, Deployed
@@ -52,7 +52,7 @@ def lost_under_poison(tensor, value):
 def planned(tmp_path, images=1, **detector):
     model = load_model(squaring.pixel_detector(tmp_path, **detector))
     data = open_dataset(squaring.scenes(tmp_path / "data", images))
-    plan = Plan(model, data, runs=tmp_path / "runs")
+    plan = EvaluationPlan(model, data, runs=tmp_path / "runs")
     return SquaresPlan(plan, pipeline_of(model.card), share=0.2, most=80)
 
 

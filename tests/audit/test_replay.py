@@ -10,10 +10,10 @@ from holdfast.audit.replay import TOGETHER, deployments_of, label_of
 from holdfast.audit.result import NO_THREAT, TRAINED
 from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
-from holdfast.noise.vision.result import ModelNoise, Row
+from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.families import Option, applied, option
 
@@ -30,7 +30,9 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deployments")
     model = load_model(str(making.detector(folder)))
     data = open_dataset(making.blob_coco(folder / "blobs", 8))
-    return prepare(NoisePlan(Plan(model, data, runs=folder / "runs"), NoiseSelection(ONLY), replicates=20))
+    return prepare(
+        NoisePlan(EvaluationPlan(model, data, runs=folder / "runs"), NoiseSelection(ONLY), replicates=20)
+    )
 
 
 def measured(prepared, **rows):
@@ -39,7 +41,7 @@ def measured(prepared, **rows):
     assert set(rows) <= asked
     kept = [option(label) for label in rows]
     made = tuple(
-        Row(o.family, o.name, outcome, "said so", 0.5, drop, 0.0, drop, changed, 8)
+        NoiseRow(o.family, o.name, outcome, "said so", 0.5, drop, 0.0, drop, changed, 8)
         for o, (outcome, drop, changed) in zip(kept, rows.values(), strict=True)
     )
     return ModelNoise("blobs", "ab", "detect", "mAP", 0.9, 8, made, None, {})
@@ -144,7 +146,7 @@ def test_a_combination_that_cannot_be_built_says_why(prepared, monkeypatch):
 
 
 def test_a_suite_of_another_plan_is_told(prepared):
-    row = Row("resize", "opencv-nearest", "measured", drop=1.0)
+    row = NoiseRow("resize", "opencv-nearest", "measured", points_lost=1.0)
     other = dataclasses.replace(measured(prepared), rows=(row,))
     with pytest.raises(InputError, match="resize=opencv-nearest: the suite has it, the plan has not"):
         deployments_of(other, prepared)

@@ -32,7 +32,7 @@ from holdfast.core.patch import Spot, apply
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Boxes, Detections, Label, Scores, Size
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.stages.infer import onnxruntime
 
@@ -70,7 +70,7 @@ def planned(tmp_path, model=None, data=None, **more):
     jobs = more.pop("jobs", 1)
     pipeline = pipeline_of(model.card).replace(**more.pop("stages", {}))
     more = {"share": 0.2, "most": 80} | more  # few, and yet no pixel is left out
-    return SquaresPlan(Plan(model, data, runs=tmp_path / "runs", jobs=jobs), pipeline, **more)
+    return SquaresPlan(EvaluationPlan(model, data, runs=tmp_path / "runs", jobs=jobs), pipeline, **more)
 
 
 def covering(size, grid, pixel):

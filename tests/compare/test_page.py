@@ -31,24 +31,23 @@ def audits(tmp_path):
 
 def test_the_sentence_is_the_first_line(evaluations):
     lines = text(evaluations).splitlines()
-    assert lines[0] == evaluations.summary
-    assert lines[0].startswith(
-        "B is worse in 2, better in 0, within chance in 0, the same in 1; most: AP of square"
-    )
+    assert lines[0] == f"{evaluations.summary} {evaluations.next_step}"
+    counts = "2 worse, 0 better, 0 not significant, 1 identical. Largest change: AP of square"
+    assert f"Numbers of B against A: {counts}" in lines[0]
     assert lines[4].startswith("worse ")  # worse first
-    assert "the same to the last digit: AP of round" in text(evaluations)
-    assert "an object found in A, missed in B: 0.jpg, 1.jpg" in text(evaluations)
+    assert "identical: AP of round" in text(evaluations)
+    assert "an object detected in A, missed in B: 0.jpg, 1.jpg" in text(evaluations)
 
 
 def test_markdown_is_a_table(evaluations):
     rows = [line for line in text(evaluations, markdown=True).splitlines() if line.startswith("|")]
-    assert rows[0].startswith("| verdict | what | A | B | B − A |")
+    assert rows[0].startswith("| B is | number | A | B | B − A |")
     assert rows[2].startswith("| worse | AP of square | 100.00 |")
 
 
 def test_the_page_has_the_sentence_the_chart_and_every_row(evaluations):
     made = page(evaluations, "holdfast compare first second")
-    assert f'<p class="verdict">{evaluations.summary}</p>' in made
+    assert f'<p class="verdict">{evaluations.summary} {evaluations.next_step}</p>' in made
     assert "second against first" in made
     assert "points worse in B" in made
     # the two rows that are worse, drawn strong, for a desk and for a phone
@@ -63,10 +62,10 @@ def test_the_page_has_the_sentence_the_chart_and_every_row(evaluations):
 
 def test_without_paired_intervals_the_two_stated_ones_are_drawn(audits):
     made = page(audits)
-    assert "A and B, each with its own interval" in made
+    assert "A and B, each with its own 95% interval" in made
     assert "resize=opencv-nearest: undecided" in made
     assert "precision=int8: same" not in made  # nothing to see
-    assert "no paired interval: a run&#39;s folder is not beside its audit" in made
+    assert "no paired interval: the folder of a run is not next to its audit" in made
     assert "clean.map50" in made
 
 

@@ -14,7 +14,15 @@ from holdfast.attack.result import effect_of
 from holdfast.audit.result import AttackLevel, ImageRobustness, RobustnessBounds, open_audit
 from holdfast.audit.result import save as save_audit
 from holdfast.cli import run
-from holdfast.compare.result import FEWEST, Stated, Subject, as_plain, from_draws, from_stated, order
+from holdfast.compare.result import (
+    FEWEST,
+    ComparedNumber,
+    StatedNumber,
+    as_plain,
+    from_draws,
+    from_stated,
+    order,
+)
 from holdfast.compare.run import compare_runs, kind_of
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
@@ -23,11 +31,11 @@ from holdfast.evaluate.result import open_run
 from holdfast.evaluate.score import Settings
 from holdfast.metrics.intervals import mean_difference
 from holdfast.metrics.rules import RULES
-from holdfast.noise.vision.result import Row, Suite, open_suite
+from holdfast.noise.vision.result import NoiseRow, Suite, open_suite
 from holdfast.noise.vision.result import save as save_suite
 
-COST = Subject("noise", "resize=x", "is worse", costs=True)
-GAIN = Subject("all", "mAP", "is better")
+COST = ComparedNumber("noise", "resize=x", "is worse", costs=True)
+GAIN = ComparedNumber("all", "mAP", "is better")
 NAMES = [f"{n}.jpg" for n in range(12)]
 
 
@@ -46,9 +54,9 @@ def drawn(*values):
         (GAIN, (4, 3, 5), "better"),
         (GAIN, (-4, -3, -5), "worse"),
         (COST, (-4, -3, -5), "better"),
-        (COST, (1, -2, 4), "within chance"),
-        (COST, (0, 0, 0), "same to the last digit"),
-        (COST, (0, -1, 1), "within chance"),
+        (COST, (1, -2, 4), "not significant"),
+        (COST, (0, 0, 0), "identical"),
+        (COST, (0, -1, 1), "not significant"),
     ],
 )
 def test_a_paired_interval_gives_the_verdict(about, after, verdict):
@@ -68,16 +76,16 @@ def test_few_images_decide_nothing():
 @pytest.mark.parametrize(
     ("before", "after", "verdict", "basis"),
     [
-        (Stated(1, 0, 2), Stated(5, 4, 6), "worse", "the two intervals do not overlap (not paired)"),
-        (Stated(5, 4, 6), Stated(1, 0, 2), "better", "the two intervals do not overlap (not paired)"),
-        (Stated(1, 0, 2), Stated(3, 2, 4), "undecided", "the two intervals overlap (not paired)"),
-        (Stated(1), Stated(3, 2, 4), "undecided", "no interval: no records of the same images"),
-        (Stated(1, 0, 2), Stated(1, 0, 2), "same to the last digit", ""),
-        (Stated(1, 0, 2), None, "only in A", ""),
-        (None, Stated(1, 0, 2), "only in B", ""),
-        (Stated(1, 0, 2), Stated(None, words="impossible"), "only in A", ""),
-        (Stated(None, words="impossible"), Stated(None, words="impossible"), "same to the last digit", ""),
-        (Stated(None, words="impossible"), Stated(None, words="not installed"), "undecided", ""),
+        (StatedNumber(1, 0, 2), StatedNumber(5, 4, 6), "worse", "the separate intervals do not overlap"),
+        (StatedNumber(5, 4, 6), StatedNumber(1, 0, 2), "better", "the separate intervals do not overlap"),
+        (StatedNumber(1, 0, 2), StatedNumber(3, 2, 4), "undecided", "the separate intervals overlap"),
+        (StatedNumber(1), StatedNumber(3, 2, 4), "undecided", "no interval: no records of the same images"),
+        (StatedNumber(1, 0, 2), StatedNumber(1, 0, 2), "identical", ""),
+        (StatedNumber(1, 0, 2), None, "only in A", ""),
+        (None, StatedNumber(1, 0, 2), "only in B", ""),
+        (StatedNumber(1, 0, 2), StatedNumber(None, words="impossible"), "only in A", ""),
+        (StatedNumber(None, words="impossible"), StatedNumber(None, words="impossible"), "identical", ""),
+        (StatedNumber(None, words="impossible"), StatedNumber(None, words="not installed"), "undecided", ""),
     ],
 )
 def test_stated_intervals_only_overlap_or_not(before, after, verdict, basis):
@@ -87,10 +95,10 @@ def test_stated_intervals_only_overlap_or_not(before, after, verdict, basis):
 
 
 def test_worse_comes_first_and_the_largest_of_it():
-    pixels = Subject("attack", "pixels", "is better", "pixels")
+    pixels = ComparedNumber("attack", "pixels", "is better", "pixels")
     sides = [(COST, 1), (COST, -9), (COST, 4), (pixels, -60)]
     changes = [from_draws(about, drawn(0, 0, 0), drawn(by, by, by), 9) for about, by in sides]
-    changes.append(from_stated(COST, Stated(1), None))
+    changes.append(from_stated(COST, StatedNumber(1), None))
     ordered = [(c.verdict, c.difference) for c in order(changes)]
     assert ordered == [("worse", 4), ("worse", 1), ("worse", -60), ("better", -9), ("only in A", None)]
 
@@ -124,12 +132,10 @@ def test_every_class_has_its_own_row(tmp_path):
         for told in open_run(run_).result["per_class"]:
             change = row(found, f"AP of {told['class']}")
             assert getattr(change, side).value == pytest.approx(100 * told["AP"])
-    assert row(found, "AP of round").verdict == "same to the last digit"
+    assert row(found, "AP of round").verdict == "identical"
     assert row(found, "AP of square").verdict == "worse"
     assert found.changes[0].about.what == "AP of square"  # the largest loss first
-    assert found.summary.startswith(
-        "B is worse in 2, better in 0, within chance in 0, the same in 1; most: AP"
-    )
+    assert "2 worse, 0 better, 0 not significant, 1 identical. Largest change: AP" in found.summary
 
 
 def test_a_class_of_few_images_is_undecided(tmp_path):
@@ -146,7 +152,7 @@ def test_a_class_of_few_images_is_undecided(tmp_path):
     change = row(compare_runs(*sides), "AP of square")
     assert (change.before.value, change.after.value) == (100, 0)
     assert (change.verdict, change.images) == ("undecided", 4)
-    assert change.basis == "4 images: too few for an interval"
+    assert change.basis == "too few images for an interval (n = 4)"
 
 
 def test_the_other_way_round_it_is_better(tmp_path):
@@ -160,30 +166,32 @@ def test_only_common_images_are_compared(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes()[:9]), evaluation(tmp_path, "b", scenes(0)[2:])
     found = compare_runs(a, b)
     assert row(found, "mAP").images == 7
-    assert "compared on the 7 images both have; A has 9, B 10" in found.notes
-    assert row(found, "mAP").verdict == "same to the last digit"  # the image that differs is in B's alone
+    assert "compared on the 7 common images; A has 9, B has 10" in found.notes
+    assert row(found, "mAP").verdict == "identical"  # the image that differs is in B's alone
 
 
 def test_another_rule_is_scored_again_and_said(tmp_path):
     coco = Settings(RULES["coco"])
     a, b = evaluation(tmp_path, "a", scenes(move=3.0)), evaluation(tmp_path, "b", scenes(), settings=coco)
     found = compare_runs(a, b)
-    assert any("scored by that of B" in note for note in found.notes)
+    assert any("scored by those of B" in note for note in found.notes)
     assert ("rule", "voc", "coco") in found.differs
     assert row(found, "AP").before.value < 80 < row(found, "AP").after.value
-    assert row(found, "AP50").verdict == "same to the last digit"
+    assert row(found, "AP50").verdict == "identical"
     assert row(found, "AP75").verdict == "better"  # 3 pixels off, the smaller box overlaps by 0.68
-    assert row(found, "ARl").basis in ("", "no interval: none is drawn for this number")
-    assert row(found, "AR1").basis == "no interval: none is drawn for this number"
+    assert row(found, "ARl").basis in ("", "no interval: not drawn for this number")
+    assert row(found, "AR1").basis == "no interval: not drawn for this number"
 
 
 def test_meaningless_evaluations_are_refused(tmp_path):
     a = evaluation(tmp_path, "a", scenes())
     other = evaluation(tmp_path, "c", [record(f"x{n}", (0,)) for n in NAMES], data="others")
-    with pytest.raises(InputError, match="A is on scenes, B on others: the two runs have no image in common"):
+    with pytest.raises(
+        InputError, match="A is on scenes, B is on others: the two runs have no image in common"
+    ):
         compare_runs(a, other)
     moved = evaluation(tmp_path, "d", [record(n, truth=comparing.BOXES + 1) for n in NAMES])
-    with pytest.raises(InputError, match="do not have the same image or truth"):
+    with pytest.raises(InputError, match="the image or its ground truth differs"):
         compare_runs(a, moved)
     named = evaluation(tmp_path, "e", scenes(), classes=("round", "triangle"))
     with pytest.raises(InputError, match=r"classes differ .1 only in A: square; 1 only in B: triangle"):
@@ -214,8 +222,8 @@ def test_attacks_are_paired_on_common_images(tmp_path):
         assert side.value == pytest.approx(100 * stated["S_e"])
     assert effect.verdict == "worse"
     assert effect.low is not None
-    assert row(found, "mAP before").verdict == "same to the last digit"
-    pixels = row(found, "pixels it takes (broken in both)")
+    assert row(found, "mAP before").verdict == "identical"
+    pixels = row(found, "pixels needed (images broken in both)")
     assert (pixels.before.value, pixels.after.value, pixels.images) == (100, 40, 2)
     assert pixels.verdict == "undecided"  # two images
     assert found.lists[0].names == tuple(NAMES[2:10])
@@ -227,7 +235,7 @@ def test_without_records_an_attack_has_no_interval_of_its_metric(tmp_path):
     assert row(found, "S_e").verdict == "undecided"
     assert row(found, "S_e").low is None
     assert row(found, "images broken").verdict == "worse"  # rows of the manifest are enough for it
-    assert "no paired interval: B has no record of 0.jpg any more" in found.notes[0]
+    assert "no paired interval: B no longer has a record of 0.jpg" in found.notes[0]
 
 
 def test_a_damaged_cell_is_a_missing_one(tmp_path):
@@ -239,13 +247,13 @@ def test_a_damaged_cell_is_a_missing_one(tmp_path):
 
 def test_attacks_that_are_not_alike_are_refused(tmp_path):
     a = attack(tmp_path / "a", attempts())
-    with pytest.raises(InputError, match="A attacks to vanish, B to fabricate"):
+    with pytest.raises(InputError, match="the goal of A is vanish, that of B is fabricate"):
         compare_runs(a, attack(tmp_path / "b", attempts(), goal="fabricate"))
     with pytest.raises(InputError, match="no image in common"):
         compare_runs(a, attack(tmp_path / "c", [attempt("x.jpg")]))
-    with pytest.raises(InputError, match="A is on scenes, B on others: not known to be the same"):
+    with pytest.raises(InputError, match="A is on scenes, B is on others: expected the same data"):
         compare_runs(a, attack(tmp_path / "d", attempts(), data="others", kept=False))
-    with pytest.raises(InputError, match="not the same, or have another truth"):
+    with pytest.raises(InputError, match="or their ground truth differ"):
         compare_runs(a, attack(tmp_path / "e", [attempt(n, truth=comparing.BOXES + 2) for n in NAMES]))
 
 
@@ -269,7 +277,7 @@ def test_what_noise_costs_is_paired_by_its_records(noises):
     measured = [c for c in found.changes if c.about.costs and c.low is not None]
     assert measured
     for change in measured:
-        drops = [next(r.drop for r in model.rows if r.label == change.about.what) for model in suites]
+        drops = [next(r.points_lost for r in model.rows if r.label == change.about.what) for model in suites]
         assert change.difference == pytest.approx(drops[1] - drops[0], abs=1e-9)
         assert change.images == 6
     assert row(found, "mAP").low is not None
@@ -283,17 +291,19 @@ def test_without_cells_only_the_stated_intervals_are_left(noises, tmp_path):
         moved.append(tmp_path / name / "run")
     found = compare_runs(*moved)
     assert all(change.low is None for change in found.changes)
-    assert all("not paired" in c.basis or "no interval" in c.basis for c in found.changes if c.difference)
-    assert sum("no records any more" in note for note in found.notes) == 2
+    assert all(
+        "separate intervals" in c.basis or "no interval" in c.basis for c in found.changes if c.difference
+    )
+    assert sum("no longer has its records" in note for note in found.notes) == 2
 
 
 def suite(tmp_path, name, drop, **changes):
     from holdfast.noise.vision.result import ModelNoise
 
     rows = (
-        Row("resize", "x", "measured", "", 0.8, drop, drop - 1, drop + 1, 3, 40),
-        Row("decode", "y", "identical"),
-        Row("precision", name, "measured", "", 0.8, 1.0, 0.0, 2.0, 3, 40),
+        NoiseRow("resize", "x", "measured", "", 0.8, drop, drop - 1, drop + 1, 3, 40),
+        NoiseRow("decode", "y", "identical"),
+        NoiseRow("precision", name, "measured", "", 0.8, 1.0, 0.0, 2.0, 3, 40),
     )
     model = ModelNoise(
         **{
@@ -308,13 +318,14 @@ def suite(tmp_path, name, drop, **changes):
 def test_suites_of_an_older_version_are_compared_by_what_they_state(tmp_path):
     a, b = suite(tmp_path, "a", 1.0), suite(tmp_path, "b", 5.1)
     found = compare_runs(a, b)
-    assert found.changes[0].words == "resize=x costs 4.10 points more"
+    assert found.changes[0].words == "points lost to resize=x rise by 4.10"
     assert found.changes[0].verdict == "worse"
     assert found.summary == (
-        "B is worse in 1, better in 0, within chance in 0, the same in 2; "
-        "most: resize=x costs 4.10 points more. mAP: 90.00 → 90.00 (+0.00 points, same to the last digit)."
+        "mAP (voc): 90.00 in A, 90.00 in B (B − A = 0 points, n = 40: identical). Numbers of B against A: "
+        "1 worse, 0 better, 0 not significant, 2 identical. Largest change: points lost to resize=x rise by "
+        "4.10."
     )
-    assert row(found, "decode=y").verdict == "same to the last digit"
+    assert row(found, "decode=y").verdict == "identical"
     assert (row(found, "precision=a").verdict, row(found, "precision=b").verdict) == (
         "only in A",
         "only in B",
@@ -345,7 +356,7 @@ def test_audits_without_their_runs_say_so(tmp_path):
     found = compare_runs(*audits(tmp_path))
     assert row(found, "mAP@.5").verdict == "undecided"
     assert row(found, "resize=opencv-nearest").difference == pytest.approx(-4.0)
-    assert row(found, "resize=opencv-nearest").basis == "the two intervals overlap (not paired)"
+    assert row(found, "resize=opencv-nearest").basis == "the separate intervals overlap"
     assert row(found, "100px: S_e").verdict == "undecided"
     assert ("clean.map50", 0.91, 0.93) in found.values
     assert sum("no paired interval" in note for note in found.notes) == 3
@@ -357,14 +368,14 @@ def test_proofs_that_turned_are_named(tmp_path):
     found = compare_runs(*audits(tmp_path, proofs=tuple(proofs), rechecks=()))
     lists = {one.title: (one.names, one.tone) for one in found.lists if one.names}
     assert lists == {
-        "square: held in A, no longer in B": (("scene-5.jpg (now unknown)",), "worse"),
-        "square: holds in B, did not in A": (("scene-0.jpg (was violated)",), "better"),
-        "proof turned under a deployment in A only": (
-            ("scene-4.jpg under precision=int8: square holds, there violated",),
+        "square: holds in A, not in B": (("scene-5.jpg (now unknown)",), "worse"),
+        "square: holds in B, not in A": (("scene-0.jpg (was violated)",), "better"),
+        "verdict changes under a deployment in A only": (
+            ("scene-4.jpg under precision=int8: square holds → violated",),
             "better",
         ),
     }
-    assert row(found, "square: proven to hold").images == 8
+    assert row(found, "square: proofs that hold").images == 8
 
 
 def test_an_audit_is_paired_by_the_evaluation_beside_it(tmp_path):
@@ -428,7 +439,7 @@ def test_attacks_that_are_not_those_of_the_audits_numbers_are_not_used(tmp_path)
     save_audit(replace(audit, strikes=(replace(audit.strikes[0], after=0.3), audit.strikes[1])), b)
     found = compare_runs(a, b)
     assert row(found, "100px: S_e").low is None
-    assert any("the attacks beside B are not those of its numbers" in note for note in found.notes)
+    assert any("the attacks next to B do not reproduce its numbers" in note for note in found.notes)
 
 
 def test_audits_on_other_data_are_refused(tmp_path):
@@ -451,19 +462,19 @@ def test_the_same_run_twice_is_said(tmp_path):
     a = evaluation(tmp_path, "a", scenes(3))
     found = compare_runs(a, a / "run.json")
     assert found.same
-    assert found.summary == "A and B are one and the same run: every number is the same."
-    assert {c.verdict for c in found.changes} == {"same to the last digit"}
+    assert found.summary == "A and B are the same run: all numbers are identical."
+    assert {c.verdict for c in found.changes} == {"identical"}
 
 
 def test_equal_numbers_beside_other_values_of_gates_are_told_apart(tmp_path):
     runs = evaluation(tmp_path, "a", scenes(3)), evaluation(tmp_path, "b", scenes(3))
     found = compare_runs(*runs)
     count = len(found.changes)
-    assert found.summary == f"B and A are the same to the last digit in all {count} numbers."
+    assert found.summary == f"All {count} numbers of B and A are identical."
     other = replace(found, values=(("clean.map50", 0.5, 0.5), ("attack.100px.Se", 0.1, 0.2)))
     assert other.summary == (
-        f"B and A are the same to the last digit in all {count} numbers of what both measured; "
-        "1 value for gates differs, being of each run's own images and parts."
+        f"All {count} numbers of B and A are identical on what both measured; "
+        "1 gate value differs, which each run measured on its own images."
     )
 
 
@@ -480,7 +491,7 @@ def test_the_comparison_is_json(tmp_path):
 
 def language(tmp_path, name, drop, sha="q" * 8):
     from holdfast.noise.language.result import LanguageNoise, LanguageSuite, RuleNoise, SetNoise, save
-    from holdfast.noise.language.result import Row as Precision
+    from holdfast.noise.language.result import PrecisionRow as Precision
 
     rows = (Precision("fp16", "measured", "", 0.5, drop, drop - 1, drop + 1, 3, 2, 1, 100),)
     sets = (SetNoise("questions", "pick", sha, 100, 0.25, (RuleNoise("plain", 0.5, rows),)),)
@@ -492,18 +503,18 @@ def test_language_suites_are_compared_by_what_they_state(tmp_path):
     a, b = language(tmp_path, "a", 1.0), language(tmp_path, "b", 6.0)
     found = compare_runs(a, b)
     assert kind_of(a) == found.kind == "language noise"
-    assert found.changes[0].words == "questions, plain: fp16 costs 5.00 points more"
+    assert found.changes[0].words == "points lost to questions, plain: fp16 rise by 5.00"
     assert found.changes[0].verdict == "worse"
-    with pytest.raises(InputError, match="no set of questions in common"):
+    with pytest.raises(InputError, match="no question set in common"):
         compare_runs(a, language(tmp_path, "c", 1.0, sha="other"))
 
 
 def speech(tmp_path, name, error):
-    from holdfast.noise.speech.result import Number, SpeechNoise, SpeechSuite, save
-    from holdfast.noise.speech.result import Row as Option
+    from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechSuite, save
+    from holdfast.noise.speech.result import SpeechRow as Option
 
-    own = Number(1.0, 0.9, 1.1)
-    heard = Number(error, error - 0.1, error + 0.1)
+    own = MeanInterval(1.0, 0.9, 1.1)
+    heard = MeanInterval(error, error - 0.1, error + 0.1)
     rows = (Option("precision", "fp16", "measured", heard=heard, clips=8), Option("stft", "x", "identical"))
     model = SpeechNoise(name, "ab" * 32, "acoustic", 8, own, own, 1.0, rows, None)
     save(SpeechSuite("clips", (model,)), tmp_path / name)
@@ -515,7 +526,7 @@ def test_speech_suites_are_compared_by_what_is_heard(tmp_path):
     assert found.kind == "speech noise"
     assert row(found, "precision=fp16").verdict == "better"
     assert row(found, "precision=fp16").difference == pytest.approx(-1.5)
-    assert row(found, "stft=x").verdict == "same to the last digit"
+    assert row(found, "stft=x").verdict == "identical"
 
 
 def test_of_several_models_those_of_one_name_are_paired(tmp_path):
@@ -526,5 +537,20 @@ def test_of_several_models_those_of_one_name_are_paired(tmp_path):
     assert {c.about.what.split(":")[0] for c in found.changes} == {"b"}
     assert ("only in A: a" in found.notes, "only in B: c" in found.notes) == (True, True)
     save_suite(Suite("scenes", (models["c"], models["c"])), tmp_path / "cc")
-    with pytest.raises(InputError, match="none of the same name"):
+    with pytest.raises(InputError, match="no model of the same name"):
         compare_runs(tmp_path / "ab", tmp_path / "cc")
+
+
+def test_b_minus_a_has_a_direction_even_without_an_interval(tmp_path):
+    found = compare_runs(suite(tmp_path, "a", 1.0), suite(tmp_path, "b", 1.5))
+    change = row(found, "resize=x")
+    assert (change.verdict, change.direction, change.reading) == ("undecided", "worse", "worse, undecided")
+    plain = next(one for one in as_plain(found)["changes"] if one["what"] == "resize=x")
+    assert plain["direction"] == "worse"
+    assert found.next_step == "Next: compare runs on more images to decide the undecided numbers."
+
+
+def test_a_worse_run_names_the_images_to_look_at(tmp_path):
+    runs = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
+    found = compare_runs(*runs)
+    assert found.next_step.startswith("Next: look at the images listed under “an object detected in A")

@@ -37,12 +37,14 @@ def test_equals_of_a_dump_are_named_in_terminal_json_and_page(holdfast, tiny, pi
     np.save(tmp_path / "d.npy", open_preparation(target, model)((tmp_path / picture).read_bytes()).tensor)
     done = holdfast("diagnose", tiny[0], picture, "--input", "d.npy", "--json", "d.json", "-o", "d.html")
     assert done.code == 0
-    assert re.search(r"^1  decode=pillow, colour=rgb, resize=opencv-area +exactly", done.out, re.M)
-    assert re.search(r"^same     as 1[^:]*: .*decode=opencv.*decode=no-fancy-upsampling", done.out, re.M)
+    assert re.search(r"^1  decode=pillow, colour=rgb, resize=opencv-area +yes", done.out, re.M)
+    assert re.search(
+        r"^note     equivalent to row 1[^:]*: .*decode=opencv.*decode=no-fancy-upsampling", done.out, re.M
+    )
     (dump,) = json.loads((tmp_path / "d.json").read_text())["dumps"]
     first = dict(zip(dump["columns"], dump["rows"][0], strict=True))
-    assert first["choices"] == "decode=pillow, colour=rgb, resize=opencv-area"
-    assert {"decode=opencv", "decode=no-fancy-upsampling"} <= set(first["the same"].split(", "))
+    assert first["options"] == "decode=pillow, colour=rgb, resize=opencv-area"
+    assert {"decode=opencv", "decode=no-fancy-upsampling"} <= set(first["equivalent"].split(", "))
     page = (tmp_path / "d.html").read_text()
     assert "decode=opencv" in page
     assert "decode=no-fancy-upsampling" in page
@@ -60,7 +62,7 @@ def test_a_diagnosis_of_data_says_what_integers_were_calibrated_on(holdfast, tin
     assert seen["images"] == 3
     assert seen["on"].startswith("3 of the 12 images")
     assert METHOD in seen["how"]
-    notes = {share["label"]: share["note"] for share in told["blame"]["shares"]}
+    notes = {share["label"]: share["note"] for share in told["loss"]["differences"]}
     assert METHOD in notes["precision=int8-minmax"]
     assert notes["decode=zune"] == ""
     assert f"note     integer precisions calibrated on {seen['on']}" in done.out
@@ -91,8 +93,8 @@ def test_training_in_integers_is_calibrated_too(holdfast, tiny, tmp_path):
     told = json.loads((tmp_path / "d.json").read_text())
     assert told["calibration"]["images"] == 3
     assert METHOD in done.out  # no row of the table is of training
-    assert told["blame"]["images"] == 9  # not on those it was calibrated on
-    assert [share["note"] for share in told["blame"]["shares"]] == [""]
+    assert told["loss"]["images"] == 9  # not on those it was calibrated on
+    assert [share["note"] for share in told["loss"]["differences"]] == [""]
 
 
 def test_without_integers_nothing_is_said_of_calibration(holdfast, tiny, tmp_path):
@@ -106,19 +108,19 @@ def test_on_a_picture_it_is_said_that_the_picture_itself_was_calibrated_on(holdf
         "diagnose", "signs-class", picture, "--deploy", "precision=int8", "--json", "d.json", "-o", "d.html"
     )
     assert done.code == 0
-    assert "integer precisions calibrated on 1 image, the picture itself" in done.out
+    assert "integer precisions calibrated on 1 image, the tested one" in done.out
     assert METHOD in done.out
     told = json.loads((tmp_path / "d.json").read_text())["calibration"]
     assert told["images"] == 1
     assert METHOD in told["how"]
     page = (tmp_path / "d.html").read_text()
-    assert "the picture itself" in page
+    assert "the tested one" in page
     assert METHOD in page
 
 
 def test_a_graph_that_stays_in_floats_is_not_said_to_be_in_integers(holdfast, tiny, picture):
     done = holdfast("diagnose", tiny[0], picture, "--deploy", "precision=int8-mixed")
-    assert "method: nothing in the graph it could change" in done.out  # one picture: all inputs are uneven
+    assert "method: the graph has nothing that this precision changes" in done.out
 
 
 def test_a_picture_is_not_among_the_images_given_to_calibrate_on(holdfast, tiny, tmp_path):
@@ -129,7 +131,7 @@ def test_a_picture_is_not_among_the_images_given_to_calibrate_on(holdfast, tiny,
     alone = tmp_path / "alone" / "bright"
     alone.mkdir(parents=True)
     (alone / inside.name).write_bytes(inside.read_bytes())
-    assert "the picture itself (alone holds no other)" in holdfast(*words, tmp_path / "alone").out
+    assert "the tested one (alone has no other image)" in holdfast(*words, tmp_path / "alone").out
 
 
 def test_a_name_of_holdfasts_own_is_not_blamed_on_the_user_who_takes_it(tmp_path):

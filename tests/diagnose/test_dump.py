@@ -5,20 +5,20 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
-from holdfast.diagnose.dump import Likeness, Trial, like_input, like_output, like_table, ranked
-from holdfast.diagnose.lockstep import Apart
-from holdfast.diagnose.page import like_text
+from holdfast.diagnose.dump import DumpMatch, OptionTrial, match_input, match_output, match_table, rank_trials
+from holdfast.diagnose.page import match_text
+from holdfast.diagnose.stages import ValueDifference
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.choose import calibrated
-from holdfast.noise.vision.show import OnePicture
+from holdfast.noise.vision.choose import with_calibration
+from holdfast.noise.vision.show import SingleImage
 from holdfast.stages.deployed import Calibration
 from holdfast.stages.families import applied, options_of
 
-EXACT, NEAR = Apart(0.0, 0.0, 0.0), Apart(2.0, 0.5, 0.1)
+EXACT, NEAR = ValueDifference(0.0, 0.0, 0.0), ValueDifference(2.0, 0.5, 0.1)
 
 
 def tried(text, result, apart=NEAR, changes=0, odd=0):
-    return Trial({o.split("=")[0]: o for o in text.split()}, apart, result, changes, odd)
+    return OptionTrial({o.split("=")[0]: o for o in text.split()}, apart, result, changes, odd)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def picture():
 
 
 def test_the_fewest_changes_lead_and_the_equals_are_named():
-    found = ranked([
+    found = rank_trials([
         tried("decode=odd resize=a", "x", changes=2, odd=1), tried("decode=b resize=a", "x", changes=2),
         tried("decode=card resize=a", "x", changes=1), tried("decode=card resize=b", "y", EXACT, 1),
     ])  # fmt: skip
@@ -46,24 +46,24 @@ def test_the_fewest_changes_lead_and_the_equals_are_named():
 
 
 def test_at_equal_distance_the_fewer_changes_come_first():
-    found = ranked([tried("decode=a", "x", changes=1), tried("decode=card", "y", changes=0)])
+    found = rank_trials([tried("decode=a", "x", changes=1), tried("decode=card", "y", changes=0)])
     assert [(one.choices, one.same) for one in found] == [("decode=card", ()), ("decode=a", ())]
 
 
 def test_differences_put_together_are_not_named_again_but_those_that_are_only_together_are():
-    found = ranked([
+    found = rank_trials([
         tried("a=0 b=0", "x"), tried("a=1 b=0", "x", changes=1), tried("a=0 b=1", "x", changes=1),
         tried("a=1 b=1", "x", changes=2), tried("a=2 b=2", "x", changes=2),
     ])  # fmt: skip
     assert [one.same for one in found] == [("b=1", "a=1", "a=2 + b=2")]
-    assert ranked([tried("a=1 b=1", "x"), tried("a=1", "x", changes=1)])[0].same == ("no b=1",)
+    assert rank_trials([tried("a=1 b=1", "x"), tried("a=1", "x", changes=1)])[0].same == ("no b=1",)
 
 
 @pytest.mark.parametrize("made_by", ["opencv", "no-fancy-upsampling", "pillow"])
 def test_a_dump_several_decoders_make_is_the_cards_and_names_the_others(model, picture, made_by):
     train = pipeline_of(model.card)
     dump = open_preparation(train.replace(decode=made_by, resize="opencv-bilinear"), model)(picture).tensor
-    first = like_input(model, train, picture, dump)[0]
+    first = match_input(model, train, picture, dump)[0]
     assert first.exact
     assert first.choices == "decode=pillow, colour=rgb, resize=opencv-bilinear"
     assert {"decode=opencv", "decode=no-fancy-upsampling"} <= set(first.same)
@@ -72,7 +72,7 @@ def test_a_dump_several_decoders_make_is_the_cards_and_names_the_others(model, p
 def test_what_training_does_leads_also_if_it_is_not_the_cards(model, picture):
     train = pipeline_of(model.card).replace(decode="opencv")
     dump = open_preparation(train, model)(picture).tensor
-    first = like_input(model, train, picture, dump)[0]
+    first = match_input(model, train, picture, dump)[0]
     assert first.choices == f"decode=opencv, colour=rgb, resize={model.card.resize}"
     assert "decode=pillow" in first.same
 
@@ -80,7 +80,7 @@ def test_what_training_does_leads_also_if_it_is_not_the_cards(model, picture):
 def test_of_equals_that_are_all_changed_the_better_known_leads(model, picture):
     train = pipeline_of(model.card).replace(decode="zune")
     dump = open_preparation(train.replace(decode="opencv"), model)(picture).tensor
-    first = like_input(model, train, picture, dump)[0]
+    first = match_input(model, train, picture, dump)[0]
     assert first.choices.startswith("decode=opencv, ")
     assert {"decode=pillow", "decode=no-fancy-upsampling"} <= set(first.same)
 
@@ -89,7 +89,7 @@ def test_equals_of_a_dumped_output_are_one_row(model, picture):
     train = pipeline_of(model.card)
     machine = open_machine(applied(train, options_of("resize=opencv-nearest,decode=opencv")), model)
     (dump,) = machine.run(machine.prepare(picture).tensor).values()
-    found = like_output(model, train, picture, dump, lambda pipeline: pipeline)
+    found = match_output(model, train, picture, dump, lambda pipeline: pipeline)
     assert found[0].choices == "resize=opencv-nearest"
     assert {"decode=opencv", "decode=no-fancy-upsampling"} <= set(found[0].same)
     assert sum(one.exact for one in found) == 1
@@ -99,13 +99,13 @@ def test_equals_of_a_dumped_output_are_one_row(model, picture):
 
 def test_the_terminal_names_equals_below_a_table_that_stays_narrow():
     many = tuple(f"resize=number-{n}" for n in range(12))
-    rows = [Likeness("decode=a", EXACT, many, 13), Likeness("b=b", NEAR), Likeness("c=c", NEAR, many, 13)]
-    table = like_table(rows, "input")
+    rows = [DumpMatch("decode=a", EXACT, many, 13), DumpMatch("b=b", NEAR), DumpMatch("c=c", NEAR, many, 13)]
+    table = match_table(rows, "input")
     assert table.rows[0][-1] == ", ".join(many)
-    text = like_text(table).splitlines()
-    assert "nearest of 27 tried" in text[0]
+    text = match_text(table).splitlines()
+    assert "of 27 combinations" in text[0]
     assert max(map(len, text[1:6])) < 80
-    assert text[-1] == f"same     as 1, 3: {', '.join(many[:8])} and 4 more (--json has all)"
+    assert text[-1] == f"note     equivalent to row 1, 3: {', '.join(many[:8])} and 4 more (all in --json)"
 
 
 def test_rewrites_that_change_nothing_are_no_choice_beside_others(model, picture, tmp_path):
@@ -113,11 +113,13 @@ def test_rewrites_that_change_nothing_are_no_choice_beside_others(model, picture
     half = applied(train, options_of("precision=fp16"))
 
     def ready(pipeline):
-        return calibrated(pipeline, Calibration((OnePicture("a.jpg", picture),), train), tmp_path / "kept")
+        return with_calibration(
+            pipeline, Calibration((SingleImage("a.jpg", picture),), train), tmp_path / "kept"
+        )
 
     machine = open_machine(ready(half), model)
     (dump,) = machine.run(machine.prepare(picture).tensor).values()
-    best = like_output(model, train, picture, np.asarray(dump), ready)[0]
+    best = match_output(model, train, picture, np.asarray(dump), ready)[0]
     assert best.exact
     assert best.choices == "precision=fp16"
     assert not any("upsample" in same or "ceil" in same for same in best.same)

@@ -11,11 +11,11 @@ from holdfast.core.errors import InputError
 from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
-from holdfast.diagnose.dump import like_input, like_output, read_dump
-from holdfast.diagnose.lockstep import apart, first_apart, lockstep
-from holdfast.diagnose.run import blame
+from holdfast.diagnose.dump import match_input, match_output, read_dump
+from holdfast.diagnose.run import measure_losses
+from holdfast.diagnose.stages import compare_stages, compare_values, first_difference
 from holdfast.evaluate.difference import difference
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.stages.families import applied, options_of
@@ -31,7 +31,7 @@ def quiet(what, total):
 def plan(tmp_path):
     model = load_model(str(making.detector(tmp_path)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 10))
-    return Plan(model, data, runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, data, runs=tmp_path / "runs", jobs=1)
 
 
 def pictures(plan):
@@ -47,8 +47,8 @@ def pictures(plan):
 )  # fmt: skip
 def test_the_first_stage_that_differs_is_the_one_that_was_exchanged(plan, deploy, stage):
     train = pipeline_of(plan.model.card)
-    stages = lockstep(plan.model, train, applied(train, options_of(deploy)), pictures(plan))
-    first = first_apart(stages)
+    stages = compare_stages(plan.model, train, applied(train, options_of(deploy)), pictures(plan))
+    first = first_difference(stages)
     assert first is not None
     assert first.stage == stage
     assert first.differ == 10
@@ -58,8 +58,8 @@ def test_the_first_stage_that_differs_is_the_one_that_was_exchanged(plan, deploy
 
 def test_a_system_is_alike_itself_at_every_stage(plan):
     train = pipeline_of(plan.model.card)
-    stages = lockstep(plan.model, train, train, pictures(plan))
-    assert first_apart(stages) is None
+    stages = compare_stages(plan.model, train, train, pictures(plan))
+    assert first_difference(stages) is None
     assert [s.images for s in stages] == [10] * 6
 
 
@@ -67,47 +67,49 @@ def test_values_are_apart_by_what_differs_in_them():
     one = np.zeros((2, 4))
     other = one.copy()
     other[0, 0] = 3.0
-    assert apart(one, other).largest == 3.0
-    assert apart(one, other).mean == pytest.approx(3 / 8)
-    assert apart(one, other).share == pytest.approx(1 / 8)
-    assert apart(one, np.zeros((2, 5))).share == 1.0
-    assert apart({"a": one, "b": one}, {"a": other, "b": one}).share == pytest.approx(1 / 16)
+    assert compare_values(one, other).largest == 3.0
+    assert compare_values(one, other).mean == pytest.approx(3 / 8)
+    assert compare_values(one, other).share == pytest.approx(1 / 8)
+    assert compare_values(one, np.zeros((2, 5))).share == 1.0
+    assert compare_values({"a": one, "b": one}, {"a": other, "b": one}).share == pytest.approx(1 / 16)
     none = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
     box = Detections(np.array([[0.0, 0, 4, 4]]), np.ones(1), np.zeros(1, np.int64))
-    assert apart(none, none).same
-    assert not apart(none, box).same
-    assert apart(none, box).share == 1.0
+    assert compare_values(none, none).same
+    assert not compare_values(none, box).same
+    assert compare_values(none, box).share == 1.0
     both = Detections(
         np.array([[50.0, 50, 60, 60], [0, 0, 4, 4]]), np.array([0.9, 1.0]), np.zeros(2, np.int64)
     )
-    moved = apart(both, box)  # the second box is its partner: only the first is alone
+    moved = compare_values(both, box)  # the second box is its partner: only the first is alone
     assert (moved.largest, moved.share) == (0.0, 0.5)
 
 
 def test_each_difference_costs_what_evaluations_say(plan):
     chosen = options_of("resize=opencv-nearest,boxes=offset")
-    found = blame(prepare_context(NoisePlan(plan, replicates=200)), chosen, quiet)
+    found = measure_losses(prepare_context(NoisePlan(plan, replicates=200)), chosen, quiet)
     train = pipeline_of(plan.model.card)
 
     def run(*options):
         return evaluate(dataclasses.replace(plan, pipeline=applied(train, options)))
 
     clean, deploy = run(), run(*chosen)
-    assert found.drop == pytest.approx(-100 * difference(clean, deploy).interval.estimate)
+    assert found.points_lost == pytest.approx(-100 * difference(clean, deploy).interval.estimate)
     assert (found.train, found.deploy) == pytest.approx(
         (clean.result["metrics"]["AP"], deploy.result["metrics"]["AP"])
     )
-    for share, option, other in zip(found.shares, chosen, chosen[::-1], strict=True):
+    for share, option, other in zip(found.differences, chosen, chosen[::-1], strict=True):
         assert share.label == option.label
-        assert share.alone == pytest.approx(-100 * difference(clean, run(option)).interval.estimate)
-        assert share.mended == pytest.approx(100 * difference(deploy, run(other)).interval.estimate)
+        assert share.points_lost == pytest.approx(-100 * difference(clean, run(option)).interval.estimate)
+        assert share.points_recovered == pytest.approx(100 * difference(deploy, run(other)).interval.estimate)
 
 
-def test_the_only_difference_is_mended_by_going_back_to_training(plan):
-    found = blame(prepare_context(NoisePlan(plan, replicates=200)), options_of("boxes=offset"), quiet)
-    (share,) = found.shares
-    assert share.alone == pytest.approx(found.drop)
-    assert share.mended == pytest.approx(found.drop)
+def test_fixing_the_only_difference_recovers_all_points(plan):
+    found = measure_losses(
+        prepare_context(NoisePlan(plan, replicates=200)), options_of("boxes=offset"), quiet
+    )
+    (share,) = found.differences
+    assert share.points_lost == pytest.approx(found.points_lost)
+    assert share.points_recovered == pytest.approx(found.points_lost)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_dumped_input_is_recognised(tmp_path, made_by):
     train = pipeline_of(model.card)
     target = applied(train, options_of(made_by))
     np.save(tmp_path / "dump.npy", open_preparation(target, model)(data).tensor)
-    found = like_input(model, train, data, read_dump(tmp_path / "dump.npy"))
+    found = match_input(model, train, data, read_dump(tmp_path / "dump.npy"))
     assert found[0].exact
     assert all(word in found[0].choices for word in made_by.split(","))
     assert sum(one.exact for one in found) == 1
@@ -135,7 +137,7 @@ def test_a_dumped_output_is_recognised(tmp_path):
     target = applied(train, options_of("colour=yuv444-fixed,resize=opencv-nearest"))
     machine = open_machine(target, model)
     (dump,) = machine.run(machine.prepare(data).tensor).values()
-    found = like_output(model, train, data, dump, lambda pipeline: pipeline)
+    found = match_output(model, train, data, dump, lambda pipeline: pipeline)
     assert found[0].exact
     assert "opencv-nearest" in found[0].choices
 
@@ -157,4 +159,4 @@ def test_dumps_with_objects_nan_or_another_shape_are_refused(tmp_path):
     model = load_model(str(making.classifier(tmp_path)))
     picture = making.jpeg(np.zeros((20, 20, 3), np.uint8))
     with pytest.raises(InputError, match="the dump is 3×8×8, the model's input 1×3×16×16"):
-        like_input(model, pipeline_of(model.card), picture, read_dump(tmp_path / "s.npy"))
+        match_input(model, pipeline_of(model.card), picture, read_dump(tmp_path / "s.npy"))

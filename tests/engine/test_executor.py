@@ -17,7 +17,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine import executor, workers
 from holdfast.engine.executor import choose_executor, silent
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 
 PLUG_IN = '''
@@ -36,7 +36,9 @@ def plan(tmp_path):
     making.classifier(tmp_path)
     making.image_folder(tmp_path / "data", 30)  # two cells
     model = load_model(tmp_path / "tiny.onnx")
-    return Plan(model, open_dataset(tmp_path / "data"), pipeline_of(model.card), runs=tmp_path / "runs")
+    return EvaluationPlan(
+        model, open_dataset(tmp_path / "data"), pipeline_of(model.card), runs=tmp_path / "runs"
+    )
 
 
 def dimmed(plan, by):

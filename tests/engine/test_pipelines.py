@@ -16,7 +16,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import first_of, read_mask, to_plain
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, Variant, sweep
 
@@ -88,7 +88,7 @@ def test_one_mask_with_an_unknown_class_is_that_images_failure(tmp_path):
         truth[0, 0] = (255, 7, 1)[i]  # ignored; unknown; a class
         (tmp_path / "data" / "masks" / f"{i}.png").write_bytes(png(truth, VOC))
     (tmp_path / "data" / "classes.txt").write_text("dark\nbright\n")
-    plan = Plan(
+    plan = EvaluationPlan(
         load_model(segmenter(tmp_path)), open_dataset(tmp_path / "data"), runs=tmp_path / "runs", jobs=1
     )
     done = evaluate(plan)
@@ -109,7 +109,7 @@ def test_numbers_that_overflow_in_the_head_are_that_images_failure(tmp_path):
     post.calls = 0
     model = load_model(tmp_path / "blobs.onnx")
     pipeline = pipeline_of(model.card).replace(post=post)
-    plan = Plan(model, open_dataset(tmp_path / "data"), pipeline, runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, open_dataset(tmp_path / "data"), pipeline, runs=tmp_path / "runs", jobs=1)
     done = evaluate(plan)
     assert [str(f) for f in done.failed] == ["001.jpg: Detections.boxes: expected finite numbers, got inf"]
     assert done.result["images"] == 2

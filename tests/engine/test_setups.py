@@ -11,7 +11,7 @@ from helpers import models as making
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
@@ -75,7 +75,7 @@ def test_a_run_folder_spelled_otherwise_or_copied_is_taken_up_again(model, data,
     )
 
     def run(runs):
-        plan = Plan(model, data, runs=Path(runs), jobs=1)
+        plan = EvaluationPlan(model, data, runs=Path(runs), jobs=1)
         made = measure(prepare(NoisePlan(plan, wanted, replicates=50)))
         return made, {p.name for p in Path(runs).glob("cells/*/*.json")}
 

@@ -12,7 +12,7 @@ from holdfast.core import sources
 from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph import kept as keeping
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
@@ -251,7 +251,9 @@ def test_noise_audit_and_evaluate_share_cells(tmp_path, writes):
     run(tmp_path / "runs")
     keys = set(writes)
     writes.clear()
-    plan = Plan(load_model(tmp_path / "blobs.onnx"), open_dataset(tmp_path / "data"), runs=tmp_path / "runs")
+    plan = EvaluationPlan(
+        load_model(tmp_path / "blobs.onnx"), open_dataset(tmp_path / "data"), runs=tmp_path / "runs"
+    )
     measure_noise(prepare_noise(NoisePlan(plan, NoiseSelection(only=("resize=opencv-nearest",)))))
     assert writes
     assert not keys & set(writes)

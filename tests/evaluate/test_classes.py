@@ -28,7 +28,7 @@ def test_common_leaves_the_others_out_and_says_so():
     found = align(("stop",), ("stop", "crosswalk"), common=True)
     assert found.names == ("stop",)
     assert found.of_data.tolist() == [0, -1]
-    assert "1 classes of the data left out" in found.note
+    assert "skipped 1 classes of the dataset" in found.note
 
 
 def test_nothing_in_common_stays_an_error():
@@ -45,7 +45,7 @@ def test_numbers_for_names_match_by_place():
 def test_renames_are_checked():
     found = align(("stop sign",), ("stop",), renames={"stop": "stop sign"})
     assert found.of_model.tolist() == [0]
-    with pytest.raises(UnknownName, match=r"unknown class of the data 'stpo'. Did you mean 'stop'\?"):
+    with pytest.raises(UnknownName, match=r"unknown class of the dataset 'stpo'. Did you mean 'stop'\?"):
         align(("stop sign",), ("stop",), renames={"stpo": "stop sign"})
 
 
@@ -62,7 +62,7 @@ def test_several_classes_of_the_data_can_be_one_of_the_model():
 def test_names_alike_but_for_case_are_told_apart():
     assert align(("Stop", "stop"), ("stop", "Stop")).of_data.tolist() == [0, 1]
     assert align(("Stop", "stop"), ("stop", "Stop")).of_model.tolist() == [1, 0]
-    with pytest.raises(DataError, match="does not know STOP"):
+    with pytest.raises(DataError, match="does not have STOP"):
         align(("Stop", "stop"), ("STOP",))
 
 
@@ -88,7 +88,7 @@ def test_records_get_the_evaluated_numbers():
     ],
 )
 def test_a_class_nobody_has_is_named(record):
-    with pytest.raises(DataError, match=r"x: class (2|-1) of the (data|model); expected 0 to 1"):
+    with pytest.raises(DataError, match=r"x: got class (2|-1) of the (dataset|model), expected 0 to 1"):
         realign([record], align(("a", "b"), ("a", "b")))
 
 

@@ -22,7 +22,7 @@ def blobs(tmp_path):
 def test_a_detector_on_coco_data(holdfast, blobs):
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--json", "o.json")
     assert done.code == 0, done
-    assert "12 images. coco: 101-point AP" in done.out
+    assert "12 images. Rule coco: 101-point AP" in done.out
     numbers = json.loads((blobs / "o.json").read_text())
     assert set(KEYS) < set(numbers)
     assert numbers["AP"] == 1.0
@@ -72,7 +72,7 @@ def test_another_stage_is_another_run_and_can_be_compared(holdfast, blobs):
         "holdfast-runs/blobs-on-data",
     )  # fmt: skip
     assert done.code == 0
-    assert "Δ AP +0.0000, paired 95% interval" in done.out
+    assert "AP (coco, n = 12): 0.00 points lost, no difference on any image" in done.out
     assert "blobs-on-data-resize-opencv-area" in done.err
 
 
@@ -86,7 +86,7 @@ def test_classes_in_common(holdfast, fails, blobs):
     assert "class mismatch" in fails("evaluate", "blobs.onnx", "data", "--jobs", 1)
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--classes", "common")
     assert done.code == 0
-    assert "1 classes of the data left out" in done.err
+    assert "skipped 1 classes of the dataset" in done.err
 
 
 def test_classes_renamed(holdfast, blobs):
@@ -97,7 +97,12 @@ def test_classes_renamed(holdfast, blobs):
 
 def test_explain_on_a_run(holdfast, blobs):
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--explain", "--class", "blob")
-    for words in ("1. Detections by descending score", "2. Score threshold", "3. Eleven recalls", "AP 1.0000"):
+    for words in (
+        "1. Detections by descending score",
+        "2. Score threshold",
+        "3. Eleven recalls",
+        "AP 1.0000",
+    ):
         assert words in done.out
 
 
@@ -123,7 +128,7 @@ def test_truth_and_predictions(holdfast, blobs):
     numbers = json.loads((blobs / "o.json").read_text())
     assert numbers["AR100"] == 0.5
     assert numbers["at_score"]["fn"] == 6
-    assert "How AP comes about" in done.out
+    assert "AP step by step" in done.out
 
 
 def test_a_finished_run_is_found_again_and_damage_is_repaired(holdfast, blobs):
@@ -190,7 +195,7 @@ def test_a_list_of_numbers_takes_the_models_classes(holdfast, fails, tmp_path):
     assert set(json.loads((tmp_path / "o.json").read_text())["per_class"]) == {"dark", "bright"}
     (tmp_path / "data" / "val.txt").write_text("\n".join([*lines[:-1], lines[-1][:-1] + "7"]))
     line = fails("evaluate", "tiny.onnx", "data/val.txt", "--jobs", 1)
-    assert "class 7 of the data; expected 0 to 1" in line
+    assert "got class 7 of the dataset, expected 0 to 1" in line
 
 
 def test_model_info_and_card(holdfast, fails, tmp_path):
@@ -277,15 +282,15 @@ def test_csv_is_csv_alone_and_has_the_overall_numbers(holdfast, blobs):
     rows = list(csv.DictReader(io.StringIO(done.out)))
     assert [row["class"] for row in rows] == ["all classes", "blob"]
     assert float(rows[0]["AP50"]) == 1.0
-    assert "Δ AP" in done.err
-    assert "no image makes a difference" in done.err
+    assert "points lost" in done.err
+    assert "no difference on any image" in done.err
 
 
 def test_rules_are_refused_where_there_is_no_ap(fails, tmp_path):
     making.classifier(tmp_path)
     making.image_folder(tmp_path / "data", 4)
     line = fails("evaluate", "tiny.onnx", "data", "--jobs", 1, "--rule", "voc", "--iou", 0.9)
-    assert "--rule, --iou: a model to classify has no AP" in line
+    assert "--rule, --iou: only detectors have an AP; this model's task is classify" in line
 
 
 def test_json_goes_through_links_and_pipes(holdfast, blobs):
@@ -314,3 +319,26 @@ def test_the_page_shows_no_boxes_on_an_image_that_was_changed(holdfast, blobs):
         path.write_bytes(making.jpeg(making.np.full((64, 64, 3), 99, making.np.uint8)))
     assert holdfast("report", run, "-o", "b.html").code == 0
     assert "data:image/jpeg" not in (blobs / "b.html").read_text()
+
+
+def test_points_lost_are_in_the_json_of_a_comparison(holdfast, blobs):
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1).code == 0
+    done = holdfast(
+        "evaluate",
+        "blobs.onnx",
+        "data",
+        "--jobs",
+        1,
+        "--against",
+        "holdfast-runs/blobs-on-data",
+        "--json",
+        "o.json",
+    )
+    against = json.loads((blobs / "o.json").read_text())["against"]
+    assert (against["points_lost"], against["low"], against["high"]) == (0.0, 0.0, 0.0)
+    assert f"{against['points_lost']:.2f} points lost" in done.out
+
+
+def test_top_and_all_classes_exclude_each_other(fails, blobs):
+    words = ("evaluate", "blobs.onnx", "data", "--jobs", 1)
+    assert "--top or --all-classes, not both" in fails(*words, "--top", 3, "--all-classes")

@@ -9,7 +9,16 @@ from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import GRID, Counted, Found, Ranked
-from holdfast.evaluate.difference import Changes, Side, broken, changes, compare, unpartnered
+from holdfast.evaluate.difference import (
+    Changes,
+    ScoredRun,
+    broken_images,
+    changes,
+    compare,
+    interval_text,
+    significance,
+    unmatched_counts,
+)
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
@@ -36,7 +45,7 @@ def counted(name, table, grid=None):
 
 
 def side(records, task="detect", classes=("a", "b"), told=COCO):
-    return Side(tuple(records), task, classes, told)
+    return ScoredRun(tuple(records), task, classes, told)
 
 
 def scene(seed, images=7, move=0.0):
@@ -145,8 +154,8 @@ def test_a_run_against_itself_has_no_width(task):
     d = compare(side(records, task, names), side(list(records), task, names), replicates=50)
     i = d.interval
     assert (i.estimate, i.low, i.high, d.changed) == (0.0, 0.0, 0.0, 0)
-    assert "no image makes a difference" in str(d)
-    assert broken(side(records, task, names), side(records, task, names)) == ()
+    assert "no difference on any image" in str(d)
+    assert broken_images(side(records, task, names), side(records, task, names)) == ()
     assert d.before == pytest.approx(side(records, task, names).value, abs=1e-12)
 
 
@@ -176,7 +185,7 @@ def test_runs_of_another_rule_or_truth_are_refused():
     with pytest.raises(InputError, match="task, classes and rule"):
         compare(side(records), side(records, told=Settings(RULES["voc"])))
     other = [counted("a", [[5, 0], [0, 5]])], [counted("a", [[6, 0], [0, 4]])]
-    with pytest.raises(InputError, match="same image or truth"):
+    with pytest.raises(InputError, match="the image or its ground truth differs"):
         compare(*(side(r, "segment") for r in other))
 
 
@@ -202,14 +211,14 @@ def test_boxes_lost_and_gained_by_hand(after, expected):
     got = changes(before, second, "detect", COCO)
     assert (got.boxes_lost, got.boxes_gained) == expected
     assert got.images == (expected != (0, 0))
-    assert str(got).startswith("0 images" if expected == (0, 0) else "1 image changed")
+    assert f"lost or gained in {got.images} of 1 image" in str(got)
 
 
 def test_the_nearest_become_partners_first():
     first = detections([[0, 0, 12, 10], [0, 0, 5.5, 10]], [0.9, 0.8], [0, 0])
     second = detections([[0, 0, 10, 10], [0, 0, 12, 10]], [0.9, 0.8], [0, 0])
     # 12 with 12, so that 10 is left for 5.5 (0.55); with 12 and 10 (0.83) paired, 5.5 and 12 (0.46) part
-    assert unpartnered(first, second) == (0, 0)
+    assert unmatched_counts(first, second) == (0, 0)
 
 
 boxes = st.lists(st.tuples(*[st.integers(0, 6)] * 2, *[st.integers(1, 6)] * 2, st.integers(0, 1)), max_size=6)
@@ -222,10 +231,10 @@ def test_lost_one_way_is_gained_the_other(first, second):
         detections([[x, y, x + w, y + h] for x, y, w, h, _ in rows], [0.9] * len(rows), [r[4] for r in rows])
         for rows in (first, second)
     )
-    lost, gained = unpartnered(a, b)
-    assert unpartnered(b, a) == (gained, lost)
+    lost, gained = unmatched_counts(a, b)
+    assert unmatched_counts(b, a) == (gained, lost)
     assert len(a) - lost == len(b) - gained
-    assert unpartnered(a, a) == (0, 0)
+    assert unmatched_counts(a, a) == (0, 0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -250,8 +259,8 @@ def test_a_single_objects_change_by_hand():
         found("d", [[10, 10, 30, 20]], [0.8], [0]),  # IoU 0.5: the same box, but no longer above one half
         found("e", [], [], []),
     ]
-    assert changes(before, after, "single", COCO) == Changes(3)
-    assert broken(side(before, "single"), side(after, "single")) == ("b", "c", "d", "e")
+    assert changes(before, after, "single", COCO) == Changes("single", 3, len(before))
+    assert broken_images(side(before, "single"), side(after, "single")) == ("b", "c", "d", "e")
 
 
 def test_a_segmenters_change_is_one_per_cent_of_the_points():
@@ -264,16 +273,16 @@ def test_a_segmenters_change_is_one_per_cent_of_the_points():
     got = changes(before, after, "segment", COCO)
     assert got.images == 1
     assert got.points == pytest.approx(81 / (3 * GRID * GRID))
-    assert "0.66% of the points" in str(got)
+    assert "0.66% of all labels" in str(got)
     # right pixels: 100 of 100 before; 99 and 100 after
     worse = [counted("0", [[89, 1], [0, 10]]), counted("1", table), counted("2", table)]
-    assert broken(side(before, "segment"), side(worse, "segment")) == ("0",)
+    assert broken_images(side(before, "segment"), side(worse, "segment")) == ("0",)
 
 
 def test_records_without_a_grid_still_tell_whether_a_pixel_changed():
     old = [Counted(f"{i}", SIZE, np.array([[9, 1], [0, 10]])) for i in range(2)]
     new = [old[0], Counted("1", SIZE, np.array([[8, 2], [0, 10]]))]
-    assert changes(old, new, "segment", COCO) == Changes(1)
+    assert changes(old, new, "segment", COCO) == Changes("segment", 1, len(old))
 
 
 def test_an_image_is_broken_if_a_true_box_is_not_found_any_more():
@@ -285,7 +294,27 @@ def test_an_image_is_broken_if_a_true_box_is_not_found_any_more():
         found("b", truth, [0.9, 0.4], [0, 0], **told),  # the second one is below the score threshold
         found("c", [*truth, [0, 0, 9, 9]], [0.9, 0.8, 0.7], [0, 0, 0], **told),  # one too many breaks none
     ]
-    assert broken(side(before), side(after)) == ("b",)
+    assert broken_images(side(before), side(after)) == ("b",)
     got = compare(side(before), side(after), replicates=10)
     assert (got.changed, got.changes.boxes_lost, got.changes.boxes_gained) == (2, 1, 1)
-    assert "2 images changed (1 boxes lost, 1 gained)" in str(got)
+    assert "in 2 of 3 images (1 lost, 1 gained;" in str(got)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "images", "words"),
+    [
+        (0.5, 2.0, 40, "significant"),
+        (-0.5, 2.0, 40, "not significant (the 95% interval contains 0)"),
+        (0.5, 2.0, 8, "significant; an indication: n = 8"),
+        (None, None, 8, ""),
+    ],
+)
+def test_significance_in_words(low, high, images, words):
+    assert significance(low, high, images) == words
+
+
+def test_an_interval_without_width_says_so():
+    assert interval_text(0.0, 0.0) == "no difference"
+    assert interval_text(-0.001, 0.0) == "[0.00, 0.00]"
+    assert interval_text(-2.226, 0.5) == "[-2.23, 0.50]"
+    assert interval_text(None, None) == ""

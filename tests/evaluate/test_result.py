@@ -16,7 +16,7 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.page import pictures
 from holdfast.evaluate.result import open_run
-from holdfast.evaluate.run import Plan, evaluate, run_folder
+from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.graph.load import load_model
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.post import by_card
@@ -24,7 +24,9 @@ from holdfast.stages.post import by_card
 
 def plan_of(folder, data="data", source=None):
     model = load_model(folder / "tiny.onnx")
-    return Plan(model, open_dataset(folder / data), runs=folder / "runs", jobs=1, source=source or {})
+    return EvaluationPlan(
+        model, open_dataset(folder / data), runs=folder / "runs", jobs=1, source=source or {}
+    )
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_runs_on_other_images_of_the_same_names_are_not_compared(folder):
     making.image_folder(folder / "other" / "data", 8, size=30)
     before, after = evaluate(plan_of(folder)), evaluate(plan_of(folder, "other/data"))
     assert difference(before, before).interval.estimate == 0.0
-    with pytest.raises(InputError, match=r"\.jpg: the two runs do not have the same image or truth"):
+    with pytest.raises(InputError, match=r"\.jpg: the image or its ground truth differs"):
         difference(before, after)
 
 
@@ -87,7 +89,7 @@ def test_the_difference_is_that_of_the_two_numbers(tmp_path):
     making.detector(tmp_path)
     making.blob_coco(tmp_path / "data", 12)
     model = load_model(tmp_path / "blobs.onnx")
-    plan = Plan(model, open_dataset(tmp_path / "data"), runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, open_dataset(tmp_path / "data"), runs=tmp_path / "runs", jobs=1)
 
     def post(raw, frame, card):
         found = by_card(raw, frame, card)
@@ -105,7 +107,7 @@ def test_a_rewritten_graph_does_not_make_a_long_folder_name(tmp_path):
     data = open_dataset(str(making.blob_coco(tmp_path / "data", 1)), task="detect")
     clean = pipeline_of(model.card)
     names = [
-        run_folder(Plan(model, data, clean.replace(infer=Deployed((name,))), runs=tmp_path)).name
+        run_folder(EvaluationPlan(model, data, clean.replace(infer=Deployed((name,))), runs=tmp_path)).name
         for name in ("fp16", "bf16")
     ]
     assert len(set(names)) == 2

@@ -81,8 +81,8 @@ def test_lines_have_the_numbers_of_the_commands_and_paired_differences(made):
     assert lines["blobs", "fp16"].delta is not None
     noises = lines["blobs", "noises"]
     suite = json.loads((found.experiment.file.parent / noises.folder / "noise.json").read_text())["models"][0]
-    worst = max((row for row in suite["rows"]), key=lambda row: row["drop"] or 0.0)
-    assert noises.delta == pytest.approx(-worst["drop"] / 100)
+    worst = max((row for row in suite["rows"]), key=lambda row: row["points_lost"] or 0.0)
+    assert noises.delta == pytest.approx(-worst["points_lost"] / 100)
     assert (noises.low, noises.high) == pytest.approx((-worst["high"] / 100, -worst["low"] / 100))
 
 

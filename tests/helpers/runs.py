@@ -14,7 +14,7 @@ from holdfast.engine.cells import CellSet, cell_key
 from holdfast.engine.records import Found, to_plain
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.result import CELLS, About, Evaluation, save
+from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
@@ -42,7 +42,7 @@ def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES
         cell = {"record": to_plain(one), "notes": [], "name": one.name, "content": "", "input": ""}
         cells.store.put(cell_key(cells.setup, item), to_json(cell))
     told = {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
-    about = About(
+    about = RunInfo(
         f"holdfast evaluate {name}", "2026-01-02T03:04:05+00:00", 1.0, task,
         {"name": name, "sha256": "ab" * 32}, {"name": data}, tuple(classes), {"resize": "pillow-bilinear"},
         str(settings.rule), told, {"holdfast": "1"},

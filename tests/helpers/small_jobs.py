@@ -30,10 +30,10 @@ from holdfast.core.patch import Patch, Spot
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.embedded import EmbeddedEntry
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan, alignment_of, evaluate
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.language import run as language_run
-from holdfast.noise.language.open import subject_of
+from holdfast.noise.language.open import language_subject
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.speech import options
 from holdfast.noise.speech import run as speech
@@ -49,13 +49,13 @@ def evaluated(folder):
     """An evaluation of a detector on two cells of images."""
     model = load_model(making.detector(folder))
     data = open_dataset(making.blob_coco(folder / "data", 30))
-    return lambda runs: evaluate(Plan(model, data, runs=runs)).result["metrics"]
+    return lambda runs: evaluate(EvaluationPlan(model, data, runs=runs)).result["metrics"]
 
 
 def segmented(folder):
     """An evaluation of embedded images by the shipped segmenter."""
     data = open_dataset("signs:0:2", task="segment")
-    return lambda runs: evaluate(Plan(load_model("signs-seg"), data, runs=runs)).result["metrics"]
+    return lambda runs: evaluate(EvaluationPlan(load_model("signs-seg"), data, runs=runs)).result["metrics"]
 
 
 def patched(folder):
@@ -77,7 +77,7 @@ def attacked(folder):
     data = open_dataset(squaring.scenes(folder / "data", 2))
 
     def run(runs):
-        plan = Plan(model, data)
+        plan = EvaluationPlan(model, data)
         given = AttackPlan(plan, runs / "attack", Method(black_box=True), Limits(pixels=60, steps=20))
         found = attack(apart(given, alignment_of(plan)))
         return [(a.name, a.pixels, a.image_sha256) for a in found.attempts]
@@ -91,7 +91,9 @@ def squared(folder):
     data = open_dataset(squaring.scenes(folder / "data", 2))
 
     def run(runs):
-        plan = SquaresPlan(Plan(model, data, runs=runs), pipeline_of(model.card), share=0.4, most=20)
+        plan = SquaresPlan(
+            EvaluationPlan(model, data, runs=runs), pipeline_of(model.card), share=0.4, most=20
+        )
         maps = squares(plan)
         half = plan.pipeline.replace(infer=Deployed(("fp16",), folder=runs / "rewritten"))
         return [m.scores.tolist() for m in maps], recheck(plan, maps, {"fp16": half})
@@ -115,7 +117,7 @@ def contested(folder):
 
 def asked(folder):
     """A language model at another precision on questions."""
-    lm = subject_of(texting.language_model(folder))
+    lm = language_subject(texting.language_model(folder))
     text = open_text(texting.piqa(folder / "p.jsonl", 30))
 
     def run(runs):

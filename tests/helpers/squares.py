@@ -12,7 +12,7 @@ from PIL import Image
 from helpers.models import save_graph
 from holdfast.audit.squares import survey
 from holdfast.core.types import Size
-from holdfast.noise.suite import unwatched
+from holdfast.noise.suite import no_progress
 
 SIZE = Size(64, 48)
 BOX = (28, 12, 44, 28)  # what the detector says: the cell of column 4, row 2, one anchor of 16×16
@@ -100,6 +100,6 @@ def scenes(folder: Path, images: int = 1, *, bare: int = 0) -> Path:
     return folder
 
 
-def squares(plan, watch=unwatched):
+def squares(plan, watch=no_progress):
     """The map of every image in which something true is found."""
     return survey(plan, watch).maps

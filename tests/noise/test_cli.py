@@ -33,7 +33,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     assert text.code == 0
     told = json.loads((tmp_path / "n.json").read_text())
     (model,) = told["models"]
-    drops = {f"{r['family']}={r['option']}": r["drop"] for r in model["rows"]}
+    drops = {f"{r['family']}={r['option']}": r["points_lost"] for r in model["rows"]}
     assert set(drops) == {"decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box"}
     for label, drop in drops.items():
         option = label.split("=")[1]
@@ -42,9 +42,9 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     assert f"{line['mean']:.2f} ({line['worst']:.2f})" in text.out
     shaped = holdfast("noise", *tiny, *QUICK, "--csv", "--jobs", 1)
     (row,) = csv.DictReader(io.StringIO(shaped.out))
-    assert float(row["resize"]) == pytest.approx(line["mean"])
-    assert float(row["resize worst"]) == pytest.approx(line["worst"])
-    moved = any(r["drop"] or r["changed"] for r in model["rows"] if r["family"] == "resize")
+    assert float(row["resize points lost"]) == pytest.approx(line["mean"])
+    assert float(row["resize worst points lost"]) == pytest.approx(line["worst"])
+    moved = any(r["points_lost"] or r["changed"] for r in model["rows"] if r["family"] == "resize")
     assert row["resize worst option"] == (line["option"] if moved else "")
     markdown = holdfast("noise", *tiny, *QUICK, "--markdown", "--jobs", 1)
     assert "| model |" in markdown.out
@@ -89,7 +89,7 @@ def test_a_dry_run_counts_and_runs_nothing(holdfast, tiny, tmp_path):
 def test_the_list_says_what_is_there(holdfast):
     done = holdfast("noise", "list", "--csv")
     rows = list(csv.DictReader(io.StringIO(done.out)))
-    assert {r["noise"] for r in rows} >= {
+    assert {r["family"] for r in rows} >= {
         "decode",
         "resize",
         "colour",
@@ -99,7 +99,7 @@ def test_the_list_says_what_is_there(holdfast):
         "boxes",
     }
     fast = next(r for r in rows if r["option"] == "fast-idct")
-    assert "TensorFlow" in fast["which systems"]
+    assert "TensorFlow" in fast["systems"]
     assert fast["stage"] == "pre-processing"
     assert "decode" in holdfast("noise", "list").out
 
@@ -113,12 +113,14 @@ def test_the_staircase(holdfast, blobs, tmp_path):
     steps = json.loads((tmp_path / "s.json").read_text())["steps"]
     assert [s["added"] for s in steps] == ["boxes=offset", "decode=fast-idct"]
     assert "boxes=offset" in done.out
-    assert "Noise upon noise" in (tmp_path / "s.html").read_text()
+    assert "Combined noise, step by step" in (tmp_path / "s.html").read_text()
     done = holdfast(
         "noise", "combine", *blobs, "--only", "decode=fast-idct,boxes=offset", "--csv", "--jobs", 1
     )
     rows = list(csv.DictReader(io.StringIO(done.out)))
-    assert [float(r["adds high"]) for r in rows] == pytest.approx([s["extra_high"] for s in steps])
+    assert [float(r["step points lost high"]) for r in rows] == pytest.approx(
+        [s["extra_high"] for s in steps]
+    )
     assert [int(r["changed"]) for r in rows] == [s["changed"] for s in steps]
 
 
@@ -168,8 +170,9 @@ def test_pictures_are_shown_and_kept(holdfast, tmp_path):
     original = np.asarray(Image.open(tmp_path / "kept" / "colour-nv12-original.png")).astype(int)
     difference = np.asarray(Image.open(tmp_path / "kept" / "colour-nv12-difference.png"))
     gap = np.abs(noised - original)
-    np.testing.assert_array_equal(difference.max(axis=(0, 1)), [255, 255, 255])
-    np.testing.assert_array_equal(difference, (gap * (255.0 / gap.max(axis=(0, 1)))).round())
+    assert difference.max() == 255
+    factor = 255.0 / np.percentile(gap, 99.5)
+    np.testing.assert_array_equal(difference, (gap * factor).round().clip(0, 255))
     assert (tmp_path / "p.html").read_text().count("data:image/") >= 6
 
 
@@ -179,7 +182,7 @@ def test_what_cannot_be_shown_is_told_with_the_file(fails, tmp_path):
     assert "cut.jpg: cannot be decoded" in fails("noise", "show", "cut.jpg")
     told = fails("diagnose", "signs-class", "cut.jpg", "--deploy", "decode=zune")
     assert "cut.jpg: cannot be decoded" in told  # nothing was compared: that is not to agree
-    assert "needs --model" in fails("noise", "show", "p.jpg", "--only", "ceil")
+    assert "need --model" in fails("noise", "show", "p.jpg", "--only", "ceil")
 
 
 def test_feature_maps_of_a_model_are_shown(holdfast, tmp_path):
@@ -210,11 +213,11 @@ def test_a_diagnosis_names_the_stage_and_the_share_of_each(holdfast, blobs, tmp_
         "--json", "d.json", "-o", "d.html", "--jobs", 1,
     )  # fmt: skip
     assert done.code == 0
-    assert "They part at the stage decode" in done.out
+    assert "First stage that differs: decode" in done.out
     told = json.loads((tmp_path / "d.json").read_text())
-    assert [s["label"] for s in told["blame"]["shares"]] == ["decode=fast-idct", "boxes=offset"]
-    assert told["blame"]["drop"] > 0
-    assert "What each difference costs" in (tmp_path / "d.html").read_text()
+    assert [s["label"] for s in told["loss"]["differences"]] == ["decode=fast-idct", "boxes=offset"]
+    assert told["loss"]["points_lost"] > 0
+    assert "Points lost by each difference" in (tmp_path / "d.html").read_text()
 
 
 def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
@@ -231,7 +234,7 @@ def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
     first = next(line for line in done.out.splitlines() if line.strip().startswith("1 "))
     assert "decode=zune" in first
     assert "resize=opencv-area" in first
-    assert "exactly" in first
+    assert " yes " in first
 
 
 @pytest.mark.parametrize(
@@ -242,12 +245,15 @@ def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
         (("noise", "nowhere.onnx", "signs:0:2"), "nowhere.onnx"),
         (("noise", "signs-class", "nowhere"), "nowhere: no such"),
         (("noise", "signs-class", "signs:0:2", "--only", "resise"), "Did you mean 'resize'?"),
-        (("noise", "signs-class", "signs:0:2", "--only", "boxes=offset"), "is for models to detect"),
+        (("noise", "signs-class", "signs:0:2", "--only", "boxes=offset"), "applies to the tasks detect"),
         (("noise", "signs-class", "signs:0:2", "--only", "decode=dali"), "not installed"),
         (("noise", "signs-class", "signs:0:2", "--csv", "--latex"), "expected one of --csv"),
         (("noise", "signs-class", "signs:0:2", "--use", "none.py"), "none.py"),
-        (("noise", "signs-class", "signs:0:2", "--only", "boxes"), "boxes: not for a model to classify"),
-        (("noise", "signs-class", "signs:0:2", "--only", "decode=pillow"), "is fed and run anyway"),
+        (("noise", "signs-class", "signs:0:2", "--only", "boxes"), "boxes: not applicable to signs-class"),
+        (
+            ("noise", "signs-class", "signs:0:2", "--only", "decode=pillow"),
+            "already part of the training",
+        ),
         (("noise", "signs-class", "signs:0:2", "-o", "."), "--out .: is a folder"),
         (("noise", "signs-class", "signs:0:2", "--json", "/proc/x/y.json"), "--json /proc/x/y.json: cannot"),
         (("noise", "signs-class", "signs:0:2", "-o", "/proc/x/y.html"), "--out /proc/x/y.html: cannot"),
@@ -266,9 +272,12 @@ def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
         (("diagnose", "signs-class", "signs:0:2"), "expected --deploy"),
         (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode"), "expected FAMILY=OPTION"),
         (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode=fast"), "Did you mean 'fast-idct'?"),
-        (("diagnose", "signs-class", "signs:0:2", "--deploy", "boxes=offset"), "is for models to detect"),
-        (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode=zune,decode=ijg"), "undoes the first"),
-        (("diagnose", "signs-class", "signs:0:2", "--input", "x.npy"), "give the picture it is of"),
+        (("diagnose", "signs-class", "signs:0:2", "--deploy", "boxes=offset"), "applies to the tasks detect"),
+        (
+            ("diagnose", "signs-class", "signs:0:2", "--deploy", "decode=zune,decode=ijg"),
+            "replaces the first",
+        ),
+        (("diagnose", "signs-class", "signs:0:2", "--input", "x.npy"), "expected the image of the dump"),
     ],
 )
 def test_bad_input_gets_one_clear_line(holdfast, fails, words, said):
@@ -311,7 +320,7 @@ def test_upsample_is_tried_on_a_classifier_and_listed_so(holdfast, tiny, tmp_pat
     }
     assert holdfast("noise", *tiny, "--only", "upsample=upsample-nearest", "--jobs", 1).code == 0
     listed = csv.DictReader(io.StringIO(holdfast("noise", "list", "--csv").out))
-    assert {r["tasks"] for r in listed if r["noise"] == "upsample"} == {"Cls/Det/Seg/Single"}
+    assert {r["tasks"] for r in listed if r["family"] == "upsample"} == {"Cls/Det/Seg/Single"}
 
 
 @pytest.mark.parametrize("broken", ["def (", "import nothing_of_this_name", "1 / 0"])
@@ -354,7 +363,7 @@ def test_a_fixed_batch_is_filled_and_other_shapes_are_told(holdfast, fails, tiny
     assert done.code == 0
     one, other = json.loads((tmp_path / "f.json").read_text())["models"]
     assert one["clean"] == other["clean"]
-    assert [r["drop"] for r in one["rows"]] == [r["drop"] for r in other["rows"]]
+    assert [r["points_lost"] for r in one["rows"]] == [r["points_lost"] for r in other["rows"]]
     model.graph.input.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1]))
     onnx.save(model, four)
     assert "expected one input that takes an image" in fails("noise", four, tiny[1], "--only", "resize")

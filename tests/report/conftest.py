@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import Counted, Failed, Found, Ranked
-from holdfast.evaluate.result import About, Evaluation
+from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
@@ -13,7 +13,7 @@ SIZE = Size(320, 240)
 
 
 def about(task, classes, rule, settings):
-    return About(
+    return RunInfo(
         command="holdfast evaluate net.onnx data --score 0.5",
         created="2026-01-02T03:04:05+00:00",
         seconds=83.4,

@@ -9,7 +9,7 @@ from helpers.browser import faults, needs_browser, opened_browser
 from holdfast.audit import page as audit_page
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, MatrixCell
 from holdfast.noise.vision import page as noise
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
 from holdfast.report import html
 
 pytestmark = needs_browser
@@ -42,10 +42,10 @@ def browser():
 
 
 ROWS = (
-    Row("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
-    Row("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
-    Row("precision", "int8", "measured", "100 images", 0.89, 1.0, -2.0, 6.0, 8, 100, 100),
-    Row("ceil", "ceil", "no effect", "no pool of stride over 1"),
+    NoiseRow("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    NoiseRow("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
+    NoiseRow("precision", "int8", "measured", "100 images", 0.89, 1.0, -2.0, 6.0, 8, 100, 100),
+    NoiseRow("ceil", "ceil", "no effect", "no pool of stride over 1"),
 )
 NOISE = Suite(
     "data",

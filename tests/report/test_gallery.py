@@ -8,7 +8,7 @@ from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import Found
-from holdfast.evaluate.detect_page import detected, worst
+from holdfast.evaluate.detect_page import matched_detections, worst
 from holdfast.report.gallery import FILE_LIMIT, FRAME, Mark, Shot, Worst, gallery, overlay, thumbnail
 
 
@@ -116,12 +116,12 @@ def test_worst_counts_missed_boxes_and_the_scores_of_false_detections(scored):
         record("invented", [], [(B, 0, 0.7)]),
         record("unsure", [], [(B, 0, 0.4)]),
     ]
-    ranked = worst(detected(scored("detect", ["a", "b"], records)))
+    ranked = worst(matched_detections(scored("detect", ["a", "b"], records)))
     assert [shot.name for shot in ranked.shots] == ["missed two", "confused", "invented"]
     assert [shot.summary for shot in ranked.shots] == [
         "error 2.00: 2 missed",
         "error 1.80: 1 of the wrong class",
-        "error 0.70: 1 false",
+        "error 0.70: 1 false positive",
     ]
     marks = [[(m.kind, m.text) for m in shot.marks] for shot in ranked.shots]
     assert marks[0] == [("missed", "a"), ("missed", "b")]

@@ -70,8 +70,8 @@ def test_hostile_names_stay_text(broken, photo):
 
 def test_failures_notes_guesses_and_problems_are_told(broken, photo):
     text = page(broken, photo)
-    assert "1 of 13 images failed and is in no number" in text
-    assert "1 property of the model guessed" in text
+    assert "1 of 13 images failed and is not included in the numbers" in text
+    assert "1 property of the model is guessed" in text
     assert "7 problems found in the data" in text
     assert "The first 1 of 7." in text
     assert "Failed images (1)" in text

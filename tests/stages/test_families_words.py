@@ -12,7 +12,7 @@ from helpers import models as making
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.follow.walk import unchanged
@@ -20,13 +20,13 @@ from holdfast.graph.rewrite.types import Context
 from holdfast.graph.rewrite.upsample import upsample_bilinear, upsample_nearest
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.noise.vision.show import shown
+from holdfast.noise.vision.show import noise_examples
 
 SAME_PIXELS = "no JPEG among the images, and this decoder gives the same pixels of all of them"
 
 
 def plan_of(model, data, tmp_path):
-    return Plan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
 
 
 def fed_as(model: Model, policy: str) -> Model:
@@ -57,7 +57,7 @@ def test_square_is_for_cards_that_crop(tmp_path):
     assert (one.status, one.variant) == ("no effect", None)
     assert one.note == "applies to cards of policy crop only; this one's is letterbox"
     picture = making.jpeg(np.zeros((30, 40, 3), np.uint8))
-    assert [told[1] for told in shown(picture, boxed, wanted)] == [one.note]
+    assert [told[1] for told in noise_examples(picture, boxed, wanted)] == [one.note]
     (one,) = prepare(NoisePlan(plan_of(fed_as(model, "crop"), data, tmp_path), wanted)).candidates
     assert one.status == "measured"
 

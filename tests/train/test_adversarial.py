@@ -10,7 +10,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from holdfast.core.errors import InputError  # noqa: E402
-from holdfast.train.adversarial import perturbed  # noqa: E402
+from holdfast.train.adversarial import pgd_examples  # noqa: E402
 
 
 def linear(seed=0, classes=2):
@@ -26,7 +26,7 @@ def batch(seed=0, n=6, classes=2):
 
 def test_of_two_classes_a_linear_model_is_moved_to_the_corner_of_the_ball():
     net, (x, labels) = linear(), batch()
-    found = perturbed(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0)
+    found = pgd_examples(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0)
     away = (net[1].weight[1 - labels] - net[1].weight[labels]).sign().reshape(x.shape)
     torch.testing.assert_close(found, (x + 0.1 * away).clamp(0, 1).detach())
 
@@ -38,7 +38,7 @@ def test_each_channel_of_normalised_pictures_has_its_own_bounds():
         torch.tensor([0.2, 0.3, 0.5]).reshape(1, 3, 1, 1),
     )
     z, epsilon = (x - mean) / std, 8 / 255 / std
-    found = perturbed(net, z, labels, epsilon, 4, epsilon / 2, -mean / std, (1 - mean) / std)
+    found = pgd_examples(net, z, labels, epsilon, 4, epsilon / 2, -mean / std, (1 - mean) / std)
     away = (net[1].weight[1 - labels] - net[1].weight[labels]).sign().reshape(x.shape)
     want = (x + 8 / 255 * away).clamp(0, 1)
     torch.testing.assert_close(found * std + mean, want.detach(), atol=1e-6, rtol=0)
@@ -50,7 +50,7 @@ def test_each_channel_of_normalised_pictures_has_its_own_bounds():
 @settings(max_examples=40, deadline=None)
 def test_it_never_leaves_the_ball_or_the_bounds(seed, epsilon, steps, size):
     net, (x, labels) = linear(seed, 4), batch(seed, classes=4)
-    found = perturbed(net, x, labels, epsilon, steps, size, 0.1, 0.9, seed=seed)
+    found = pgd_examples(net, x, labels, epsilon, steps, size, 0.1, 0.9, seed=seed)
     assert ((found - x).abs() <= epsilon + 1e-6).all()
     assert (found >= x.clamp(max=0.1)).all()  # out of bounds only where the picture was, and no further
     assert (found <= x.clamp(min=0.9)).all()
@@ -60,14 +60,14 @@ def test_it_never_leaves_the_ball_or_the_bounds(seed, epsilon, steps, size):
 
 def test_nought_is_the_picture_itself():
     net, (x, labels) = linear(), batch()
-    torch.testing.assert_close(perturbed(net, x, labels, 0.0, 3, 0.1, 0.0, 1.0), x, atol=0, rtol=0)
+    torch.testing.assert_close(pgd_examples(net, x, labels, 0.0, 3, 0.1, 0.0, 1.0), x, atol=0, rtol=0)
 
 
 def test_the_loss_rises_and_more_steps_raise_it_more():
     torch.manual_seed(3)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
     x, labels = batch(1, 16, 3)
-    moved = [perturbed(net, x, labels, 0.1, steps, 0.03, 0.0, 1.0, seed=0) for steps in (1, 8)]
+    moved = [pgd_examples(net, x, labels, 0.1, steps, 0.03, 0.0, 1.0, seed=0) for steps in (1, 8)]
     losses = [float(functional.cross_entropy(net(one), labels).detach()) for one in (x, *moved)]
     assert losses[0] < losses[1] < losses[2]
 
@@ -78,7 +78,7 @@ def test_the_net_is_left_as_it_was():
     net[1].eval()  # a layer its owner has frozen stays frozen
     net[0].weight.requires_grad_(False)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    perturbed(net, *batch(), 0.1, 2, 0.05, 0.0, 1.0)
+    pgd_examples(net, *batch(), 0.1, 2, 0.05, 0.0, 1.0)
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert [module.training for module in net] == [True, False, True, True, True]
@@ -88,7 +88,7 @@ def test_the_net_is_left_as_it_was():
 
 def test_statistics_of_a_net_in_training_are_read_and_not_written():
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 2)).train()
-    perturbed(net, *batch(), 0.1, 3, 0.05, 0.0, 1.0)
+    pgd_examples(net, *batch(), 0.1, 3, 0.05, 0.0, 1.0)
     assert int(net[0].num_batches_tracked) == 0
     assert torch.equal(net[0].running_mean, torch.zeros(3))
 
@@ -96,19 +96,19 @@ def test_statistics_of_a_net_in_training_are_read_and_not_written():
 def test_it_works_where_gradients_are_off():
     net, (x, labels) = linear(), batch()
     with torch.no_grad():
-        found = perturbed(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0, seed=1)
-    torch.testing.assert_close(found, perturbed(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0, seed=1))
+        found = pgd_examples(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0, seed=1)
+    torch.testing.assert_close(found, pgd_examples(net, x, labels, 0.1, 5, 0.05, 0.0, 1.0, seed=1))
 
 
 def test_the_start_is_random_and_a_seed_repeats_it():
     net, (x, labels) = linear(), batch()
-    one, again, other = (perturbed(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0, seed=s) for s in (1, 1, 2))
+    one, again, other = (pgd_examples(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0, seed=s) for s in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     torch.manual_seed(5)
-    first = perturbed(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0)
+    first = pgd_examples(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0)
     torch.manual_seed(5)
-    assert torch.equal(first, perturbed(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0))
+    assert torch.equal(first, pgd_examples(net, x, labels, 0.1, 1, 0.0, 0.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_what_makes_no_sense_is_refused(change, said):
     x, labels = batch()
     asked = {"labels": labels, "epsilon": 0.1, "steps": 1, "size": 0.1, "low": 0.0, "high": 1.0} | change
     with pytest.raises(InputError, match=said):
-        perturbed(linear(), x, **asked)
+        pgd_examples(linear(), x, **asked)

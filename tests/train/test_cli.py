@@ -48,12 +48,12 @@ def test_mix_trains_and_the_noise_tables_of_old_and_new_follow(holdfast, place):
     ):
         assert said in done.out
     assert "on 30 images of data that were not trained on; trained for 60 steps on 90" in done.out
-    assert "next: holdfast noise old.onnx new.onnx data\n" in done.out
+    assert "Next: holdfast noise old.onnx new.onnx data\n" in done.out
     assert "holdfast noise old.onnx new.onnx new-held-out.txt" in done.out
     for said in (
-        "pictures: 90/90 images",
+        "training images: 90/90 images",
         "train: 60/60 steps",
-        "trained  640 numbers in 8 weights",
+        "trained  640 parameters in 8 tensors",
         "loss 0.",
     ):
         assert said in done.err
@@ -114,7 +114,7 @@ def test_other_data_to_test_on_and_epochs_instead_of_steps(holdfast, place):
     options = ("--epochs", 1, "--batch", 40, "--jobs", 1, "--resize", "opencv-bilinear", "--csv")
     done = holdfast("train", "mix", "old.onnx", "data", "-o", "new.onnx", "--test", "other", *options)
     assert done.code == 0, done
-    assert done.out.startswith("decode + resize,before,after,Δ\npillow + pillow-bilinear,")
+    assert done.out.startswith("decode + resize,before,after,points gained\npillow + pillow-bilinear,")
     assert "train: 3/3 steps" in done.err
     assert not (place / "new-held-out.txt").exists()
 
@@ -141,19 +141,19 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("old.onnx", "data", "-o", "old.onnx"), "is the model that is trained, which is never changed"),
+        (("old.onnx", "data", "-o", "old.onnx"), "expected another file than the model"),
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
-        (("old.onnx", "data", "-o", "taken.onnx"), "its card taken.toml is there already"),
-        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write"),
-        (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model of the task 'detect'"),
+        (("old.onnx", "data", "-o", "taken.onnx"), "taken.toml exists and is the card of another model"),
+        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write there"),
+        (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model with the task 'detect'"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
-        (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "as a batch holds, 91, got 90"),
+        (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "one batch of training images (91), got 90"),
         (("old.onnx", "data", "-o", "n.onnx", "--decode", "pilow"), "unknown decode 'pilow'. Did you mean"),
         (("old.onnx", "data", "-o", "n.onnx", "--augment", "x"), "unknown augment 'x'"),
         (("old.onnx", "data", "-o", "n.onnx", "--steps", "1", "--epochs", "1"), "--steps or --epochs"),
-        (("old.onnx", "data", "-o", "n.onnx", "--held-out", "0"), "expected a part between 0 and 1"),
-        (("old.onnx", "third", "-o", "n.onnx"), "class mismatch: the data has 3 classes, the model 2"),
-        (("old.onnx", "data", "-o", "n.onnx", "--test", "data"), "images to test on are in data too"),
+        (("old.onnx", "data", "-o", "n.onnx", "--held-out", "0"), "expected a share between 0 and 1"),
+        (("old.onnx", "third", "-o", "n.onnx"), "class mismatch: the dataset has 3 classes, the model 2"),
+        (("old.onnx", "data", "-o", "n.onnx", "--test", "data"), "test images are also in data"),
         (("odd.onnx", "data", "-o", "n.onnx"), "node 'NonZero of y': operator NonZero cannot be trained"),
         (("quant.onnx", "data", "-o", "n.onnx"), "node 'QuantizeLinear of q': operator Quantize"),
         (("bare.onnx", "data", "-o", "n.onnx"), "no weights to train"),
@@ -212,9 +212,9 @@ def test_tent_has_the_layout_of_the_papers_table(holdfast, place):
     ("words", "said"),
     [
         (("tiny.onnx", "data"), "normalisation layers, and tiny has none"),
-        (("old.onnx", "data", "--only", "ceil"), "unknown family of noise before the network 'ceil'"),
+        (("old.onnx", "data", "--only", "ceil"), "unknown noise family before the network 'ceil'"),
         (("old.onnx", "data", "--only", "resize=x"), "unknown resize 'x'"),
-        (("blobs.onnx", "data"), "expected a classifier, got a model of the task 'detect'"),
+        (("blobs.onnx", "data"), "expected a classifier, got a model with the task 'detect'"),
     ],
 )
 def test_bad_input_of_tent(fails, place, words, said):

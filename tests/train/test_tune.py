@@ -19,10 +19,10 @@ from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import tune as module  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.pictures import Choice, Pictures, pictures_of  # noqa: E402
-from holdfast.train.tune import Tuning, draw_of, normalised, shifted, tune  # noqa: E402
+from holdfast.train.pictures import PreparedImages, Preprocessing, prepare_images  # noqa: E402
+from holdfast.train.tune import Tuning, draw_of, normalise_images, shift_images, tune  # noqa: E402
 
-CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"))
+CHOICES = (Preprocessing(), Preprocessing("ffmpeg", "opencv-nearest"))
 SHORT = Tuning(12, 8, 1e-2, CHOICES, shift=1)
 
 
@@ -32,7 +32,7 @@ def ground(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tune")
     model = load_model(normalised_classifier(folder))
     data = open_dataset(image_folder(folder / "data", 80), task="classify")
-    return model, pictures_of(model, data, CHOICES, folder, 1, len)
+    return model, prepare_images(model, data, CHOICES, folder, 1, len)
 
 
 def weights(proto):
@@ -42,7 +42,7 @@ def weights(proto):
 def accuracy(proto, model, pictures):
     net = open_trainable(proto)
     with torch.no_grad():
-        said = [net(normalised(images, model.card)).argmax(1).numpy() for images in pictures.images]
+        said = [net(normalise_images(images, model.card)).argmax(1).numpy() for images in pictures.images]
     return float((np.stack(said) == pictures.labels).mean())
 
 
@@ -94,8 +94,8 @@ def test_every_image_of_a_batch_has_its_own_choice(ground):
     images = (
         np.zeros((3, 500, 16, 16, 3), np.uint8) + np.array([0, 50, 100], np.uint8)[:, None, None, None, None]
     )
-    choices = (Choice(), Choice("a", "b"), Choice("c", "d"))
-    pictures = Pictures(images, np.arange(500) % 2, choices, "key")
+    choices = (Preprocessing(), Preprocessing("a", "b"), Preprocessing("c", "d"))
+    pictures = PreparedImages(images, np.arange(500) % 2, choices, "key")
     draw = draw_of(pictures, Tuning(1, 400, mix=(choices[0], choices[2])), model)
     x, labels, _ = draw(Stage("s", 1, 400, 0, 1.0, 1.0), np.random.default_rng(0))
     assert len(labels) == 400
@@ -128,7 +128,7 @@ def test_consistency_shows_each_image_as_it_is_and_augmented_twice(ground, tmp_p
 
 def test_shifted_images_repeat_their_border():
     image = np.arange(12, dtype=np.uint8).reshape(1, 3, 4, 1).repeat(3, axis=3)
-    moved = shifted(image, np.array([[1, -2]]))[0, :, :, 0]
+    moved = shift_images(image, np.array([[1, -2]]))[0, :, :, 0]
     assert moved.tolist() == [[2, 3, 3, 3], [2, 3, 3, 3], [6, 7, 7, 7]]
 
 
@@ -142,7 +142,9 @@ def test_augmentations_are_applied_in_their_order(ground):
         return images * np.uint8(2)
 
     model, _ = ground
-    pictures = Pictures(np.full((1, 2, 4, 4, 3), 3, np.uint8), np.zeros(2, np.int64), CHOICES[:1], "key")
+    pictures = PreparedImages(
+        np.full((1, 2, 4, 4, 3), 3, np.uint8), np.zeros(2, np.int64), CHOICES[:1], "key"
+    )
     drawn = {}
     for order in (("test-add", "test-double"), ("test-double", "test-add")):
         tuning = Tuning(1, 2, mix=CHOICES[:1], augment=order)
@@ -190,20 +192,20 @@ def test_a_damaged_checkpoint_is_told(ground, tmp_path):
     with pytest.raises(InputError, match="expected a checkpoint, got a damaged file; delete it"):
         tune(*ground, SHORT, 0, tmp_path / "c.pt", len)
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="the checkpoint could not be written"):
+    with pytest.raises(OutputError, match="cannot write the checkpoint"):
         tune(*ground, SHORT, 0, tmp_path / "file" / "c.pt", len)
 
 
 def test_what_cannot_be_meant_is_told(ground, tmp_path):
     model, pictures = ground
     for change, said in (
-        ({"batch": 81}, "as many images as a batch holds, 81, got 80"),
+        ({"batch": 81}, r"at least one batch of images \(81\), got 80"),
         ({"rate": 0.0}, "rate: expected a learning rate above 0"),
         ({"rate": 1e9}, "below 10"),
-        ({"consistency": 12.0}, "expected an augmentation beside it"),
-        ({"consistency": 12.0, "augment": ("augmix",), "adversarial": 2.0}, "no adversarial training"),
+        ({"consistency": 12.0}, "expected together with an augmentation"),
+        ({"consistency": 12.0, "augment": ("augmix",), "adversarial": 2.0}, "without adversarial training"),
         ({"steps": 0}, "steps: expected 1 or more, got 0"),
-        ({"mix": ()}, "mix: expected one choice"),
+        ({"mix": ()}, "mix: expected at least one choice"),
         ({"adversarial": 300.0}, "adversarial: expected 0 to 255"),
     ):
         with pytest.raises((InputError, DataError), match=said):
@@ -215,10 +217,10 @@ def test_what_cannot_be_meant_is_told(ground, tmp_path):
 def test_a_number_of_classes_that_the_graph_does_not_have(ground, tmp_path):
     model, pictures = ground
     wrong = dataclasses.replace(model, card=dataclasses.replace(model.card, classes=("a", "b", "c")))
-    with pytest.raises(ModelError, match="expected 3 scores, one for each of its classes, got 2"):
+    with pytest.raises(ModelError, match="expected 3 scores, one per class, got 2"):
         tune(wrong, pictures, SHORT, 0, tmp_path / "c.pt", len)
     detector = dataclasses.replace(model, card=dataclasses.replace(model.card, task="detect"))
-    with pytest.raises(ModelError, match="expected a model to classify, got one to detect"):
+    with pytest.raises(ModelError, match="expected a classifier, got a model with the task detect"):
         tune(detector, pictures, SHORT, 0, tmp_path / "c.pt", len)
 
 

@@ -80,7 +80,7 @@ def _evaluate_files(options: EvaluateOptions) -> Evaluation:
     """The evaluation of a COCO results file against a truth file; it has no records of images."""
     from holdfast.core.sources import versions
     from holdfast.engine.manifest import now
-    from holdfast.evaluate.result import About
+    from holdfast.evaluate.result import RunInfo
     from holdfast.evaluate.run import settings_plain
     from holdfast.evaluate.score import score_files
 
@@ -88,7 +88,7 @@ def _evaluate_files(options: EvaluateOptions) -> Evaluation:
         raise InputError("evaluate(): expected a model and data, or the files truth= and predictions=")
     began, settings = time.perf_counter(), options.settings()
     result = score_files(options.truth, options.predictions, settings)
-    about = About(
+    about = RunInfo(
         command=command_line(options),
         created=now(),
         seconds=round(time.perf_counter() - began, 3),
@@ -161,7 +161,7 @@ def diagnose(
     of the target, as arrays or .npy files; they need one image as data: its path, or `dataset[3]`.
     """
     from holdfast.diagnose.run import diagnose as run
-    from holdfast.noise.cli import load_own
+    from holdfast.noise.cli import load_user_noise
 
     loaded = as_model(model, options.pop("card", None))
     if loaded.deployment and not options.get("deploy"):
@@ -177,7 +177,7 @@ def diagnose(
         names = subject_names(loaded, data)
         given = build_options(DiagnoseOptions, options, "diagnose", **names, **dumps)
         check_files(given)
-        load_own(given.use)
+        load_user_noise(given.use)
         evaluated = carry(given, EvaluationOptions)
         subject = (loaded, image) if image else plan_for_call(evaluated, loaded, data)
         return write_files(run(given, watch(progress), subject), given)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from holdfast.engine.executor import Progress
 from holdfast.engine.progress import progress as terminal
-from holdfast.noise.suite import unwatched
+from holdfast.noise.suite import no_progress
 
 Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
 EVERY_SECONDS = 0.25
@@ -20,9 +20,9 @@ EVERY_SECONDS = 0.25
 def watch(progress: bool | None) -> Watch:
     """How work shows its progress: None means a line in a notebook and nothing elsewhere."""
     if progress is None:
-        return notebook if _in_notebook() else unwatched
+        return notebook if _in_notebook() else no_progress
     if not progress:
-        return unwatched
+        return no_progress
     return notebook if _in_notebook() else terminal
 
 

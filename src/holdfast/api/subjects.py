@@ -21,10 +21,10 @@ from holdfast.core.result import Result
 from holdfast.core.types import Sample
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, plan_of
+from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.noise.suite import REWRITTEN
-from holdfast.noise.vision.choose import calibrated, reserve, spare_of
-from holdfast.noise.vision.show import OnePicture
+from holdfast.noise.vision.choose import calibration_pool, reserve, with_calibration
+from holdfast.noise.vision.show import SingleImage
 from holdfast.stages.deployed import Calibration, Deployed
 
 ModelLike: TypeAlias = "str | Path | core.Model"
@@ -32,11 +32,13 @@ R = TypeVar("R", bound=Result)
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
-def plan_for_call(options: EvaluationOptions, model: Model, data: DataLike, command: str = "") -> Plan:
+def plan_for_call(
+    options: EvaluationOptions, model: Model, data: DataLike, command: str = ""
+) -> EvaluationPlan:
     """What to evaluate: the model on the data, with the pipeline of its deployment."""
     reading: dict[str, Any] = {name: getattr(options, name) for name in ("images", "format", "split")}
     dataset = as_dataset(data, task=model.card.task, **reading)
-    plan = plan_of(options, model, dataset, command)
+    plan = evaluation_plan(options, model, dataset, command)
     if model.stages is None:
         return plan
     stages = {kind: name for kind, _, name in (text.partition("=") for text in options.stage)}
@@ -57,7 +59,7 @@ def ready_pipeline(model: Model, dataset: Dataset, runs: Path) -> Pipeline:
                 "tested on; pass them as model.deployed(…, calibration=dataset)"
             )
         calibration = Calibration(reserved.items, replace(model, stages=None).pipeline)
-    return calibrated(
+    return with_calibration(
         model.pipeline, calibration or Calibration((), model.pipeline), runs / CELLS / REWRITTEN
     )
 
@@ -67,7 +69,7 @@ def other_images(dataset: Dataset) -> Dataset | None:
     source = dataset.source
     if "data" not in source:
         return None
-    return spare_of(source["data"], dataset.task, source.get("format"), source.get("split"))
+    return calibration_pool(source["data"], dataset.task, source.get("format"), source.get("split"))
 
 
 def subject_names(model: Model, data: DataLike) -> dict[str, str]:
@@ -110,13 +112,13 @@ def take_dataset(options: dict[str, Any], name: str) -> Callable[[Task], Dataset
     return lambda task: as_dataset(given, task=task)
 
 
-def one_image(data: DataLike) -> OnePicture | None:
+def one_image(data: DataLike) -> SingleImage | None:
     """The image of a sample or of a path; None for a dataset."""
     if isinstance(data, Sample):
-        return OnePicture(data.name, data.data)
+        return SingleImage(data.name, data.data)
     path = Path(data) if isinstance(data, str | Path) else None
     if path is not None and path.suffix.lower() in PICTURES and path.is_file():
-        return OnePicture(path.name, path.read_bytes())
+        return SingleImage(path.name, path.read_bytes())
     return None
 
 

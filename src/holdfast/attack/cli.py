@@ -15,7 +15,7 @@ from holdfast.evaluate.options import EvaluationOptions
 
 if TYPE_CHECKING:
     from holdfast.attack.plan import AttackPlan
-    from holdfast.evaluate.run import Plan
+    from holdfast.evaluate.run import EvaluationPlan
 
 
 def attack(options: AttackOptions) -> int:
@@ -32,14 +32,14 @@ def attack(options: AttackOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
     from holdfast.engine.progress import progress
-    from holdfast.evaluate.run import plan_of
+    from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
 
     task = load_model(options.model, options.card).card.task
     if task not in ("detect", "single"):  # before the data is read: that would be the wrong complaint
         raise InputError(f"{options.model}: expected a detector, got a model to {task}")
-    evaluated = plan_of(carry(options, EvaluationOptions), command=command_line(options))
+    evaluated = evaluation_plan(carry(options, EvaluationOptions), command=command_line(options))
     plan = attack_plan(evaluated, options, options.out, options.seed)
     check_attack(plan)
     for reason in evaluated.model.guessed:
@@ -61,7 +61,7 @@ def attack(options: AttackOptions) -> int:
     return 4 if outcome.failed else 0
 
 
-def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:
+def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:
     """The plan of an attack on what `plan` evaluates."""
     from holdfast.attack.plan import AttackPlan
     from holdfast.attack.types import Limits, Method, Rule

@@ -20,7 +20,7 @@ from holdfast.engine.cells import Setup
 from holdfast.engine.pipelines import ImagePipeline
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.run import Plan, work_for
+from holdfast.evaluate.run import EvaluationPlan, work_for
 from holdfast.stages.families import applied, options_of
 
 CELLS = "cells"
@@ -30,7 +30,7 @@ CELLS = "cells"
 class AttackPlan:
     """A model on a data set, and how it is attacked; adversarial images and results go to `out`."""
 
-    plan: Plan
+    plan: EvaluationPlan
     out: Path
     method: Method = field(default_factory=Method)
     limits: Limits = field(default_factory=Limits)

@@ -31,7 +31,7 @@ from holdfast.engine.manifest import now
 from holdfast.engine.records import Failed
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.report.tables import table_of, to_csv
 
 MANIFEST, TABLE = "attack.json", "images.csv"
@@ -145,7 +145,7 @@ def _said(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def decoded(plan: Plan) -> Callable[[str], Image | None]:
+def decoded(plan: EvaluationPlan) -> Callable[[str], Image | None]:
     """A function that decodes an image of the plan by its name; None if it cannot be read."""
     entries = {printable(e.name): e for e in plan.dataset.entries}
     decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)

@@ -19,7 +19,7 @@ from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.core.extras import is_installed
 from holdfast.engine.manifest import slug
 from holdfast.engine.store import printable
-from holdfast.evaluate.difference import side_of
+from holdfast.evaluate.difference import scored_run
 from holdfast.evaluate.run import alignment_of
 from holdfast.noise.suite import Watch
 
@@ -131,7 +131,7 @@ def _level(
     metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
     for after in (False, True):
         records = [a.record(a.model, after) for a in attempts]
-        value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+        value = scored_run(plan.plan, outcome.alignment, records).value if attempts else 0.0
         metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
     method = method_of()

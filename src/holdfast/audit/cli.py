@@ -60,9 +60,9 @@ def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
     """Run the audit of a plan, with progress on standard error; its time runs from `began`."""
     from holdfast.audit.run import audit as run
     from holdfast.engine.progress import progress
-    from holdfast.evaluate.cli import tell_about
+    from holdfast.evaluate.cli import print_data_notes
 
-    tell_about(plan.plan)
+    print_data_notes(plan.plan)
     return run(plan, progress, began)
 
 
@@ -70,14 +70,14 @@ def audit_plan(options: AuditOptions) -> AuditPlan:
     """The plan of an audit; the model, the data and images to calibrate on are opened."""
     from holdfast.audit.plan import AuditPlan
     from holdfast.data.open import open_dataset
-    from holdfast.evaluate.run import plan_of
-    from holdfast.noise.vision.choose import spare_of
+    from holdfast.evaluate.run import evaluation_plan
+    from holdfast.noise.vision.choose import calibration_pool
 
-    plan = plan_of(carry(options, EvaluationOptions), command=command_line(options))
+    plan = evaluation_plan(carry(options, EvaluationOptions), command=command_line(options))
     task = plan.model.card.task
     if options.calibration:
         return AuditPlan(plan, options, open_dataset(options.calibration, task=task))
-    return AuditPlan(plan, options, spare_of(options.data, task, options.format, options.split))
+    return AuditPlan(plan, options, calibration_pool(options.data, task, options.format, options.split))
 
 
 def _write(

@@ -23,21 +23,21 @@ from holdfast.core.model import Card
 from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
-from holdfast.evaluate.difference import Side, drawn, side_of
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values, scored_run
 from holdfast.metrics.intervals import FEWEST, paired
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.noise.vision.choose import ImageCandidate
-from holdfast.noise.vision.run import Prepared
+from holdfast.noise.vision.run import PreparedNoise
 from holdfast.noise.vision.sweep import Variant
 
 RULE = Rule()  # by which images are broken
 
 
 def matrix(
-    prepared: Prepared,
+    prepared: PreparedNoise,
     deployments: Sequence[ImageCandidate],
     threats: Sequence[PatchThreat],
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     names: Sequence[str] | None = None,
     replicates: int = 1000,
 ) -> Matrix:
@@ -91,8 +91,8 @@ def _testable(
 
 
 def _common_sides(
-    prepared: Prepared, found: Records, names: Sequence[str], problems: dict[str, str]
-) -> tuple[dict[tuple[str, str], Side], dict[str, str], dict[str, str]]:
+    prepared: PreparedNoise, found: Records, names: Sequence[str], problems: dict[str, str]
+) -> tuple[dict[tuple[str, str], ScoredRun], dict[str, str], dict[str, str]]:
     """The cells on the images that none of them lacks, why deployments have no cells, why images are gone."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
@@ -113,7 +113,7 @@ def _common_sides(
     for key, said in found.items():
         if key[1] not in problems:
             records = [above_threshold(said[name], RULE) for name in kept]
-            sides[key] = side_of(prepared.noise.plan, prepared.alignment, records)
+            sides[key] = scored_run(prepared.noise.plan, prepared.alignment, records)
             if not sides[key].records:
                 raise DataError(f"none of the {len(kept)} images shows a class that is evaluated")
     return sides, problems, gone
@@ -123,7 +123,7 @@ def _common_sides(
 class _Table:
     """The sides of all cells by threat and deployment, and why a deployment has none."""
 
-    sides: dict[tuple[str, str], Side] = field(repr=False)
+    sides: dict[tuple[str, str], ScoredRun] = field(repr=False)
     problems: dict[str, str]
     loses: dict[str, str]  # by threat: what an image must lose to be broken
     replicates: int
@@ -131,7 +131,7 @@ class _Table:
     def values(self, threat: str, deployment: str) -> Floats:
         """The metric of a cell, then that of each draw: the same draws in all cells."""
         names = [r.name for r in self.sides[NO_THREAT, TRAINED].records]
-        return drawn(self.sides[threat, deployment], names, replicates=self.replicates)
+        return bootstrap_values(self.sides[threat, deployment], names, replicates=self.replicates)
 
     def cell(self, threat: str, deployment: str) -> MatrixCell:
         """The cell of a threat under a deployment."""

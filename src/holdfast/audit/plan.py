@@ -22,7 +22,7 @@ from holdfast.engine.executor import Progress
 from holdfast.engine.manifest import now, slug
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.options import ClassOptions, EvaluationOptions, SubjectOptions
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import Watch
 
@@ -37,7 +37,7 @@ LATE = "time budget reached"  # why something was skipped
 class AuditPlan:
     """A model on a dataset, and the options of the audit."""
 
-    plan: Plan
+    plan: EvaluationPlan
     options: AuditedOptions
     spare: Dataset | None = None  # images integer precisions are calibrated on
     replicates: int = 1000

@@ -18,7 +18,7 @@ from holdfast.engine.cells import Computed, Missing, Setup, Work, run
 from holdfast.engine.pipelines import content_of
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.stages.deployed import Deployed
 
 PLACES = 400  # run again at most, an image and deployment
@@ -90,7 +90,7 @@ def recheck(
     plan: SquaresPlan,
     maps: Sequence[SquareMap],
     deployments: Mapping[str, Pipeline],
-    watch: Watch = unwatched,
+    watch: Watch = no_progress,
     most: int = PLACES,
     first: int | None = None,
 ) -> tuple[Recheck, ...]:

@@ -18,8 +18,8 @@ from holdfast.engine.records import Record
 from holdfast.engine.store import printable
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision.choose import ImageCandidate, build_variant, reason_of
-from holdfast.noise.vision.result import ModelNoise, Row
-from holdfast.noise.vision.run import Prepared, run_variants, sweep_plan, worst_options
+from holdfast.noise.vision.result import ModelNoise, NoiseRow
+from holdfast.noise.vision.run import PreparedNoise, run_variants, sweep_plan, worst_options
 from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
 from holdfast.stages.families import Option, applied
 
@@ -30,7 +30,7 @@ ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
 MOST = 12  # columns a page can show side by side
 
 
-def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> list[ImageCandidate]:
+def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST) -> list[ImageCandidate]:
     """As trained, the option of each family that costs most, the precisions of ALWAYS, all together.
 
     At most so many, the costliest, in the families' order. An option that cannot be built stays in, with its
@@ -55,7 +55,7 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
     return [as_trained(prepared), *alone, *([together] if together and most > 1 else [])]
 
 
-def as_trained(prepared: Prepared) -> ImageCandidate:
+def as_trained(prepared: PreparedNoise) -> ImageCandidate:
     """The deployment that is none."""
     same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
@@ -68,9 +68,9 @@ def label_of(one: ImageCandidate) -> str:
     return one.option.label if one.option.family else one.option.name
 
 
-def _chosen(rows: Sequence[Row]) -> list[Row]:
+def _chosen(rows: Sequence[NoiseRow]) -> list[NoiseRow]:
     """The worst measured row of each family, the precisions by name, and why a family has none at all."""
-    chosen: list[Row] = []
+    chosen: list[NoiseRow] = []
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
         measured = [row for row in own if row.outcome == "measured"]
@@ -82,12 +82,12 @@ def _chosen(rows: Sequence[Row]) -> list[Row]:
     return list({row.label: row for row in (*chosen, *named)}.values())
 
 
-def _harm(row: Row) -> tuple[bool, float, int]:
+def _harm(row: NoiseRow) -> tuple[bool, float, int]:
     """What makes a deployment worth a column: that it can be measured, what it costs, what it changes."""
-    return row.outcome == "measured", row.drop or 0.0, row.changed or 0
+    return row.outcome == "measured", row.points_lost or 0.0, row.changed or 0
 
 
-def _together(suite: ModelNoise, prepared: Prepared) -> ImageCandidate | None:
+def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | None:
     """The worst of every family at once, as the suite combines them; None if fewer than two cost anything."""
     chosen = worst_options(suite.rows, prepared.options)
     combined = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
@@ -117,7 +117,7 @@ Records: TypeAlias = dict[tuple[str, str], dict[str, Record]]  # (threat, deploy
 
 
 def replay(
-    prepared: Prepared,
+    prepared: PreparedNoise,
     variants: Sequence[Variant],
     threats: Sequence[PatchThreat],
     names: Collection[str],
@@ -153,7 +153,11 @@ def replay(
 
 
 def _patched(
-    prepared: Prepared, variants: Sequence[Variant], patches: Mapping[str, Patch], watch: Watch, said: str
+    prepared: PreparedNoise,
+    variants: Sequence[Variant],
+    patches: Mapping[str, Patch],
+    watch: Watch,
+    said: str,
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     """Records of the patched images by variant, and problems; one sweep for each distinct decoder.
 
@@ -197,7 +201,7 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    swept: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
+    swept: Mapping[str, SweepResult], prepared: PreparedNoise, wanted: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     """The records of the wanted images by variant, and why a variant has none."""
     found, problems = dict[str, dict[str, Record]](), dict[str, str]()

@@ -23,10 +23,10 @@ from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, evaluate, run_folder
+from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
-from holdfast.noise.suite import NoiseSelection, Watch, unwatched
+from holdfast.noise.suite import NoiseSelection, Watch, no_progress
 from holdfast.noise.vision.combine import combine
 from holdfast.noise.vision.result import save as save_suite
 from holdfast.noise.vision.result import suite_folder
@@ -42,7 +42,7 @@ RECHECKED = ("precision", "runtime")  # families under which proofs and witnesse
 COARSE = 64  # places of a square below which an image less is better than a place less
 
 
-def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None) -> AuditState:
+def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
     """Run the audit and save it in its folder; one that was killed continues where it stopped.
 
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
@@ -94,7 +94,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     return state
 
 
-def _plan(state: AuditState, count: int, until: float = math.inf) -> Plan:
+def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:
     """The first images of the audit's data, in cells as small as its time asks for."""
     plan = state.plan.plan
     source = {**plan.source, "images": count}
@@ -211,7 +211,7 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if not clock.ended("combine", len(state.staircase.steps) if state.staircase else 0):
         state.staircase = None
         return PartOutcome(0, LATE)
-    late = state.staircase is not None and any(LATE in text for text in state.staircase.left_out)
+    late = state.staircase is not None and any(LATE in text for text in state.staircase.skipped)
     return PartOutcome(state.noise.images, f"the last steps of the staircase: {LATE}" if late else "")
 
 

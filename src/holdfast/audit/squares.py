@@ -28,9 +28,9 @@ from holdfast.engine.pipelines import ImagePipeline, content_of
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, alignment_of, work_for
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
-from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.suite import Watch, no_progress
 from holdfast.report.tables import many
 
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
@@ -40,7 +40,7 @@ TIE = 1e-12  # by how much a class that is not the first of equal ones counts as
 class SquaresPlan:
     """A model on a data set, the pipeline as trained, and the square."""
 
-    plan: Plan
+    plan: EvaluationPlan
     pipeline: Pipeline
     rule: Rule = field(default_factory=Rule)
     share: float = 0.1  # of the image's shorter side
@@ -249,7 +249,7 @@ class Survey:
         return "; ".join(said)
 
 
-def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
+def survey(plan: SquaresPlan, watch: Watch = no_progress) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
     entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until

@@ -18,14 +18,14 @@ from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
-from holdfast.evaluate.difference import Side, drawn
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.evaluate.score import Settings
 from holdfast.metrics.intervals import interval_of
-from holdfast.noise.vision.combine import Staircase
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.run import Prepared
+from holdfast.noise.vision.combine import Combination
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.run import PreparedNoise
 
 TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
 
@@ -46,8 +46,8 @@ class AuditState:
     plan: AuditPlan
     evaluation: Evaluation | None = None
     suite: Suite | None = None
-    prepared: Prepared | None = None
-    staircase: Staircase | None = None
+    prepared: PreparedNoise | None = None
+    staircase: Combination | None = None
     outcome: Outcome | None = None
     levels: tuple[LevelResult, ...] = ()
     maps: tuple[SquareMap, ...] = ()
@@ -137,7 +137,9 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
 def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
     plan = state.plan.plan
     side = side_of_evaluation(evaluation, plan.settings)
-    interval = interval_of(drawn(side, [r.name for r in side.records], replicates=state.plan.replicates))
+    interval = interval_of(
+        bootstrap_values(side, [r.name for r in side.records], replicates=state.plan.replicates)
+    )
     metric, title = metric_of(side.metric, plan.settings.iou)
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
     at = evaluation.result.get("at_score", {})
@@ -155,14 +157,14 @@ def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
     )
 
 
-def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
+def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> ScoredRun:
     """The evaluation as one side of a comparison: its records are numbered already."""
-    return Side(evaluation.records, evaluation.about.task, evaluation.about.classes, settings)
+    return ScoredRun(evaluation.records, evaluation.about.task, evaluation.about.classes, settings)
 
 
-def gate_metric(plan: Plan) -> str:
+def gate_metric(plan: EvaluationPlan) -> str:
     """The name gates know the plan's main metric by."""
-    return metric_of(Side((), plan.model.card.task, (), plan.settings).metric, plan.settings.iou)[0]
+    return metric_of(ScoredRun((), plan.model.card.task, (), plan.settings).metric, plan.settings.iou)[0]
 
 
 def metric_of(name: str, iou: float) -> tuple[str, str]:
@@ -172,7 +174,7 @@ def metric_of(name: str, iou: float) -> tuple[str, str]:
     return {"AP": "map", "mIoU": "miou"}.get(name, name), TITLES.get(name, name)
 
 
-def _cause(state: AuditState, row: Row) -> Cause:
+def _cause(state: AuditState, row: NoiseRow) -> Cause:
     count = state.prepared and len(state.prepared.noise.plan.dataset)
     label = row.option if row.family == "combined" else row.label
     only = () if row.family == "combined" else (label,)  # combined is a column of the whole table
@@ -184,7 +186,7 @@ def _cause(state: AuditState, row: Row) -> Cause:
         label,
         row.family,
         row.outcome,
-        drop=share(row.drop),
+        drop=share(row.points_lost),
         low=share(row.low),
         high=share(row.high),
         changed=row.changed,

@@ -1,4 +1,4 @@
-"""Two audits: clean metric, noise, attacks, proofs, matrix; paired wherever the images are known."""
+"""Compare two audits: clean metric, noise, attacks, proofs, matrix; paired where records are available."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,33 +11,43 @@ from holdfast.audit.attack_levels import carry_over
 from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause
 from holdfast.audit.values import values_of
 from holdfast.compare import evaluations, result
-from holdfast.compare.evaluations import ATTACK, EFFECTS, AttackRun, Unpaired
-from holdfast.compare.result import Body, Change, Listed, Stated, Subject, as_cost, from_stated, in_points
-from holdfast.compare.suites import COSTS, compare_suites
+from holdfast.compare.evaluations import ATTACK, EFFECTS, AttackRun, NotPaired
+from holdfast.compare.result import (
+    Change,
+    ComparedNumber,
+    ComparisonContent,
+    ImageList,
+    StatedNumber,
+    from_stated,
+    in_points,
+    zero_if_unchanged,
+)
+from holdfast.compare.suites import COMBINED, LOSSES, compare_suites
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
 from holdfast.noise.vision.result import open_suite
 
 CLEAN, PROOFS, MATRIX = "clean", "proofs", "threat × deployment"
-NOT_BESIDE = "a run's folder is not beside its audit"
+NOT_NEXT_TO = "the folder of a run is not next to its audit"
 
 
-def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
+def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
     """Every number of the two; InputError if they are of different metrics or data."""
     facts = [(x.model.get("task"), x.data.get("name"), x.clean.metric, x.clean.rule) for x in (a, b)]
     for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
             values = f"{first} in A, {second} in B"
-            raise InputError(f"the {what} of the audits differs: {values}; audit both alike")
+            raise InputError(f"the {what} of the audits differs: {values}; run both with the same one")
     own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
-    parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
+    parts = [*own, _proofs(a, b), ComparisonContent(tuple(_matrix(a, b)))]
     old, new = values_of(a), values_of(b)
-    return Body(
+    return ComparisonContent(
         tuple(row for part in parts for row in part.changes),
         result.differences(_description(a), _description(b)),
         (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
+        rule=own[0].rule,
     )
 
 
@@ -55,77 +65,81 @@ def _run_folders(a: Audit, b: Audit, part: str, folders: tuple[Path, Path]) -> t
         near = [where / audit.runs.get(part, part) for where in (folder.resolve().parent, folder.resolve())]
         found += [place for place in near if place.is_dir()][:1]
     if len(found) < 2:
-        raise InputError(NOT_BESIDE)
+        raise InputError(NOT_NEXT_TO)
     return found[0], found[1]
 
 
-def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """The clean metric and its classes from the records, else what the audits state."""
+def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
+    """The clean metric and its classes from the records, else from the audits."""
     try:
         first, second = _run_folders(a, b, "evaluation", folders)
         return evaluations.compare_evaluations(open_run(first), open_run(second))
     except InputError as problem:
         sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
-        row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
-        return Body((row,), notes=(f"{a.clean.title} has no paired interval: {problem}",))
+        row = from_stated(ComparedNumber(CLEAN, a.clean.title, "is better"), *sides)
+        return ComparisonContent((row,), notes=(f"{a.clean.title} has no paired interval: {problem}",))
 
 
-def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """What noise costs from the records, else what the audits state."""
+def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
+    """Points lost to noise from the records, else from the audits."""
     try:
         runs = _run_folders(a, b, "noise", folders)
         found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
-        return Body(found.changes[1:], notes=found.notes)  # the clean metric is of the evaluation
+        return ComparisonContent(
+            found.changes[1:], notes=found.notes
+        )  # the clean metric is of the evaluation
     except InputError as problem:
         why = str(problem)
     without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
-    if without and why == NOT_BESIDE:
+    if without and why == NOT_NEXT_TO:
         why = f"not measured in {without[0]}"
     old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
-    rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
+    rows = [_cause_change(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
-        label = "all together" if same else "all together (each run's own worst)"
-        rows.append(_cause(label, a.combined, b.combined))
-    return Body(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
+        label = COMBINED if same else f"{COMBINED} (worst options of each run)"
+        rows.append(_cause_change(label, a.combined, b.combined))
+    return ComparisonContent(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
 
 
-def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
+def _cause_change(label: str, old: Cause | None, new: Cause | None) -> Change:
     sides = [
-        as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome)) if c else None
+        zero_if_unchanged(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome)) if c else None
         for c in (old, new)
     ]
-    return from_stated(Subject(COSTS, label, "is worse", costs=True), *sides)
+    return from_stated(ComparedNumber(LOSSES, label, "is worse", costs=True), *sides)
 
 
-def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """Every budget: the images that broke, and mAP and S_e from the attacks' records if they are there."""
+def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
+    """Every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
     old, new = ({level.threat: level for level in audit.strikes} for audit in (a, b))
     rows: list[Change] = []
-    lists: list[Listed] = []
+    lists: list[ImageList] = []
     why = ""
     try:
         paired = _paired_levels((a, b), folders)
-    except Unpaired as reason:
+    except NotPaired as reason:
         paired, why = {}, str(reason)
     for threat in dict.fromkeys([*old, *new]):
         levels = (old.get(threat), new.get(threat))
         rows += paired.get(threat) or _stated_effects(threat, levels)
         broken = [_broken(audit, threat) for audit in (a, b)]
         shares = [None if level is None else _share(level.broken, level.aimed) for level in levels]
-        about = Subject(ATTACK, f"{threat}: images broken", "is worse")
+        about = ComparedNumber(ATTACK, f"{threat}: images broken", "is worse")
         rows.append(result.share_change(about, broken, shares))
         if broken[0].keys() & broken[1].keys():
-            lists += result.turned_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
+            lists += result.changed_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
     note = f"mAP and S_e of the attacks have no paired interval: {why}"
-    return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
+    return ComparisonContent(
+        tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ()
+    )
 
 
 def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
         sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in levels]
-        yield from_stated(Subject(ATTACK, f"{threat}: {what}", rise), *sides)
+        yield from_stated(ComparedNumber(ATTACK, f"{threat}: {what}", rise), *sides)
 
 
 def _broken(audit: Audit, threat: str) -> dict[str, bool]:
@@ -133,41 +147,41 @@ def _broken(audit: Audit, threat: str) -> dict[str, bool]:
     return {s.image: s.broken for one in audit.sandwich if one.threat == threat for s in one.standings}
 
 
-def _share(part: int, whole: int) -> Stated:
-    return Stated(100.0 * part / whole if whole else None, images=whole)
+def _share(part: int, whole: int) -> StatedNumber:
+    return StatedNumber(100.0 * part / whole if whole else None, images=whole)
 
 
-def _proofs(a: Audit, b: Audit) -> Body:
-    """The share of images proven to hold, on those both were asked about, and which changed sides."""
+def _proofs(a: Audit, b: Audit) -> ComparisonContent:
+    """The share of images with a proof, on common images, and which images changed."""
     rows: list[Change] = []
-    lists: list[Listed] = []
+    lists: list[ImageList] = []
     notes: list[str] = []
     for threat in dict.fromkeys(proof.threat for audit in (a, b) for proof in audit.proofs):
         old, new = ({p.image: p for p in audit.proofs if p.threat == threat} for audit in (a, b))
         holds = [{name: p.answer == "holds" for name, p in side.items()} for side in (old, new)]
         shares = [_share(sum(side.values()), len(side)) if side else None for side in holds]
-        about = Subject(PROOFS, f"{threat}: proven to hold", "is better")
+        about = ComparedNumber(PROOFS, f"{threat}: proofs that hold", "is better")
         rows.append(result.share_change(about, holds, shares))
         names = [name for name in old if name in new]
         if names:
             held = [{n for n in names if side[n]} for side in holds]
             lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
             won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
-            lists.append(Listed(f"{threat}: held in A, no longer in B", lost, "worse"))
-            lists.append(Listed(f"{threat}: holds in B, did not in A", won, "better"))
+            lists.append(ImageList(f"{threat}: holds in A, not in B", lost, "worse"))
+            lists.append(ImageList(f"{threat}: holds in B, not in A", won, "better"))
         if any(old[n].members != new[n].members for n in names):
-            notes.append(f"{threat}: the sets that were proven are not of the same size in A and B")
-    return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
+            notes.append(f"{threat}: the proven input sets differ in size between A and B")
+    return ComparisonContent(tuple(rows), lists=tuple(lists), notes=tuple(notes))
 
 
-def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
-    """Answers that are others under some runtime or precision, in one audit only."""
+def _rechecks(a: Audit, b: Audit) -> Iterator[ImageList]:
+    """Verdicts that change under a deployment, in one audit only."""
     old, new = (
-        {f"{r.image} under {r.deployment}: {r.threat} {r.was}, there {r.now}" for r in audit.findings}
+        {f"{r.image} under {r.deployment}: {r.threat} {r.was} → {r.now}" for r in audit.findings}
         for audit in (a, b)
     )
-    yield Listed("proof turned under a deployment in B only", tuple(sorted(new - old)), "worse")
-    yield Listed("proof turned under a deployment in A only", tuple(sorted(old - new)), "better")
+    yield ImageList("verdict changes under a deployment in B only", tuple(sorted(new - old)), "worse")
+    yield ImageList("verdict changes under a deployment in A only", tuple(sorted(old - new)), "better")
 
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
@@ -176,7 +190,7 @@ def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
         other = b.matrix.at(one.threat, one.deployment)
         if other is None or (one.threat, one.deployment) == (NO_THREAT, TRAINED):
             continue
-        about = Subject(MATRIX, f"{one.threat} under {one.deployment}", "is better")
+        about = ComparedNumber(MATRIX, f"{one.threat} under {one.deployment}", "is better")
         sides = [in_points(m.value, images=m.images, words=m.note) for m in (one, other)]
         yield from_stated(about, *sides)
 
@@ -186,7 +200,7 @@ def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> d
     both = zip(audits, folders, "AB", strict=True)
     (about_a, a), (about_b, b) = (_level_attempts(*one) for one in both)
     if about_a.get("settings") != about_b.get("settings"):
-        raise Unpaired("the rule of the metric differs")
+        raise NotPaired("the rule of the metric differs")
     rows = {}
     for threat, old in a.items():
         new = b.get(threat, {})
@@ -212,7 +226,7 @@ def _level_attempts(
                 runs[name.removeprefix("attack ")] = evaluations.open_attack(manifest)
     levels = sorted(audit.strikes, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
-        raise Unpaired(f"the attacks of {which} are not beside it any more")
+        raise NotPaired(f"the attacks of {which} are no longer next to it")
     aimed = _broken(audit, levels[0].threat)
     about, held, found = runs[levels[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
     for level in levels:
@@ -222,5 +236,5 @@ def _level_attempts(
         found[level.threat] = held
         before, after, _ = evaluations.effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
-            raise Unpaired(f"the attacks beside {which} are not those of its numbers")
+            raise NotPaired(f"the attacks next to {which} do not reproduce its numbers")
     return about, found

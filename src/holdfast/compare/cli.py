@@ -1,4 +1,4 @@
-"""`holdfast compare`: two runs side by side."""
+"""`holdfast compare`: compare two runs."""
 
 import sys
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ class CompareOptions(
     """The options of `holdfast compare`."""
 
     run_a: Annotated[
-        Path, Argument("Run before: evaluation, noise suite, attack or audit; its folder or manifest.")
+        Path, Argument("Run A: evaluation, noise suite, attack or audit; its folder or manifest.")
     ]
-    run_b: Annotated[Path, Argument("Run after, of the same kind, on the same data.")]
-    json: Annotated[Path | None, Option("Write all rows to this JSON file.")] = None
+    run_b: Annotated[Path, Argument("Run B, of the same kind, on the same data.")]
+    json: Annotated[Path | None, Option("Write all numbers to this JSON file.")] = None
     markdown: Annotated[bool, Option("Print the tables as Markdown.")] = False
-    out: Annotated[Path | None, Option("Also write one HTML page.", short="-o")] = None
+    out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o")] = None
 
 
 def compare(options: CompareOptions) -> None:
-    """Compare two runs: what became better or worse, with paired intervals.
+    """Compare two runs: B − A of every number in percentage points, and whether B is better or worse.
 
-    Where the records of the same images are at hand, the interval is of the difference on those images. Where
-    they are not, it says so. Exit code 0 whatever became worse: gates are for that.
+    Differences have a paired 95% interval where both runs still have the records of the same images. The
+    exit code is 0 even if B is worse; use the gates of `holdfast audit` to fail a build.
     """
     from holdfast.compare.page import text, write
     from holdfast.compare.result import as_plain

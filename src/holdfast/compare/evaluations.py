@@ -1,4 +1,4 @@
-"""Two evaluations or two attacks: every number, paired on the images both have."""
+"""Compare two evaluations or two attacks on their common images."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,59 +14,72 @@ from holdfast.attack.plan import CELLS
 from holdfast.attack.result import Attempt, attempt_from_plain
 from holdfast.attack.run import MANIFEST
 from holdfast.compare import result
-from holdfast.compare.result import SEED, Body, Change, Listed, Rise, Subject
+from holdfast.compare.result import SEED, Change, ComparedNumber, ComparisonContent, ImageList, RiseMeaning
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
-from holdfast.evaluate.difference import Side, broken, common, compare, drawn, match_levels, same_truth
+from holdfast.evaluate.difference import (
+    ScoredRun,
+    bootstrap_values,
+    broken_images,
+    common_images,
+    compare,
+    match_levels,
+    same_truth,
+)
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.score import Settings, places
+from holdfast.evaluate.score import Settings, true_class_ranks
 from holdfast.metrics.intervals import map_values, mean_difference
 from holdfast.metrics.matching import Matches
 
-WHOLE, CLASSES = "all images", "classes"
+ALL_IMAGES, CLASSES = "all images", "classes"
 _NOTHING = "nothing to measure"
 ATTACK = "attack"
 # What, its key in the manifest, what its rise means, and the largest difference in points.
-EFFECTS: tuple[tuple[str, str, Rise, float], ...] = (
+EFFECTS: tuple[tuple[str, str, RiseMeaning, float], ...] = (
     ("mAP before", "before", "is better", 100.0),
     ("mAP under attack", "after", "is better", 100.0),
     ("S_e", "S_e", "is worse", math.inf),  # 1 − after / before: no lower limit
 )
 
 
-def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
-    """Every number of the two on their common images, by the rule of B; InputError if that means nothing."""
+def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
+    """Every number of the two on their common images, by the rule of B."""
     _check(a, b)
     settings = Settings.from_plain(b.about.settings)
-    first, second = (Side(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
+    first, second = (ScoredRun(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
     try:
-        names = common(first, second)
+        names = common_images(first, second)
     except InputError as problem:
         data = [str(run.about.data.get("name")) for run in (a, b)]
-        raise InputError(f"A is on {data[0]}, B on {data[1]}: {problem}") from None
-    before, after = (_only(side, names) for side in (first, second))
-    main = Subject(WHOLE, after.metric, "is better")
-    rows = [result.from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
-    rows += _others(before, after)
-    lost, gained = broken(before, after), broken(after, before)
-    titles = ("right in A, wrong in B", "wrong in A, right in B")
+        raise InputError(f"A is on {data[0]}, B is on {data[1]}: {problem}") from None
+    before, after = (_restrict(side, names) for side in (first, second))
+    main = ComparedNumber(ALL_IMAGES, after.metric, "is better")
+    rows = [
+        result.from_draws(
+            main, 100 * bootstrap_values(before, names), 100 * bootstrap_values(after, names), len(names)
+        )
+    ]
+    rows += _other_numbers(before, after)
+    lost, gained = broken_images(before, after), broken_images(after, before)
+    titles = ("correct in A, wrong in B", "wrong in A, correct in B")
     if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
-        rows += _classes(before, after)
-        titles = ("an object found in A, missed in B", "an object missed in A, found in B")
-    return Body(
+        rows += _class_changes(before, after)
+        titles = ("an object detected in A, missed in B", "an object missed in A, detected in B")
+    return ComparisonContent(
         tuple(rows),
         result.differences(_description(a), _description(b)),
-        (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
+        (ImageList(titles[0], lost, "worse"), ImageList(titles[1], gained, "better")),
         (*_notes(a, b, len(names)), str(compare(before, after).changes)),
+        rule=settings.rule.name if b.about.task == "detect" else "",
     )
 
 
 def ap_draws(matches: Sequence[Matches], settings: Settings, images: int, replicates: int = 1000) -> Floats:
-    """The mAP in points, then that of each draw; the same draws for every run of as many images."""
+    """The mAP in points, then that of each draw; the same draws for every run of this many images."""
     rng = generator(SEED, "difference")
     return 100 * map_values(matches, settings.rule, images, rng, replicates=replicates)
 
@@ -74,29 +87,29 @@ def ap_draws(matches: Sequence[Matches], settings: Settings, images: int, replic
 def _check(a: Evaluation, b: Evaluation) -> None:
     if a.about.task != b.about.task:
         raise InputError(
-            f"A is a run to {a.about.task}, B one to {b.about.task}: they have no number in common"
+            f"the task of A is {a.about.task}, that of B is {b.about.task}: they have no number in common"
         )
     if a.about.classes != b.about.classes:
         only = [sorted(set(x.about.classes) - set(y.about.classes)) for x, y in ((a, b), (b, a))]
-        said = [f"{len(o)} only in {n}{': ' + o[0] if o else ''}" for o, n in zip(only, "AB", strict=True)]
+        texts = [f"{len(o)} only in {n}{': ' + o[0] if o else ''}" for o, n in zip(only, "AB", strict=True)]
         raise InputError(
-            f"the evaluated classes differ ({'; '.join(said)}): evaluate both with the same classes "
+            f"the evaluated classes differ ({'; '.join(texts)}): evaluate both with the same classes "
             "(--classes common, --map)"
         )
 
 
-def _only(side: Side, names: Sequence[str]) -> Side:
+def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
     known = {record.name: record for record in side.records}
     return replace(side, records=tuple(known[name] for name in names), kept={})
 
 
-def _others(before: Side, after: Side) -> Iterator[Change]:
-    """The numbers beside the main one; with an interval where the records give one at once."""
+def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
+    """The other numbers, with an interval where it can be drawn from the records."""
     numbers = [side.result["metrics"] for side in (before, after)]
     for name in numbers[1]:
         if name == after.metric:
             continue
-        about = Subject(WHOLE, name, "is better")
+        about = ComparedNumber(ALL_IMAGES, name, "is better")
         if name in ("AP50", "AP75"):
             level = [0.5 if name == "AP50" else 0.75]
             found = [
@@ -105,16 +118,16 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
             ]
             yield result.from_draws(about, found[0], found[1], after.images)
         elif name.startswith("top"):
-            right = [100.0 * (places(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
+            right = [100.0 * (true_class_ranks(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
             interval = mean_difference(right[0], right[1], generator(SEED, "difference"), bound=100.0)
             yield result.from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
             sides = [result.in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]
-            yield result.from_stated(about, sides[0], sides[1], why="none is drawn for this number")
+            yield result.from_stated(about, sides[0], sides[1], why="not drawn for this number")
 
 
-def _classes(before: Side, after: Side) -> Iterator[Change]:
-    """The AP of every class that has truth, on as many images as have it."""
+def _class_changes(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
+    """The AP of every class that has ground truth, with the number of images that have it."""
     settings, images = after.settings, after.images
     both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]
     for place in np.flatnonzero(both[1][0].positives).tolist():
@@ -123,7 +136,7 @@ def _classes(before: Side, after: Side) -> Iterator[Change]:
             ap_draws([replace(m, positives=m.positives * own) for m in matches], settings, images)
             for matches in both
         ]
-        about = Subject(CLASSES, f"AP of {after.classes[place]}", "is better")
+        about = ComparedNumber(CLASSES, f"AP of {after.classes[place]}", "is better")
         first = both[1][0]
         having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
         yield result.from_draws(about, found[0], found[1], len(having))
@@ -139,16 +152,18 @@ def _description(run: Evaluation) -> dict[str, Any]:
 
 def _notes(a: Evaluation, b: Evaluation, images: int) -> Iterator[str]:
     if a.about.settings != b.about.settings:
-        yield "A was scored by another rule or threshold: here both are scored by that of B"
+        yield "A was scored by another rule or threshold; here both are scored by those of B"
     if not images == len(a.records) == len(b.records):
-        yield f"compared on the {images} images both have; A has {len(a.records)}, B {len(b.records)}"
+        yield f"compared on the {images} common images; A has {len(a.records)}, B has {len(b.records)}"
     if b.about.task == "detect" and len(b.about.classes) > 5:
-        yield "of many rows one in twenty leaves out 0 by chance alone: single classes are hints, not proofs"
+        yield (
+            "about 1 in 20 numbers is significant by chance alone; treat significant single classes as hints"
+        )
 
 
 @dataclass(frozen=True)
 class AttackRun:
-    """An attack as its manifest has it, and its attempts if their cells are still there."""
+    """An attack as in its manifest."""
 
     about: dict[str, Any]
     effects: tuple[dict[str, Any], ...]
@@ -158,7 +173,7 @@ class AttackRun:
 
     @cached_property
     def broken(self) -> dict[str, bool]:
-        """Whether each image that had something to lose is broken."""
+        """Whether each image that had a target is broken."""
         return {n: bool(r["success"]) for n, r in self.images.items() if r["targets"] or r["steps"]}
 
 
@@ -178,45 +193,45 @@ def open_attack(path: Path) -> AttackRun:
     return AttackRun(about, effects, rows, file.parent, plain.get("cells") or {})
 
 
-def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
-    """Every number of the two on the images both aimed at; InputError if that means nothing."""
+def compare_attacks(a: AttackRun, b: AttackRun) -> ComparisonContent:
+    """Every number of the two on their common images."""
     goals = [run.about["method"]["goal"] for run in (a, b)]
     if goals[0] != goals[1]:
-        raise InputError(f"A attacks to {goals[0]}, B to {goals[1]}: success is not the same thing")
+        raise InputError(f"the goal of A is {goals[0]}, that of B is {goals[1]}: expected the same goal")
     names = [name for name in a.images if name in b.images]
     if not names:
         raise InputError("the two attacks have no image in common")
-    notes, rows = [], list(_shares(a, b))
+    notes, rows = [], list(_broken_share(a, b))
     try:
         found = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
         rows += effect_changes(a.about, b.about, [[one[n] for n in names] for one in found])
-    except Unpaired as reason:
+    except NotPaired as reason:
         data = [run.about["data"]["name"] for run in (a, b)]
         if data[0] != data[1]:
-            raise InputError(f"A is on {data[0]}, B on {data[1]}: not known to be the same images") from None
+            raise InputError(f"A is on {data[0]}, B is on {data[1]}: expected the same data") from None
         rows += _stated_effects(a, b)
         notes.append(f"mAP and S_e have no paired interval: {reason}")
     if not len(names) == len(a.images) == len(b.images):
         notes.append(
-            f"compared on the {len(names)} images both have; A has {len(a.images)}, B {len(b.images)}"
+            f"compared on the {len(names)} common images; A has {len(a.images)}, B has {len(b.images)}"
         )
-    lists = result.turned_images((a.broken, b.broken))
+    lists = result.changed_images((a.broken, b.broken))
     differs = result.differences(_describe_attack(a), _describe_attack(b))
-    return Body(tuple(rows), differs, lists, tuple(notes))
+    return ComparisonContent(tuple(rows), differs, lists, tuple(notes))
 
 
-def _shares(a: AttackRun, b: AttackRun) -> Iterator[Change]:
-    """The share of broken images, and the pixels it took where both broke."""
+def _broken_share(a: AttackRun, b: AttackRun) -> Iterator[Change]:
+    """The share of broken images, and the pixels of attacks that succeeded in both."""
     both = [name for name in a.broken if name in b.broken]
     if both:
-        yield result.share_change(Subject(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
+        yield result.share_change(ComparedNumber(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
     fell = [name for name in both if a.broken[name] and b.broken[name]]
     if fell:
-        about = Subject(ATTACK, "pixels it takes (broken in both)", "is better", "pixels")
+        about = ComparedNumber(ATTACK, "pixels needed (images broken in both)", "is better", "pixels")
         yield result.mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
 
 
-class Unpaired(Exception):
+class NotPaired(Exception):
     """Why two attacks have no metric on the same images."""
 
 
@@ -225,13 +240,15 @@ def effect_changes(
 ) -> list[Change]:
     """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
     if a.get("settings") != b.get("settings"):
-        raise Unpaired("the rule of the metric differs, or one does not state it")
+        raise NotPaired("the rule of the metric differs, or one run does not state it")
     clean = [[one.record(one.model, after=False) for one in side] for side in both]
     if not all(map(same_truth, *clean)):
-        raise InputError("images of one name are not the same, or have another truth; attack the same data")
+        raise InputError("images of the same name or their ground truth differ; attack the same data")
     drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        result.from_draws(Subject(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        result.from_draws(
+            ComparedNumber(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound
+        )
         for k, (what, _, rise, bound) in enumerate(EFFECTS)
     ]
 
@@ -254,9 +271,9 @@ def effect_draws(
 
 
 def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
-    """The attempts of the manifest's images from the cells of its folder; Unpaired if one is not there."""
+    """The attempts of the manifest's images from the cells of its folder; Unpaired if one is missing."""
     if "alignment" not in run.about:
-        raise Unpaired(f"{which} was made by a version that did not keep which classes are meant")
+        raise NotPaired(f"{which} was written by a version that did not store the classes")
     found = {}
     try:
         cells = CellSet.from_plain(Store(run.folder / CELLS), run.cells)
@@ -269,17 +286,17 @@ def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
             found[attempt.name] = attempt
     missing = [name for name in run.images if name not in found]
     if missing:
-        raise Unpaired(f"{which} has no record of {missing[0]} any more")
+        raise NotPaired(f"{which} no longer has a record of {missing[0]}")
     return found
 
 
 def _stated_effects(a: AttackRun, b: AttackRun) -> Iterator[Change]:
-    """What the manifests state, without an interval, if it is the same rule on the same images."""
+    """The numbers of the manifests, without intervals, if rule and images are the same."""
     if a.about["rule"] != b.about["rule"] or a.images.keys() != b.images.keys():
         return
     for what, key, rise, _ in EFFECTS:
         sides = (result.in_points(run.effects[0][key], images=len(run.images)) for run in (a, b))
-        yield result.from_stated(Subject(ATTACK, what, rise), *sides)
+        yield result.from_stated(ComparedNumber(ATTACK, what, rise), *sides)
 
 
 def _describe_attack(run: AttackRun) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the comparison of two runs found: every number side by side, and the word for what became of it."""
+"""The result of a comparison of two runs: every number of A and B, their difference, and the verdict."""
 
 from __future__ import annotations
 
@@ -14,110 +14,130 @@ import numpy as np
 from holdfast.core.fingerprint import generator
 from holdfast.core.result import Result
 from holdfast.core.types import Floats
+from holdfast.evaluate.difference import interval_text
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
+from holdfast.report.tables import shown
 
 Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language noise", "speech noise"]
 Verdict: TypeAlias = Literal[
-    "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B"
+    "worse", "better", "undecided", "not significant", "identical", "only in A", "only in B"
 ]
 Number: TypeAlias = float | None  # None: there is none
-Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a number rises
+RiseMeaning: TypeAlias = Literal["is worse", "is better"]  # what a rise of the number means
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-SAME: Verdict = "same to the last digit"
+SAME: Verdict = "identical"
 SEED = 0  # of all draws
-POINTS = "points"  # 1 point = 0.01 of a metric or of a share
+POINTS = "points"  # percentage points: 1 point = 0.01 of a metric or of a share
 
 
 @dataclass(frozen=True)
-class Stated:
-    """A number of one run as its manifest states it, with the 95 % interval if there is one."""
+class StatedNumber:
+    """A number of one run as its manifest states it, with the 95% interval if there is one."""
 
     value: Number
     low: Number = None
     high: Number = None
     images: int = 0
-    words: str = ""  # instead of a number: identical, no effect, impossible, …
+    words: str = ""  # instead of a number: identical, no effect, …
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a row is about: its name and part, and which way is worse."""
+class ComparedNumber:
+    """The number that a row compares: its part and name, and which way is worse."""
 
     group: str
     what: str
-    rise: Rise
+    rise: RiseMeaning
     unit: str = POINTS
-    costs: bool = False  # the number is a loss: "costs more", not "loses"
+    costs: bool = False  # the number is a loss, in points lost
 
 
 @dataclass(frozen=True)
 class Change:
-    """A row. `difference` = B − A in the unit, `low` and `high` its *paired* 95 % interval.
+    """A row. `difference` = B − A in the unit, `low` and `high` its *paired* 95% interval.
 
-    Without records of the same images there is no paired interval: then `basis` says what the verdict rests
-    on. `undecided`: the numbers differ, and nothing at hand says whether that is chance.
+    Without records of the same images there is no paired interval: then `basis` says what the verdict is
+    based on. `undecided`: the numbers differ, and there is no paired interval.
     """
 
-    about: Subject
-    before: Stated
-    after: Stated
+    about: ComparedNumber
+    before: StatedNumber
+    after: StatedNumber
     verdict: Verdict
     difference: Number = None
     low: Number = None
     high: Number = None
-    images: int = 0  # common ones
+    images: int = 0  # common images
     basis: str = ""
 
     @property
+    def direction(self) -> str:
+        """Whether B is better or worse, significant or not; empty without a difference."""
+        return _direction(self.about, self.difference) if self.difference else ""
+
+    @property
+    def reading(self) -> str:
+        """The verdict with its direction: "worse", "worse, not significant", "better, undecided"."""
+        if self.verdict in ("not significant", "undecided") and self.direction:
+            return f"{self.direction}, {self.verdict}"
+        return self.verdict
+
+    @property
     def words(self) -> str:
-        """The change in a few words: "resize=opencv-nearest costs 4.10 points more"."""
+        """The change in a few words: "points lost to resize=opencv-nearest rise by 4.10"."""
         about, change = self.about, self.difference
+        name = about.what
         if change is None:
-            return f"{about.what} is {self.verdict}"
-        size = f"{abs(change):.2f} {about.unit}"
-        if about.costs:
-            return f"{about.what} costs {size} {'more' if change > 0 else 'less'}"
-        return f"{about.what} {'rises' if change > 0 else 'falls'} by {size}"
+            return f"{name} is {self.verdict}"
+        if about.costs and about.unit == POINTS:
+            return f"points lost to {name} {'rise' if change > 0 else 'fall'} by {abs(change):.2f}"
+        return f"{name} {'rises' if change > 0 else 'falls'} by {abs(change):.2f} {about.unit}"
 
 
 def in_points(
     value: Number, low: Number = None, high: Number = None, *, images: int = 0, words: str = ""
-) -> Stated:
-    """A number stated as a part of 1, in points."""
+) -> StatedNumber:
+    """A number stated as a fraction, in percentage points."""
     value, low, high = (None if number is None else 100 * number for number in (value, low, high))
-    return Stated(value, low, high, images, words)
+    return StatedNumber(value, low, high, images, words)
 
 
-def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
+def from_draws(
+    about: ComparedNumber, before: Floats, after: Floats, images: int, bound: float = 100.0
+) -> Change:
     """The row of two numbers, each followed by its values on the same draws; `bound` of their difference."""
     found = paired(before, after, bound=bound)
     return from_interval(about, float(before[0]), float(after[0]), found, images)
 
 
-def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:
+def from_interval(about: ComparedNumber, before: float, after: float, found: Interval, images: int) -> Change:
     """The row of two numbers and the paired interval of their difference."""
-    first, second = Stated(_known(before), images=images), Stated(_known(after), images=images)
+    first, second = StatedNumber(_known(before), images=images), StatedNumber(_known(after), images=images)
     row = partial(Change, about, first, second, images=images)
     change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
     if change is None:
-        return row("undecided", basis="nothing to measure in one")
+        return row("undecided", basis="nothing to measure in one run")
     if low is None or high is None:
-        return row(SAME if change == 0 else "undecided", change, basis="no draw has a value")
+        return row(SAME if change == 0 else "undecided", change, basis="no interval")
     paired_row = partial(row, difference=change, low=low, high=high, basis="paired on the same images")
     if low == change == high == 0.0:
         return paired_row(SAME)
     if images < FEWEST:
-        basis = f"{images} image{'s' if images > 1 else ''}: too few for an interval"
+        basis = f"too few images for an interval (n = {images})"
         return row("undecided", change, basis=basis)
-    return paired_row(_direction(about, change) if low > 0 or high < 0 else "within chance")
+    return paired_row(_direction(about, change) if low > 0 or high < 0 else "not significant")
 
 
 def from_stated(
-    about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
+    about: ComparedNumber,
+    before: StatedNumber | None,
+    after: StatedNumber | None,
+    *,
+    why: str = "no records of the same images",
 ) -> Change:
-    """The row of two stated numbers, whose intervals can only overlap or not; `why` none may be stated."""
+    """The row of two stated numbers, whose intervals overlap or not; `why` one may have no interval."""
     if before is None or after is None:
-        missing = Stated(None)
+        missing = StatedNumber(None)
         return Change(about, before or missing, after or missing, "only in B" if after else "only in A")
     row = partial(Change, about, before, after, images=min(before.images, after.images))
     if before.value is None and after.value is None:
@@ -130,17 +150,17 @@ def from_stated(
     if before.low is None or before.high is None or after.low is None or after.high is None:
         return row("undecided", change, basis=f"no interval: {why}")
     if before.high < after.low or after.high < before.low:
-        return row(_direction(about, change), change, basis="the two intervals do not overlap (not paired)")
-    return row("undecided", change, basis="the two intervals overlap (not paired)")
+        return row(_direction(about, change), change, basis="the separate intervals do not overlap")
+    return row("undecided", change, basis="the separate intervals overlap")
 
 
-def as_cost(stated: Stated) -> Stated:
-    """The cost that a run states; an option that leaves the input as it is costs exactly nothing."""
+def zero_if_unchanged(stated: StatedNumber) -> StatedNumber:
+    """The points lost that a run states; 0 for an option with identical input or no effect."""
     same = stated.value is None and stated.words in ("identical", "no effect")
     return dataclasses.replace(stated, value=0.0, low=0.0, high=0.0) if same else stated
 
 
-def mean_change(about: Subject, before: Sequence[float], after: Sequence[float]) -> Change:
+def mean_change(about: ComparedNumber, before: Sequence[float], after: Sequence[float]) -> Change:
     """The row of one value per image and run: their means, with the paired interval of the difference."""
     bound = 100.0 if about.unit == POINTS else math.inf
     drawn = [mean_values(np.asarray(v, np.float64), generator(SEED, "difference")) for v in (before, after)]
@@ -148,29 +168,31 @@ def mean_change(about: Subject, before: Sequence[float], after: Sequence[float])
 
 
 def share_change(
-    about: Subject, sides: Sequence[Mapping[str, bool]], stated: Sequence[Stated | None] = (None, None)
+    about: ComparedNumber,
+    sides: Sequence[Mapping[str, bool]],
+    stated: Sequence[StatedNumber | None] = (None, None),
 ) -> Change:
-    """The share of images of which something is true in A and in B: paired on common ones, else as stated."""
+    """The share of images for which something holds in A and in B: paired on common ones, else as stated."""
     names = [name for name in sides[0] if name in sides[1]]
     if not names:
         return from_stated(about, *stated)
     return mean_change(about, *([100.0 * side[name] for name in names] for side in sides))
 
 
-def turned_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple[Listed, Listed]:
+def changed_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple[ImageList, ImageList]:
     """The common images that are broken in B only, and those broken in A only."""
     before, after = sides
     both = [name for name in before if name in after]
     lost = tuple(name for name in both if after[name] and not before[name])
     kept = tuple(name for name in both if before[name] and not after[name])
     return (
-        Listed(f"{begin}withstood in A, broken in B", lost, "worse"),
-        Listed(f"{begin}broken in A, withstood in B", kept, "better"),
+        ImageList(f"{begin}not broken in A, broken in B", lost, "worse"),
+        ImageList(f"{begin}broken in A, not broken in B", kept, "better"),
     )
 
 
 def order(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """The rows, worse first, then better and what is open; the largest first, points before other units."""
+    """The rows, worse first, then better and undecided; the largest first, points before other units."""
 
     def key(row: Change) -> tuple[int, bool, float]:
         size = abs(row.difference) if row.difference is not None else 0.0
@@ -179,7 +201,7 @@ def order(changes: Iterable[Change]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=key))
 
 
-def _direction(about: Subject, change: float) -> Verdict:
+def _direction(about: ComparedNumber, change: float) -> Verdict:
     return "worse" if (change > 0) == (about.rise == "is worse") else "better"
 
 
@@ -188,8 +210,8 @@ def _known(value: float) -> Number:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One of the two: where it is, of what, and how it was made."""
+class RunSummary:
+    """One of the two runs: its path, model, data, date and command."""
 
     path: str
     model: str
@@ -199,8 +221,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """Images (or questions) by name that changed sides."""
+class ImageList:
+    """The names of images (or questions) that changed between the runs."""
 
     title: str
     names: tuple[str, ...]
@@ -208,25 +230,26 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Body:
-    """What the two runs of one kind have to say, the main metric first; `compare_runs` puts it in order."""
+class ComparisonContent:
+    """The contents of a comparison, the main metric first; `compare_runs` sorts the changes."""
 
     changes: tuple[Change, ...]
-    differs: tuple[tuple[str, str, str], ...] = ()  # what, in A, in B
-    lists: tuple[Listed, ...] = ()
+    differs: tuple[tuple[str, str, str], ...] = ()  # name, value in A, value in B
+    lists: tuple[ImageList, ...] = ()
     notes: tuple[str, ...] = ()
-    values: tuple[tuple[str, Number, Number], ...] = ()  # what gates read, in A and in B
+    values: tuple[tuple[str, Number, Number], ...] = ()  # gate values in A and in B
+    rule: str = ""  # the AP rule
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Comparison(Result, Body):
-    """Two runs side by side; the changes are sorted, worse first."""
+class Comparison(Result, ComparisonContent):
+    """Two runs compared; the changes are sorted, worse first."""
 
     kind: Kind
-    a: Run
-    b: Run
-    main: Change | None = None  # the metric of the whole, named in the summary
-    same: bool = False  # both are one and the same run
+    a: RunSummary
+    b: RunSummary
+    main: Change | None = None  # the overall metric, named in the summary
+    same: bool = False  # A and B are the same run
 
     @property
     def worse(self) -> tuple[Change, ...]:
@@ -266,58 +289,85 @@ class Comparison(Result, Body):
 
     @property
     def summary(self) -> str:
-        """One sentence: how much is worse and better, and what most."""
+        """The main metric, how many numbers are worse and better, and the largest change."""
         if self.same:
-            return "A and B are one and the same run: every number is the same."
-        counts = {v: len(self.of(v)) for v in ("worse", "better", "within chance", "undecided")}
-        parts = [f"{word} in {counts[word]}" for word in ("worse", "better", "within chance")]
+            return "A and B are the same run: all numbers are identical."
+        counts = {v: len(self.of(v)) for v in ("worse", "better", "not significant", "undecided")}
+        parts = [f"{counts[word]} {word}" for word in ("worse", "better", "not significant")]
         if counts["undecided"]:
-            parts.append(f"undecided in {counts['undecided']}")
+            parts.append(f"{counts['undecided']} undecided")
         same = len(self.of(SAME))
         if not any(counts.values()):
             if not same:
                 return "A and B have no number in common."
-            equal = f"B and A are the same to the last digit in all {same} numbers"
-            own = sum(a != b for _, a, b in self.values)  # what gates read is of each run's own images
+            equal = f"All {same} numbers of B and A are identical"
+            own = sum(a != b for _, a, b in self.values)  # gate values are of each run's own images
             if not own:
                 return f"{equal}."
-            values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
-            return f"{equal} of what both measured; {values}, being of each run's own images and parts."
+            values = f"{own} gate value{'s' * (own > 1)} differ{'s' * (own == 1)}"
+            return f"{equal} on what both measured; {values}, which each run measured on its own images."
         if same:
-            parts.append(f"the same in {same}")
-        # The row that became most worse, else most better; in points if any is.
+            parts.append(f"{same} identical")
+        # The largest change for the worse, else for the better; in points if there is one.
         moved = self.of("worse") or self.of("better")
         most = next((row for row in moved if row.about.unit == POINTS), moved[0] if moved else None)
-        parts[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
-        return f"B is {', '.join(parts)}.{_headline(self.main)}"
+        largest = f" Largest change: {most.words}." if most is not None and most is not self.main else ""
+        return f"{_headline(self.main, self.rule)}Numbers of B against A: {', '.join(parts)}.{largest}"
+
+    @property
+    def next_step(self) -> str:
+        """What to do next, in a sentence; empty if there is nothing to do."""
+        listed = next((one for one in self.lists if one.names and one.tone == "worse"), None)
+        if self.same or not self.of("worse"):
+            more = self.of("undecided") and not self.of("better")
+            return "Next: compare runs on more images to decide the undecided numbers." if more else ""
+        if listed is not None:
+            return (
+                f"Next: look at the images listed under “{listed.title}”, such as {shown(listed.names[0])}."
+            )
+        if self.differs:
+            return f"Next: check what differs between the runs, first {shown(self.differs[0][0])}."
+        return "Next: look at the rows marked worse."
 
 
-def _headline(main: Change | None) -> str:
+def _headline(main: Change | None, rule: str) -> str:
+    """The main metric of both runs, B − A with its interval and the verdict; empty without it."""
     if main is None or main.before.value is None or main.after.value is None:
         return ""
-    span = f" [{main.low:+.2f}, {main.high:+.2f}]" if main.low is not None and main.high is not None else ""
-    change = f"{main.difference or 0.0:+.2f} {main.about.unit}{span}"
-    return f" {main.about.what}: {main.before.value:.2f} → {main.after.value:.2f} ({change}, {main.verdict})."
+    span = (
+        f", 95% interval {interval_text(main.low, main.high)}"
+        if main.low is not None and main.difference
+        else ""
+    )
+    size = f"{main.difference:+z.2f}" if main.difference else "0"
+    change = f"B − A = {size} {main.about.unit}{span}, n = {main.images}"
+    name = f"{main.about.what} ({rule})" if rule else main.about.what
+    sides = f"{main.before.value:.2f} in A, {main.after.value:.2f} in B"
+    return f"{name}: {sides} ({change}: {main.reading}). "
 
 
 def as_plain(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON values."""
     rows = [
-        {**row.pop("about"), "a": row.pop("before"), "b": row.pop("after"), **row}
-        for row in map(dataclasses.asdict, found.changes)
+        {**row.pop("about"), "a": row.pop("before"), "b": row.pop("after"), **row, "direction": one.direction}
+        for one, row in ((one, dataclasses.asdict(one)) for one in found.changes)
     ]
-    return {"holdfast": 1, "kind": "comparison", "of": found.kind, "summary": found.summary} | {
+    about = {"holdfast": 1, "kind": "comparison", "of": found.kind}
+    return about | {
+        "summary": found.summary,
+        "next_step": found.next_step,
         **{name: dataclasses.asdict(getattr(found, name)) for name in ("a", "b")},
         "changes": rows,
         "differs": [{"what": what, "a": a, "b": b} for what, a, b in found.differs],
         "lists": [dataclasses.asdict(one) for one in found.lists],
         "values": [{"name": name, "a": a, "b": b} for name, a, b in found.values],
         "notes": list(found.notes),
+        "rule": found.rule,
         "same": found.same,
     }
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    """What differs between two descriptions, value by value; what only one says reads as an empty text."""
+    """The values that differ between two descriptions; a missing value is an empty text."""
     rows = ((k, str(first.get(k, "")), str(second.get(k, ""))) for k in dict.fromkeys([*first, *second]))
     return tuple(row for row in rows if row[1] != row[2])

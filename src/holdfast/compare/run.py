@@ -1,4 +1,4 @@
-"""Two runs of one kind compared: what became better or worse, with intervals where the records allow."""
+"""Compare two runs of one kind, with paired intervals where the records are available."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Comparison, Kind, Run, order
+from holdfast.compare.result import Comparison, Kind, RunSummary, order
 from holdfast.core.errors import InputError
 from holdfast.core.result import Result
 from holdfast.evaluate.result import Evaluation, open_run
@@ -29,18 +29,18 @@ _WITH_ARTICLE: dict[Kind, str] = {
     "attack": "an attack",
     "audit": "an audit",
     "noise": "a noise suite",
-    "language noise": "a suite of language noise",
-    "speech noise": "a suite of speech noise",
+    "language noise": "a language noise suite",
+    "speech noise": "a speech noise suite",
 }
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
-    """What is better and worse in B than in A; InputError in one line if the two cannot be compared."""
+    """The comparison of B with A; InputError if the two cannot be compared."""
     first, second = manifest_of(a), manifest_of(b)
     kind, other = kind_of(first), kind_of(second)
     if kind != other:
         raise InputError(
-            f"A is {_WITH_ARTICLE[kind]} and B {_WITH_ARTICLE[other]}: "
+            f"A is {_WITH_ARTICLE[kind]}, B is {_WITH_ARTICLE[other]}: "
             "expected two runs of one kind (evaluation, noise, attack or audit)"
         )
     folders = (first.resolve().parent, second.resolve().parent)
@@ -112,10 +112,10 @@ def _opened(run: Result | str | Path) -> Evaluation:
     return result
 
 
-def _evaluated(run: Evaluation) -> Run:
+def _evaluated(run: Evaluation) -> RunSummary:
     about = run.about
     names = str(about.model.get("name")), str(about.data.get("name"))
-    return Run(str(run.folder or ""), *names, created=about.created, command=about.command)
+    return RunSummary(str(run.folder or ""), *names, created=about.created, command=about.command)
 
 
 def manifest_of(run: Path) -> Path:
@@ -124,18 +124,16 @@ def manifest_of(run: Path) -> Path:
         return run
     if not run.is_dir():
         raise InputError(
-            f"{run}: no such run; give the folder of an evaluation, a noise suite, an attack or an audit"
+            f"{run}: no such run; expected the folder of an evaluation, a noise suite, an attack or an audit"
         )
     found = next((run / name for name in MANIFESTS if (run / name).is_file()), None)
     if found is None:
-        raise InputError(
-            f"{run}: expected the folder of a run, with one of {', '.join(MANIFESTS)} in it; found none"
-        )
+        raise InputError(f"{run}: expected the folder of a run with one of {', '.join(MANIFESTS)}")
     return found
 
 
 def kind_of(path: Path) -> Kind:
-    """What kind of run a folder or manifest is, by what the manifest holds."""
+    """The kind of a run, from its manifest."""
     plain = _plain(manifest_of(path))
     if plain.get("kind") in _STATED:
         return _STATED[plain["kind"]]
@@ -157,16 +155,18 @@ def _plain(manifest: Path) -> dict[str, Any]:
     except ValueError as problem:
         raise InputError(f"{manifest}: expected JSON, got: {problem}; the file is damaged") from problem
     if not isinstance(plain, dict):
-        raise InputError(f"{manifest}: expected the manifest of a run, got JSON that is no object")
+        raise InputError(f"{manifest}: expected the manifest of a run, got JSON that is not an object")
     return plain
 
 
-def _about(path: Path, plain: dict[str, Any]) -> Run:
-    """Where a run is, its model and its data, and how it was made, from its manifest."""
+def _about(path: Path, plain: dict[str, Any]) -> RunSummary:
+    """Path, model, data, date and command of a run, from its manifest."""
     about = plain.get("about", plain)
     if "models" in about:  # a suite; one of language names its sets with each model
         model = ", ".join(one["model"] for one in about["models"])
         data = about["data"] if "data" in about else ", ".join(s["data"] for s in about["models"][0]["sets"])
     else:
         model, data = (str(about[part].get("name")) for part in ("model", "data"))
-    return Run(str(path), model, str(data), str(about.get("created", "")), str(about.get("command", "")))
+    return RunSummary(
+        str(path), model, str(data), str(about.get("created", "")), str(about.get("command", ""))
+    )

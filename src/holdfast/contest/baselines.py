@@ -55,7 +55,7 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
     from holdfast.attack.plan import AttackPlan
     from holdfast.attack.run import attack
     from holdfast.attack.types import Limits, Method, Rule
-    from holdfast.evaluate.run import Plan
+    from holdfast.evaluate.run import EvaluationPlan
     from holdfast.evaluate.score import Settings
 
     rules = contest.rules
@@ -63,7 +63,7 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
     out = contest.folder / CACHE / f"attack-{fingerprint.of([code_of('attack'), contest.hashes.whole])[:12]}"
     data = coco(contest.folder / TRUTH, image_folder=contest.folder / "images")
     settings = Settings(rule_named(rules.ap), rules.iou, rules.score)
-    plan = Plan(contest.models[contest.single], data, settings=settings, jobs=jobs, strict=True)
+    plan = EvaluationPlan(contest.models[contest.single], data, settings=settings, jobs=jobs, strict=True)
     method = Method(rule=Rule(rules.score, rules.iou, rules.nms_iou), shrink=False)
     limits = Limits(pixels=rules.pixels, steps=STEPS)
     with phase("baseline-attack images", len(data)) as step:

@@ -1,3 +1,3 @@
-"""Diagnosis: where training and deployment differ, and what each difference costs."""
+"""Diagnosis: where training pipeline and deployment differ, and the points each difference loses."""
 
 COMMANDS = {"Measure": {"diagnose": "cli:diagnose"}}

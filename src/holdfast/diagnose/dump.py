@@ -1,4 +1,4 @@
-"""Which of the known choices a dump of the target looks like: its model input, or its raw output."""
+"""Find the pipeline options that reproduce a dump of the target: its model input, or its raw output."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
-from holdfast.diagnose.lockstep import Apart, apart
+from holdfast.diagnose.stages import ValueDifference, compare_values
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.report.tables import Cell, Table
 from holdfast.stages.deployed import Deployed
@@ -24,22 +24,22 @@ from holdfast.stages.families import Option, families, options
 
 
 @dataclass(frozen=True)
-class Trial:
+class OptionTrial:
     """Choices that were run: by stage their labels, how far from the dump their result is, and its hash."""
 
     chosen: Mapping[str, str]  # stage -> "decode=zune"; a stage that is not there is as in training
-    apart: Apart
+    apart: ValueDifference
     result: str
     changes: int  # stages that are not as in training
     odd: int  # choices that are not in the paper's list of systems
 
 
 @dataclass(frozen=True)
-class Likeness:
+class DumpMatch:
     """Choices, how far what they give is from the dump, and the other choices that give the very same."""
 
     choices: str
-    apart: Apart
+    apart: ValueDifference
     same: tuple[str, ...] = ()  # what to write in place of, or in addition to, the choice of that stage
     tried: int = 1  # how many combinations of choices it stands for
 
@@ -49,40 +49,40 @@ class Likeness:
         return self.apart.same
 
 
-def ranked(tried: Iterable[Trial]) -> list[Likeness]:
-    """One likeness for all choices of equal result, the nearest to the dump first.
+def rank_trials(tried: Iterable[OptionTrial]) -> list[DumpMatch]:
+    """One match per distinct result, the closest to the dump first.
 
-    It is named by the choices with the fewest changes against training, and at equal distance that with
-    fewer changes comes first: a dump does not tell equals apart, so the plainest explanation leads.
+    A match is named by the choices with the fewest changes from training; at equal distance the match with
+    fewer changes comes first.
     """
-    groups: dict[str, list[Trial]] = {}
+    groups: dict[str, list[OptionTrial]] = {}
     for one in tried:
         groups.setdefault("" if one.apart.same else one.result, []).append(one)
-    rows = [sorted(group, key=_plainness) for group in groups.values()]
-    rows.sort(key=lambda row: (row[0].apart.mean, row[0].apart.largest, _plainness(row[0])))
-    return [Likeness(label_of(row[0].chosen), row[0].apart, _same(row), len(row)) for row in rows]
+    rows = [sorted(group, key=_simplicity) for group in groups.values()]
+    rows.sort(key=lambda row: (row[0].apart.mean, row[0].apart.largest, _simplicity(row[0])))
+    return [DumpMatch(label_of(row[0].chosen), row[0].apart, _equivalents(row), len(row)) for row in rows]
 
 
 def label_of(chosen: Mapping[str, str]) -> str:
     """The choices in one line."""
-    return ", ".join(chosen.values()) or "as in training"
+    return ", ".join(chosen.values()) or "training pipeline"
 
 
-def _plainness(one: Trial) -> tuple[int, int, str]:
+def _simplicity(one: OptionTrial) -> tuple[int, int, str]:
     return one.changes, one.odd, label_of(one.chosen)
 
 
-def _same(row: Sequence[Trial]) -> tuple[str, ...]:
-    """What the others do differently from the first; not those that only put such differences together."""
+def _equivalents(row: Sequence[OptionTrial]) -> tuple[str, ...]:
+    """How the others differ from the first, without combinations of smaller such differences."""
     kept: list[list[str]] = []
-    for parts in sorted((_other(one, row[0]) for one in row[1:]), key=len):
+    for parts in sorted((_changed_labels(one, row[0]) for one in row[1:]), key=len):
         smaller = [part for known in kept if set(known) < set(parts) for part in known]
         if set(smaller) != set(parts):
             kept.append(parts)
     return tuple(" + ".join(parts) for parts in kept)
 
 
-def _other(one: Trial, shown: Trial) -> list[str]:
+def _changed_labels(one: OptionTrial, shown: OptionTrial) -> list[str]:
     other = [label for stage, label in one.chosen.items() if shown.chosen.get(stage) != label]
     return other + [f"no {label}" for stage, label in shown.chosen.items() if stage not in one.chosen]
 
@@ -96,22 +96,22 @@ def read_dump(path: Path) -> Tensor:
     if found.dtype.kind not in "fiu":
         raise InputError(f"{path}: expected one array of numbers, got {found.dtype}")
     if not np.isfinite(found).all():
-        raise InputError(f"{path}: holds NaN or infinite values; expected numbers")
+        raise InputError(f"{path}: expected finite numbers, got NaN or infinite values")
     return found
 
 
-def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
-    """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
+def match_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[DumpMatch]:
+    """Every installed decoder × colour × fit × resize, the closest to the dumped input first."""
     fed = model.card.input
     shape = input_shape(model)
     if dump.shape not in (shape, shape[1:]):
         raise InputError(
             f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
-            "expected the tensor the target's model is fed, of one picture"
+            "expected the input tensor of the target's model, for one image"
         )
     wanted = dump.reshape(shape)
     normalise = lookup("normalise", train.normalise)
-    found: list[Trial] = []
+    found: list[OptionTrial] = []
     for makers, pixels in _pixels(data):
         for fit in names("fit"):
             laid = lookup("fit", fit)(fed)
@@ -123,15 +123,15 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
                 except HoldfastError:
                     continue
                 tensor = normalise(small, laid)[np.newaxis]
-                near, digest = apart(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
+                near, digest = compare_values(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
                 rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
-                found += [_input_tried(row, train, near, digest) for row in rows]
+                found += [_input_trial(row, train, near, digest) for row in rows]
     if not found:
-        raise InputError("no known choice could be run on this picture")
-    return ranked(found)
+        raise InputError("no known option runs on this image")
+    return rank_trials(found)
 
 
-def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, digest: str) -> Trial:
+def _input_trial(row: Mapping[str, str], train: Pipeline, near: ValueDifference, digest: str) -> OptionTrial:
     """What was tried of a row of stages by name."""
     families = {kind: "resize" if kind == "fit" else kind for kind in row}
     named = {kind: name for kind, name in row.items() if (kind, name) != ("fit", "card")}
@@ -139,7 +139,7 @@ def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, digest: s
     changes = sum(getattr(train, kind) != name for kind, name in row.items())
     unusual = [(kind, name) for kind, name in row.items() if getattr(Pipeline(), kind) != name]
     odd = sum(not part(kind, name).facts.get("paper", False) for kind, name in unusual)
-    return Trial(chosen, near, digest, changes, odd)
+    return OptionTrial(chosen, near, digest, changes, odd)
 
 
 def input_shape(model: Model) -> tuple[int, ...]:
@@ -149,7 +149,7 @@ def input_shape(model: Model) -> tuple[int, ...]:
 
 
 def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
-    """Each distinct picture that decoders and colours make, with all choices that make it."""
+    """Each distinct image that decoders and colours give, with all choices that give it."""
     seen: list[tuple[list[dict[str, str]], Image]] = []
     for decode in _installed("decode"):
         try:
@@ -171,15 +171,14 @@ def _installed(kind: str) -> list[str]:
     return [name for name, module in needed.items() if not module or is_installed(module)]
 
 
-def like_output(
+def match_output(
     model: Model, train: Pipeline, data: bytes, dump: Tensor, prepare: Callable[[Pipeline], Pipeline]
-) -> list[Likeness]:
-    """Single options and, from the best of them on, further ones, the nearest to the dumped output first.
+) -> list[DumpMatch]:
+    """Single options and greedy combinations of them, the closest to the dumped output first.
 
-    One option after the other is kept if it comes nearer (coordinate descent): all combinations would be
-    thousands of runs.
+    An option is added if it comes closer (coordinate descent); all combinations would be thousands of runs.
     """
-    found: list[tuple[Pipeline, Trial]] = []
+    found: list[tuple[Pipeline, OptionTrial]] = []
 
     def near(chosen: Sequence[Option]) -> float:
         pipeline, changes = _changed(train, chosen)
@@ -187,9 +186,9 @@ def like_output(
         if known is None:
             ready = prepare(pipeline)
             _check_effective(ready, model)
-            far, digest = _output_apart(model, ready, data, dump)
+            far, digest = _output_difference(model, ready, data, dump)
             odd = sum(not o.paper for o in changes)
-            known = Trial({o.family: o.label for o in changes}, far, digest, len(changes), odd)
+            known = OptionTrial({o.family: o.label for o in changes}, far, digest, len(changes), odd)
             found.append((pipeline, known))
         return known.apart.mean
 
@@ -209,11 +208,11 @@ def like_output(
         if nearer is None or tried[nearer] >= nearest:
             break
         nearest, best = tried[nearer], with_one(nearer)
-    return ranked(trial for _, trial in found)
+    return rank_trials(trial for _, trial in found)
 
 
 def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
-    """The pipeline after the options, and those of them that are not what training does anyway."""
+    """The pipeline with the options, and those of them that differ from the training pipeline."""
     pipeline = train
     changes: list[Option] = []
     for one in chosen:
@@ -227,16 +226,18 @@ def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[
 
 
 def _check_effective(ready: Pipeline, model: Model) -> None:
-    """Raise CannotRewrite if the graph has nothing that one of the rewrites could change: no choice."""
+    """Raise CannotRewrite if one of the rewrites does not change the graph."""
     infer = ready.infer
     if isinstance(infer, Deployed) and infer.folder:
         for name in infer.rewrites:
             if not replace(infer, rewrites=(name,)).built(model).changed:
-                raise CannotRewrite(f"nothing in {model.name} that {name} could change")
+                raise CannotRewrite(f"{model.name} has nothing that {name} changes")
 
 
-def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:
-    """How far the nearest output that could be the dump is from it, and that output's hash."""
+def _output_difference(
+    model: Model, pipeline: Pipeline, data: bytes, dump: Tensor
+) -> tuple[ValueDifference, str]:
+    """The difference of the closest output of the dump's size, and that output's hash."""
     machine = open_machine(pipeline, model)
     raw = machine.run(machine.prepare(data).tensor)
     fitting = [value for value in raw.values() if value.size == dump.size]
@@ -245,30 +246,30 @@ def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -
         raise InputError(
             f"the dump is {'×'.join(map(str, dump.shape))}; expected one of the model's outputs: {shapes}"
         )
-    tried = [(apart(value.reshape(dump.shape), dump), value) for value in fitting]
+    tried = [(compare_values(value.reshape(dump.shape), dump), value) for value in fitting]
     far, value = min(tried, key=lambda one: one[0].mean)
     return far, fingerprint.of_bytes(value.tobytes())
 
 
-def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
-    """The choices whose result is nearest to a dump; last what else gives the very same result."""
+def match_table(found: Sequence[DumpMatch], what: str, most: int = 8) -> Table:
+    """The options whose result is closest to a dump; the last column lists equivalent options."""
     rows: list[list[Cell]] = [
         [
             place,
             one.choices,
-            "exactly" if one.exact else "",
+            "yes" if one.exact else "",
             size_text(one.apart.largest),
             size_text(one.apart.mean),
             ", ".join(one.same),
         ]
         for place, one in enumerate(found[:most], 1)
     ]
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
-    end = "" if found[0].exact else "; none of them reproduces it"
+    columns = ["", "options", "exact", "largest difference", "mean difference", "equivalent"]
+    end = "" if found[0].exact else "; no exact match"
     tried = sum(one.tried for one in found)
-    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
+    return Table(columns, rows, f"Options closest to the dumped {what}, of {tried} combinations{end}")
 
 
 def size_text(value: float) -> str:
-    """A difference as it is written; infinite ones are of values of different shapes."""
-    return "another shape" if math.isinf(value) else f"{value:.4g}"
+    """A difference as it is printed; infinite if the shapes differ."""
+    return "different shape" if math.isinf(value) else f"{value:.4g}"

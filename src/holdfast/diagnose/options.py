@@ -28,13 +28,13 @@ class DiagnoseOptions(
     """The options of `holdfast diagnose`."""
 
     data: Annotated[
-        str, Argument("A picture, or a dataset.", metavar="IMAGE|DATA", completions=completions.datasets)
+        str, Argument("An image, or a dataset.", metavar="IMAGE|DATA", completions=completions.datasets)
     ]
     train: Annotated[
-        str, Option("Training system: FAMILY=OPTION,… (default: as in the card).", metavar="CHOICES")
+        str, Option("Training pipeline: FAMILY=OPTION,… (default: as in the card).", metavar="OPTIONS")
     ] = ""
-    deploy: Annotated[str, Option("Deployed system: FAMILY=OPTION,FAMILY=OPTION.", metavar="CHOICES")] = ""
+    deploy: Annotated[str, Option("Deployment: FAMILY=OPTION,FAMILY=OPTION.", metavar="OPTIONS")] = ""
     input: Annotated[Path | None, Option("A .npy file with the input tensor of the target.")] = None
     output: Annotated[Path | None, Option("A .npy file with the output of the target.")] = None
-    json: Annotated[Path | None, Option("Write everything to this JSON file.", group=OUTPUT)] = None
+    json: Annotated[Path | None, Option("Write all numbers to this JSON file.", group=OUTPUT)] = None
     out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=OUTPUT)] = None

@@ -1,108 +1,129 @@
-"""A diagnosis in tables and sentences: where two systems part, what each difference costs, what it broke."""
+"""The tables and the page of a diagnosis: where deployment differs from training, and the points lost."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.diagnose.dump import size_text
-from holdfast.diagnose.lockstep import StageApart, first_apart
-from holdfast.diagnose.run import Blame, Diagnosis, Share
-from holdfast.noise.suite import excludes_zero
-from holdfast.noise.vision.tables import metric_name
+from holdfast.diagnose.run import DeploymentLoss, Diagnosis
+from holdfast.diagnose.stages import StageDifference, first_difference
+from holdfast.evaluate.difference import COUNTED, interval_text, significance
+from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
 MOST_BROKEN = 200
-EQUALS = (
-    "The same: choices that, in the place of those of the row or on top of them, give the very same values: "
-    "this dump cannot tell them apart. Of such the one with the fewest changes against training is shown."
+EQUIVALENT = (
+    "Equivalent: choices that give exactly the same values when they replace or extend those of the row, so "
+    "that this dump cannot distinguish them. The row shows the one closest to the training pipeline."
 )
-MOST_SAME = 8  # equal choices named in a line of the terminal
+MOST_EQUIVALENT = 8  # equivalent choices named in a line of the terminal
+STAGE_NAMES = {"post": "post-process"}
 
 
 def to_texts(found: Diagnosis) -> list[str]:
-    """The diagnosis as it is printed: tables, then what they say."""
+    """The diagnosis as it is printed: tables, then a summary."""
     parts = [to_text(stage_table(found.stages))] if found.stages else []
-    if found.blame is not None:
-        parts.append(to_text(blame_table(found.blame)))
-    parts += [like_text(table) for table in found.dumps]
-    said = words(found)
-    broken = found.blame.broken if found.blame else ()
+    if found.loss is not None:
+        parts.append(to_text(loss_table(found.loss)))
+    parts += [match_text(table) for table in found.dumps]
+    text = summary(found)
+    broken = found.loss.broken if found.loss else ()
     if broken:
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
-        said += f"\nbroken   {', '.join(broken[:10])}{more}"
+        text += f"\nbroken   {', '.join(broken[:10])}{more}"
     if found.calibration is not None:
-        shares = found.blame.shares if found.blame else ()
-        shown = any(share.note == found.calibration.how for share in shares)  # in the table of blame
+        shares = found.loss.differences if found.loss else ()
+        shown = any(share.note == found.calibration.how for share in shares)  # in the table of losses
         method = "" if shown or not found.calibration.how else f"; method: {found.calibration.how}"
-        said += f"\nnote     integer precisions calibrated on {found.calibration.on}{method}"
-    return [*parts, said.strip()] if said else parts
+        text += f"\nnote     integer precisions calibrated on {found.calibration.on}{method}"
+    return [*parts, text.strip()] if text else parts
 
 
-def stage_table(stages: Sequence[StageApart]) -> Table:
-    """What every stage hands on in the two systems, compared."""
-    columns = ["stage", "images that differ", "largest difference", "mean difference", "share of values"]
+def stage_table(stages: Sequence[StageDifference]) -> Table:
+    """The outputs of every stage in the two pipelines, compared."""
+    columns = ["stage", "images that differ", "largest difference", "mean difference", "values that differ"]
     rows: list[list[Cell]] = []
     for s in stages:
         sizes = size_text(s.largest), size_text(s.mean)
-        rows.append([s.stage, f"{s.differ} of {s.images}", *sizes, f"{100 * s.share:z.2f} %"])
-    return Table(columns, rows, "Training and deployment in lockstep")
+        rows.append(
+            [STAGE_NAMES.get(s.stage, s.stage), f"{s.differ} of {s.images}", *sizes, f"{s.share:.2%}"]
+        )
+    return Table(columns, rows, "Output of each stage: training pipeline and deployment compared")
 
 
-def blame_table(found: Blame) -> Table:
-    """What each difference costs alone, and what comes back if it alone is undone."""
-    columns = ["difference", "alone", "95 % interval", "mended", "95 % interval ", "changed alone", "note"]
+def loss_table(found: DeploymentLoss) -> Table:
+    """The points each difference loses alone, and the points recovered if only it is fixed."""
+    columns = ["difference", "points lost alone", "95% interval", "recovered if fixed", "95% interval "]
+    columns += [COUNTED[found.task][0], "notes"]
     rows: list[list[Cell]] = [
         [
             s.label,
-            f"{s.alone:z.2f}",
-            f"[{s.alone_low:z.2f}, {s.alone_high:z.2f}]",
-            f"{s.mended:z.2f}",
-            f"[{s.mended_low:z.2f}, {s.mended_high:z.2f}]",
-            f"{s.changed} of {found.images}",
+            f"{s.points_lost:z.2f}",
+            interval_text(s.low, s.high),
+            f"{s.points_recovered:z.2f}",
+            interval_text(s.recovered_low, s.recovered_high),
+            f"{s.changed} of {many(found.images, 'image')}",
             s.note,
         ]
-        for s in found.shares
+        for s in found.differences
     ]
-    what = "what a difference costs alone, and what comes back if of all it alone is mended"
-    return Table(columns, rows, f"Points of {metric_name(found)}: {what}")
+    if not any(s.note for s in found.differences):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    text = "lost by each difference alone, and recovered if only that difference is fixed"
+    return Table(columns, rows, f"Percentage points of {metric_label(found)} {text}, n = {found.images}")
 
 
-def like_text(table: Table) -> str:
-    """The table of a dump for a terminal: what gives the same stands in lines below, which would widen it."""
+def match_text(table: Table) -> str:
+    """The table of a dump for a terminal, with the equivalent choices in lines below it."""
     lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
     for text in dict.fromkeys(str(row[-1]) for row in table.rows if row[-1]):
         same, rows = text.split(", "), ", ".join(str(row[0]) for row in table.rows if row[-1] == text)
-        more = f" and {len(same) - MOST_SAME} more (--json has all)" if len(same) > MOST_SAME else ""
-        lines.append(f"same     as {rows}: {', '.join(same[:MOST_SAME])}{more}")
+        more = (
+            f" and {len(same) - MOST_EQUIVALENT} more (all in --json)" if len(same) > MOST_EQUIVALENT else ""
+        )
+        lines.append(f"note     equivalent to row {rows}: {', '.join(same[:MOST_EQUIVALENT])}{more}")
     return "\n".join(lines)
 
 
-def words(diagnosis: Diagnosis) -> str:
-    """The diagnosis in two or three sentences."""
-    stages, found = diagnosis.stages, diagnosis.blame
-    apart, said = first_apart(stages), ""
+def summary(diagnosis: Diagnosis) -> str:
+    """The diagnosis in two or three sentences, and what to do next."""
+    stages, found = diagnosis.stages, diagnosis.loss
+    apart, text = first_difference(stages), ""
     if apart is not None:
-        far = "in shape" if math.isinf(apart.largest) else f"by {size_text(apart.largest)} at most"
-        part = f"{apart.differ} of {apart.images} images differ there, {far}"
-        said = f"They part at the stage {apart.stage}: {part}."
+        far = "in shape" if math.isinf(apart.largest) else f"by at most {size_text(apart.largest)}"
+        stage = STAGE_NAMES.get(apart.stage, apart.stage)
+        text = f"First stage that differs: {stage}, in {apart.differ} of {apart.images} images {far}."
     elif stages:
-        said = f"The two systems agree bit for bit at every stage on {many(stages[0].images, 'image')}."
+        text = f"All stages are bit-identical on {many(stages[0].images, 'image')}."
     if found is None:
-        return said
-    sure = "" if excludes_zero(found.low, found.high) else ", which may be the choice of images"
-    change = f"{abs(found.drop):z.2f} points {'gained' if found.drop < 0 else 'lost'}"
-    said += (
-        f" {metric_name(found)} goes from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: {change} "
-        f"(interval of the loss [{found.low:z.2f}, {found.high:z.2f}]){sure}; {found.changed} of "
-        f"{found.images} predictions change."
+        return f"{text}{_next_step(diagnosis)}".strip()
+    verb = "falls" if found.points_lost > 0 else "changes"
+    text += (
+        f" {metric_label(found)} {verb} from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: "
+        f"{found.points_lost:z.2f} points lost, 95% interval {interval_text(found.low, found.high)}, "
+        f"{significance(found.low, found.high, found.images)}; {COUNTED[found.task][0]} in "
+        f"{found.changed} of {many(found.images, 'image')}."
     )
-    worst = max(found.shares, key=lambda s: s.mended, default=None)
-    if worst is not None and worst.mended > 0:
-        said += f" Mending {worst.label} alone gives {worst.mended:z.2f} back."
-    return said.strip()
+    return f"{text}{_next_step(diagnosis)}".strip()
+
+
+def _next_step(diagnosis: Diagnosis) -> str:
+    """What to do next, as a sentence with a leading space; empty if nothing is left to do."""
+    found = diagnosis.loss
+    worst = max(found.differences, key=lambda s: s.points_recovered, default=None) if found else None
+    if worst is not None and worst.points_recovered > 0:
+        sure = "" if worst.recovered_low > 0 else " (not significant)"
+        return f" Next: fix {worst.label}; this alone recovers {worst.points_recovered:z.2f} points{sure}."
+    if found is not None:
+        return " Next: no fix of a single difference recovers points; look for other differences."
+    if any(table.rows for table in diagnosis.dumps):
+        return " Next: run the matching options on a dataset (--deploy) to measure the points lost."
+    if first_difference(diagnosis.stages):
+        return " Next: run this on a dataset to measure the points lost by each difference."
+    return ""
 
 
 def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Path) -> Path:
@@ -112,21 +133,21 @@ def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Pat
 
 def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), command: str = "") -> str:
     """The diagnosis as one HTML file."""
-    stages, found, dumps = diagnosis.stages, diagnosis.blame, diagnosis.dumps
-    sections = [_section("stages", "Where they part", stage_table(stages))] if stages else []
-    sections += _blamed(found) if found else []
-    sections += [_section(f"dump-{i}", "The dump", table, EQUALS) for i, table in enumerate(dumps, 1)]
+    stages, found, dumps = diagnosis.stages, diagnosis.loss, diagnosis.dumps
+    sections = [_section("stages", "First stage that differs", stage_table(stages))] if stages else []
+    sections = [*_loss_sections(found), *sections] if found else sections
+    sections += [_section(f"dump-{i}", "Dump of the target", t, EQUIVALENT) for i, t in enumerate(dumps, 1)]
     if calibration := diagnosis.calibration:
-        how = calibration.how or "that of each option tried"
+        how = calibration.how or "the method of each option"
         rows: list[list[Cell]] = [[calibration.images, calibration.on, how]]
         body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
-        lead = "What integer precisions saw to choose the range of every tensor."
+        lead = "The images on which integer precisions chose the range of every tensor."
         sections.append(Section("calibration", "Calibration", (Figure("", body, wide=True),), lead))
     content = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
         facts=(("images", str(found.images if found else (stages[0].images if stages else 1))),),
-        verdict=words(diagnosis),
+        verdict=summary(diagnosis),
         cards=_cards(found) if found else (),
         command=command,
         sections=tuple(sections),
@@ -141,31 +162,43 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
     return Section(identifier, title, (figure,), f"{table.caption}.")
 
 
-def _cards(found: Blame) -> tuple[Card, ...]:
-    metric = metric_name(found)
+def _cards(found: DeploymentLoss) -> tuple[Card, ...]:
+    metric, n = metric_label(found), f"n = {found.images}"
+    ends = f"95% interval {interval_text(found.low, found.high)}, {n}"
     return (
-        Card(f"{metric}, training", 100 * found.train, "the system it was trained with", 2),
-        Card(f"{metric}, deployment", 100 * found.deploy, "the system it runs on", 2),
-        Card("lost", found.drop, f"points, 95 % interval [{found.low:z.2f}, {found.high:z.2f}]", 2),
-        Card("changed", found.changed, f"predictions of {found.images}"),
+        Card(f"{metric}, training", 100 * found.train, f"training pipeline, {n}", 2),
+        Card(f"{metric}, deployment", 100 * found.deploy, f"deployment, {n}", 2),
+        Card("points lost", found.points_lost, ends, 2),
+        Card(COUNTED[found.task][0], f"{found.changed} of {found.images}", "images"),
     )
 
 
-def _blamed(found: Blame) -> list[Section]:
-    kinds = {"alone": "Lost by it alone", "mended": "Back if it alone is mended"}
-    groups = [Group(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()]
-    title, table = "What each difference costs", blame_table(found)
+def _loss_sections(found: DeploymentLoss) -> list[Section]:
+    lost = [_spot(d.label, "lost alone", d.points_lost, d.low, d.high) for d in found.differences]
+    recovered = [
+        _spot(d.label, "recovered if fixed", d.points_recovered, d.recovered_low, d.recovered_high)
+        for d in found.differences
+    ]
+    groups = [
+        Group("Points lost by this difference alone", lost),
+        Group("Points recovered if only it is fixed", recovered),
+    ]
+    title, table = "Points lost by each difference", loss_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
-    figures = chart, table_figure("", table, name="What each costs", wide=True)
-    blamed = Section("blame", title, figures, f"{table.caption}.")
+    figures = chart, table_figure("", table, name=title, wide=True)
+    losses = Section("losses", title, figures, f"{table.caption}.")
     if not found.broken:
-        return [blamed]
+        return [losses]
     images = Table(["image"], [[name] for name in found.broken[:MOST_BROKEN]])
-    listed = table_figure("", images, name="Images it broke", wide=True)
-    lead = f"{len(found.broken)} images were right in training's system and are wrong in deployment's."
-    return [blamed, Section("broken", "Images it broke", (listed,), lead)]
+    listed = table_figure("", images, name="Broken images")
+    verb = "is" if len(found.broken) == 1 else "are"
+    count = many(len(found.broken), "image")
+    lead = f"{count} {verb} correct with the training pipeline and wrong in the deployment."
+    if len(found.broken) > MOST_BROKEN:
+        lead += f" The first {MOST_BROKEN} are listed."
+    return [losses, Section("broken", "Broken images", (listed,), lead)]
 
 
-def _spot(share: Share, field: str) -> Spot:
-    value, low, high = (getattr(share, field + end) for end in ("", "_low", "_high"))
-    return Spot(share.label, value, low, high, note=f"{field} {value:z.2f}")
+def _spot(label: str, what: str, value: float, low: float, high: float) -> Spot:
+    note = f"{value:z.2f} points {what}, 95% interval {interval_text(low, high)}"
+    return Spot(label, value, low, high, note=note)

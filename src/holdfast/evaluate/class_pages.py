@@ -1,4 +1,4 @@
-"""The pages of classifiers, single-object detectors and segmenters, and what all pages say of classes."""
+"""The sections of classifiers, single-object detectors and segmenters, and the class table of all pages."""
 
 from collections.abc import Sequence
 from operator import methodcaller
@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.core.types import Ints
 from holdfast.engine.records import Counted, Found, Ranked
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.score import places, single_outputs
+from holdfast.evaluate.score import single_outputs, true_class_ranks
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.bars import Bar, bar_chart
@@ -19,25 +19,25 @@ from holdfast.report.gallery import MOST, Mark, Shot, Worst
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Column, Table, to_html
 
-# The heading and the meaning of each column that is known; others appear under their own key.
+# Heading and description of each known column; others appear under their own key.
 _COLUMNS = {
-    "AP": ("AP", "average precision by the rule above"),
+    "AP": ("AP", "average precision by the rule of this page"),
     "AP50": ("AP50", "average precision at IoU 0.5"),
     "AP75": ("AP75", "average precision at IoU 0.75"),
-    "truth": ("truth", "true objects of this class"),
-    "found": ("found", "detections of this class at any score"),
-    "tp": ("TP", "right detections at the score threshold"),
-    "fp": ("FP", "wrong detections at the score threshold"),
+    "truth": ("objects", "true objects of this class"),
+    "found": ("detections", "detections of this class at any score"),
+    "tp": ("TP", "true positives at the score threshold"),
+    "fp": ("FP", "false positives at the score threshold"),
     "fn": ("FN", "true objects missed at the score threshold"),
-    "precision": ("precision", "tp / (tp + fp)"),
-    "recall": ("recall", "tp / (tp + fn)"),
-    "f1": ("F1", "2 tp / (2 tp + fp + fn)"),
+    "precision": ("precision", "TP / (TP + FP)"),
+    "recall": ("recall", "TP / (TP + FN)"),
+    "f1": ("F1", "2 TP / (2 TP + FP + FN)"),
     "IoU": ("IoU", "TP / (TP + FP + FN) over all pixels"),
     "pixels": ("pixels", "true pixels of this class"),
-    "top1": ("top-1", "share whose best answer is right"),
-    "iou_equal": ("IoU × equal", "mean of IoU with the true box, 0 if the class is wrong"),
-    "above_half": ("above ½", "share of images with IoU × equal above 0.5"),
-    "top5": ("top-5", "share with the true class among the best five"),
+    "top1": ("top-1", "share of images whose top-1 class is correct"),
+    "iou_equal": ("IoU × class", "mean IoU with the true box, 0 if the class is wrong"),
+    "above_half": ("above 0.5", "share of images with IoU × class above 0.5"),
+    "top5": ("top-5", "share of images with the true class among the top five"),
 }
 _FIRST = ("class", "AP", "AP50", "AP75", "truth", "found", "tp", "fp", "fn", "precision", "recall", "f1")
 MOST_CLASSES = 100  # a larger matrix is cut to the classes with the most errors
@@ -45,7 +45,7 @@ _MOST_PAIRS = 12
 
 
 def class_section(result: dict[str, Any], lead: str = "") -> Section:
-    """The section with the table of all classes: the columns people read first, then those of the result."""
+    """The table of all classes, the main columns first."""
     rows = result.get("per_class", [])
     keys: list[str] = list(dict.fromkeys(key for row in rows for key in row))
     ordered: list[str] = [k for k in _FIRST if k in keys] + [k for k in keys if k not in _FIRST]
@@ -55,8 +55,8 @@ def class_section(result: dict[str, Any], lead: str = "") -> Section:
         columns.append(Column(name, get=methodcaller("get", key), note=note))
     table = Table.of(rows, columns)
     body = scroll(to_html(table), "Numbers per class")
-    note = "Click a heading to sort; n/a: there is nothing to measure."
-    return Section("classes", "Class by class", (Figure("", body, note, wide=True),), lead)
+    note = "Click a heading to sort. n/a: the class has no ground truth."
+    return Section("classes", "Classes", (Figure("", body, note, wide=True),), lead)
 
 
 def confusion_section(
@@ -68,11 +68,11 @@ def confusion_section(
     extra: tuple[str, str] = ("", ""),
     shares: bool = False,
 ) -> Section:
-    """Matrix and list of a table of true class (row) against answer (column).
+    """Matrix and list of a table of true class (row) against prediction (column).
 
-    `extra` names a last row and a last column that are no class, where the table has them.
+    `extra` names a last row and a last column that are not classes, where the table has them.
     """
-    kept, note = _kept(counts, len(classes))
+    kept, note = _drawn_classes(counts, len(classes))
     places = [kept + ([len(classes)] if name else []) for name in extra]
     rows, columns = ([classes[i] for i in kept] + ([name] if name else []) for name in extra)
     title = "Confusion matrix"
@@ -81,19 +81,19 @@ def confusion_section(
         rows,
         columns,
         title=title,
-        desc=f"{len(rows)} rows (truth) by {len(columns)} columns (answer), in {unit}.",
+        desc=f"{len(rows)} rows (ground truth) by {len(columns)} columns (prediction), in {unit}.",
         classes=len(kept),
         shares=shares,
     )
     numbers = "percent of the row" if shares else unit
-    reading = f"Rows: what is true. Columns: what was said. Numbers: {numbers}. Colour: share of the row."
-    wide = len(columns) > 7  # a small one leaves room for the list beside it
+    reading = f"Rows: ground truth. Columns: prediction. Numbers: {numbers}. Colour: share of the row."
+    wide = len(columns) > 7  # a small one leaves room for the list next to it
     matrix = Figure(title, scroll(chart, title), f"{reading} {note}".strip(), wide)
-    pairs = _pairs(counts, classes, unit, wide)
-    return Section("confusion", "What is taken for what", (matrix, *pairs), lead)
+    pairs = _frequent_confusions(counts, classes, unit, wide)
+    return Section("confusion", "Confusions", (matrix, *pairs), lead)
 
 
-def _kept(counts: Ints, classes: int) -> tuple[list[int], str]:
+def _drawn_classes(counts: Ints, classes: int) -> tuple[list[int], str]:
     """The classes that are drawn: those that occur, and of many those with the most errors."""
     true, said = counts[:classes].sum(axis=1), counts[:, :classes].sum(axis=0)
     wrong = true + said - 2 * np.diagonal(counts)[:classes]
@@ -104,11 +104,11 @@ def _kept(counts: Ints, classes: int) -> tuple[list[int], str]:
         notes.append(f"Only the {MOST_CLASSES} classes with the most errors are drawn.")
     if len(seen) < classes:
         absent = classes - len(seen)
-        notes.append(f"{absent} classes that occur neither in the truth nor in the answers are left out.")
+        notes.append(f"{absent} classes without ground truth and predictions are not drawn.")
     return chosen.tolist(), " ".join(notes)
 
 
-def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
+def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
     """The most frequent mistakes between two classes, if there are any."""
     n = len(classes)
     inner = counts[:n, :n].copy()
@@ -119,9 +119,9 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     if not pairs:
         return ()
     title = "Most frequent confusions"
-    share = Column("share", note=f"of the {unit} of the true class")
+    share = Column("share", note=f"share of the {unit} of the true class")
     rows = [[classes[i], classes[j], inner[i, j], inner[i, j] / whole[i]] for i, j in pairs]
-    body = to_html(Table(["true", "taken for", unit, share], rows))
+    body = to_html(Table(["true class", "predicted class", unit, share], rows))
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
@@ -130,26 +130,26 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Ranked)]
     certainty = Section(
-        "certainty", "Right and wrong", (_scores(records), class_bars(evaluation, "top1", "Top-1 by class"))
+        "certainty", "Scores", (_scores(records), class_bars(evaluation, "top1", "Top-1 by class"))
     )
     counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
     wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
-    shots = tuple(Shot(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST])
-    worst = Worst("The wrong answers it was most certain of, by the score of the best answer.", shots)
-    lead = "The best answer of each image."
+    shots = tuple(Shot(r.name, r.size, (), _prediction_text(r, classes)) for r in wrong[:MOST])
+    worst = Worst("The wrong predictions with the highest scores.", shots)
+    lead = "The top-1 class of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
     return [certainty, class_section(evaluation.result), confusion], worst
 
 
 def class_bars(evaluation: Evaluation, key: str, title: str) -> Figure:
-    """One number of every class as bars, best first."""
+    """One number of every class as bars, the best class first."""
     rows = [(str(row["class"]), row.get(key)) for row in evaluation.result.get("per_class", [])]
     order = sorted(rows, key=lambda row: (row[1] is None, -(row[1] or 0.0)))
     values = [value for _, value in rows if value is not None]
     mean = float(np.mean(values)) if values else None
     chart = bar_chart([Bar(*row) for row in order], title=title, desc="Best class first.", mean=mean)
-    note = f"Best class first; the line is the mean of the classes{f', {mean:.3f}' if values else ''}."
+    note = f"Best class first. The line is the mean over classes{f', {mean:.3f}' if values else ''}."
     return Figure(title, scroll(chart, title), note)
 
 
@@ -158,19 +158,19 @@ def _score(record: Ranked) -> float:
 
 
 def _confusion(true: Sequence[int] | Ints, said: Sequence[int] | Ints, classes: int) -> Ints:
-    """(classes, classes + 1): true class against the answer; the last column is any other answer, −1."""
+    """(classes, classes + 1): true class against predicted class; the last column is any other one, −1."""
     table = np.zeros((classes, classes + 1), np.int64)
     np.add.at(table, (np.asarray(true, np.int64), np.asarray(said, np.int64)), 1)
     return table
 
 
 def _scores(records: list[Ranked]) -> Figure:
-    right = places(records)[0] == 0
+    right = true_class_ranks(records)[0] == 0
     scores = np.array([_score(r) for r in records], np.float64)
     inside = not len(scores) or (scores.min() >= 0 and scores.max() <= 1)
-    title, desc = "Score of the best answer", f"{int(right.sum())} right, {int((~right).sum())} wrong."
+    title, desc = "Top-1 score", f"{int(right.sum())} correct, {int((~right).sum())} wrong."
     chart = histogram(
-        Kind("right", "right", scores[right]),
+        Kind("correct", "right", scores[right]),
         Kind("wrong", "wrong", scores[~right]),
         title=title,
         desc=desc,
@@ -178,15 +178,15 @@ def _scores(records: list[Ranked]) -> Figure:
         x_range=(0.0, 1.0) if inside else (float(scores.min()), float(scores.max()) + 1e-9),
         height=360.0,
     )
-    return Figure(title, chart, "How certain it is when it is right, and when it is wrong.")
+    return Figure(title, chart, "Scores of correct and of wrong predictions.")
 
 
-def _answer_text(record: Ranked, classes: tuple[str, ...]) -> str:
-    place = int(places([record])[0][0])
-    name = classes[record.best] if record.best >= 0 else "a class the data does not have"
+def _prediction_text(record: Ranked, classes: tuple[str, ...]) -> str:
+    place = int(true_class_ranks([record])[0][0])
+    name = classes[record.best] if record.best >= 0 else "a class the dataset does not have"
     known = place < len(record.top)
-    rank = f"number {place + 1}" if known else f"not among the best {len(record.top)}"
-    return f"true: {classes[record.label]}; said: {name} ({_score(record):.2f}); the true class is {rank}"
+    rank = f"rank {place + 1}" if known else f"not in the top {len(record.top)}"
+    return f"true: {classes[record.label]} ({rank}); predicted: {name} ({_score(record):.2f})"
 
 
 def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
@@ -194,41 +194,44 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Found)]
     values, labels = single_outputs(records)
-    said = np.array([_said_class(r) for r in records], np.int64)
+    said = np.array([_predicted_class(r) for r in records], np.int64)
     # IoU of the one detection with the true box, whatever its class.
     boxes = [(r.detections.boxes[:1], r.truth.xyxy) for r in records]
     overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
-    bars = class_bars(evaluation, "iou_equal", "IoU × equal by class")
+    bars = class_bars(evaluation, "iou_equal", "IoU × class by class")
     equal = said == labels
     title = "IoU of the box with the true box"
-    right, wrong = Kind("right class", "right", overlap[equal]), Kind("wrong class", "wrong", overlap[~equal])
+    right, wrong = (
+        Kind("correct class", "right", overlap[equal]),
+        Kind("wrong class", "wrong", overlap[~equal]),
+    )
     chart = histogram(right, wrong, title=title, x_label="IoU", height=360.0)
-    note = "One box an image, by whether its class is right; a wrong class counts as 0."
+    note = "One box per image, by whether its class is correct. A wrong class counts as 0 in the metric."
     overview = Section("overlap", "Overlap", (Figure(title, chart, note), bars))
     counts = _confusion(labels, said, len(classes))
-    nothing = "nothing" if counts[:, -1].any() else ""
-    lead = "The one object of each image."
+    nothing = "missed" if counts[:, -1].any() else ""
+    lead = "The object of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
     order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
     shots = tuple(_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order)
-    worst = Worst("Ranked by IoU × [class equal], lowest first; equal ones by IoU.", shots)
+    worst = Worst("Ranked by IoU × [class equal], lowest first; ties by IoU.", shots)
     return [overview, class_section(evaluation.result), confusion], worst
 
 
-def _said_class(record: Found) -> int:
+def _predicted_class(record: Found) -> int:
     """The class of the one detection, or −1 (the last column) without one."""
     return int(record.detections.classes[0]) if len(record.detections) else -1
 
 
 def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
-    true, found = int(record.truth.classes[0]), _said_class(record)
+    true, found = int(record.truth.classes[0]), _predicted_class(record)
     marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
-    said = "nothing found"
+    text = "no detection"
     if found >= 0:
         name = f"{classes[found]} {record.detections.scores[0]:.2f}"
         marks.append(Mark.of(record.detections.boxes[0], "right" if found == true else "wrong", name))
-        said = f"IoU {overlap:.3f}, {'right' if found == true else 'wrong'} class"
-    return Shot(record.name, record.size, tuple(marks), f"IoU × equal {value:.3f}: {said}")
+        text = f"IoU {overlap:.3f}, {'correct' if found == true else 'wrong'} class"
+    return Shot(record.name, record.size, tuple(marks), f"IoU × class {value:.3f}: {text}")
 
 
 def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
@@ -242,10 +245,10 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     title = "Mean IoU of each image"
     known = Kind("images", "right", means[np.isfinite(means)])
     chart = histogram(known, None, title=title, x_label="mean IoU of the image")
-    note = "The mean over the classes that occur in the image's truth or answer."
+    note = "The mean over the classes in the ground truth or the prediction of the image."
     bars = class_bars(evaluation, "IoU", "IoU by class")
     overview = Section("overlap", "Overlap", (bars, Figure(title, chart, note)))
-    lead = "All pixels of all images; pixels the truth marks as to be ignored are left out."
+    lead = "All pixels of all images, without those that the ground truth marks as ignored."
     confusion = confusion_section(total, classes, lead=lead, unit="pixels", shares=True)
     shots = tuple(
         Shot(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
@@ -254,7 +257,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     )
     definition = (
         "Ranked by mean IoU of the image, lowest first. "
-        "A run keeps the counts of pixels, not the masks, so none is drawn."
+        "A run stores pixel counts, not masks, so none are drawn."
     )
     return [overview, class_section(evaluation.result), confusion], Worst(definition, shots)
 

@@ -1,4 +1,4 @@
-"""Which class of the model is which class of the data: by name, else by number, never by guess."""
+"""Which class of the model corresponds to which class of the dataset: by name, else by number."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def align(
     """
     for old, new in renames.items():
         if old not in data:
-            raise UnknownName("class of the data", old, data)
+            raise UnknownName("class of the dataset", old, data)
         if new not in model:
             raise UnknownName("class of the model", new, model)
     found = _places([renames.get(name, name) for name in data], model)
     if all(i >= 0 for i in found) or (common and any(i >= 0 for i in found)):
         return _by_name(model, data, found)
-    if not renames and len(model) == len(data) and (_numbered(model) or _numbered(data)):
+    if not renames and len(model) == len(data) and (_has_numbers_only(model) or _has_numbers_only(data)):
         same = np.arange(len(data))
-        named = model if _numbered(data) else data
-        return Alignment(named, same, same, "classes matched by number: one side has no names")
+        named = model if _has_numbers_only(data) else data
+        return Alignment(named, same, same, "classes matched by number: model or dataset has no class names")
     missing = [name for name, i in zip(data, found, strict=True) if i < 0]
     shared = len(data) - len(missing)
-    common_ones = f"--classes common to evaluate only what both know ({shared}), " if shared else ""
+    common_ones = f"--classes common to evaluate the {shared} common classes, " if shared else ""
     raise DataError(
-        f"class mismatch: the data has {len(data)} classes, the model {len(model)}; the model does not know "
-        f"{_listed(missing)}. Use {common_ones}--map 'data name=model name', or correct the card "
-        f"(the model knows {_listed(list(model))})"
+        f"class mismatch: the dataset has {len(data)} classes, the model {len(model)}; the model does not "
+        f"have {_join_names(missing)}. Use {common_ones}--map 'data name=model name', or correct the card "
+        f"(the model has {_join_names(list(model))})"
     )
 
 
@@ -88,51 +88,51 @@ def _by_name(model: tuple[str, ...], data: tuple[str, ...], found: list[int]) ->
     of_data = np.array([of_model[at] if at >= 0 else -1 for at in found], np.int64)
     times, last = Counter(found), {at: i for i, at in enumerate(found)}
     names = tuple(data[last[at]] if times[at] == 1 else model[at] for at in kept)
-    left_out, joined = times[-1], [model[at] for at in kept if times[at] > 1]
-    notes = [f"{left_out} classes of the data left out: the model does not know them"] if left_out else []
+    skipped, joined = times[-1], [model[at] for at in kept if times[at] > 1]
+    notes = [f"skipped {skipped} classes of the dataset that the model does not have"] if skipped else []
     if joined:
-        notes.append(f"several classes of the data are one class of the model: {_listed(joined)}")
+        notes.append(f"several classes of the dataset map to one class of the model: {_join_names(joined)}")
     return Alignment(names, of_model, of_data, "; ".join(notes))
 
 
-def _numbered(names: tuple[str, ...]) -> bool:
+def _has_numbers_only(names: tuple[str, ...]) -> bool:
     return all(name.isdigit() for name in names)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def realign(records: Iterable[Record], alignment: Alignment, task: Task = "detect") -> tuple[Record, ...]:
-    """The records with the evaluated classes' numbers; failures and what has no such class are left out."""
-    found = (_realigned(record, alignment) for record in records)
+    """The records with the numbers of the evaluated classes, without failures and other classes."""
+    found = (_realign_record(record, alignment) for record in records)
     kept = tuple(record for record in found if record is not None)
     if task != "single":
         return kept
-    # An image whose one object is of a class left out says nothing of the others.
+    # An image whose only object is of a skipped class does not count.
     return tuple(r for r in kept if not (isinstance(r, Found) and len(r.truth) == 0))
 
 
-def _realigned(record: Record, alignment: Alignment) -> Record | None:
+def _realign_record(record: Record, alignment: Alignment) -> Record | None:
     if isinstance(record, Failed):
         return None
     if isinstance(record, Found):
         t, d = record.truth, record.detections
-        _check(record.name, t.classes, alignment.of_data, "the data")
+        _check(record.name, t.classes, alignment.of_data, "the dataset")
         _check(record.name, d.classes, alignment.of_model, "the model")
         wanted, seen = alignment.of_data[t.classes], alignment.of_model[d.classes]
         keep, kept = wanted >= 0, seen >= 0
         truth = Boxes(t.xyxy[keep], wanted[keep], t.crowd[keep], t.difficult[keep], t.areas[keep])
         return replace(record, truth=truth, detections=replace(d.take(kept), classes=seen[kept]))
     if isinstance(record, Ranked):
-        _check(record.name, np.array([record.label]), alignment.of_data, "the data")
+        _check(record.name, np.array([record.label]), alignment.of_data, "the dataset")
         label, top = int(alignment.of_data[record.label]), alignment.of_model[record.top]
         return replace(record, label=label, top=top) if label >= 0 else None
     return record
 
 
 def _check(name: str, classes: Ints, places: Ints, whose: str) -> None:
-    """Raise DataError if a class has no place; a dataset without class names is counted by the model's."""
+    """Raise DataError if a class is out of range."""
     if classes.size and not 0 <= classes.min() <= classes.max() < len(places):
         wrong = classes[(classes < 0) | (classes >= len(places))][0]
-        raise DataError(f"{name}: class {wrong} of {whose}; expected 0 to {len(places) - 1}")
+        raise DataError(f"{name}: got class {wrong} of {whose}, expected 0 to {len(places) - 1}")

@@ -13,39 +13,44 @@ from holdfast.config.output import say
 from holdfast.core.errors import InputError
 from holdfast.evaluate.options import EvaluateOptions
 from holdfast.evaluate.score import score_files
-from holdfast.evaluate.tables import as_json, by_class, headline
+from holdfast.evaluate.tables import WORST, as_json, class_table, counts_table, csv_table, headline
 
 if TYPE_CHECKING:
     from holdfast.evaluate.result import Evaluation
-    from holdfast.evaluate.run import Plan
+    from holdfast.evaluate.run import EvaluationPlan
 
 FILE_OPTIONS = (
     "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
+    "top", "all_classes",
 )  # fmt: skip
 
 
 def evaluate(options: EvaluateOptions) -> int:
-    """Evaluate a model on data, or predictions against truth, by a named rule.
+    """Evaluate a model on a dataset, or predictions against ground truth, by a named AP rule.
 
-    With no arguments but --explain: the worked example of the detection lecture.
-    Exit code 4 means: done, but some images failed and are not in the numbers.
+    --explain without other arguments prints the worked example of the detection lecture.
+    Exit code 4: finished, but some images failed and are not included in the numbers.
     """
     options.check_output()
     options.check_records()
     if options.class_ and not options.explain:
-        raise InputError("--class names the class that --explain explains; add --explain")
+        raise InputError("--class: expected with --explain; it names the class to explain")
+    if options.top and options.all_classes:
+        raise InputError("expected --top or --all-classes, not both")
     files = options.truth or options.predictions
     if options.model and options.data and not files:
-        from holdfast.evaluate.run import plan_of
+        from holdfast.evaluate.run import evaluation_plan
 
-        return run_plan(plan_of(options), options)
+        return run_plan(evaluation_plan(options), options)
     unused = [name for name in changed(options) if name not in (*FILE_OPTIONS, "model", "data")]
     if unused:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)
-        raise InputError(f"{flags}: of use only with MODEL DATA")
+        raise InputError(f"{flags}: expected only with MODEL DATA")
     if options.truth and options.predictions and not options.model:
         settings = options.settings()
-        _show(options, score_files(options.truth, options.predictions, settings), {})
+        result = score_files(options.truth, options.predictions, settings)
+        options.write_json(as_json(result))
+        _print(options, result)
         if options.explain:
             from holdfast.evaluate import explain
 
@@ -64,16 +69,16 @@ def evaluate(options: EvaluateOptions) -> int:
     return 0
 
 
-def tell_about(plan: Plan) -> None:
-    """Print what was guessed of the model and what is wrong with the data, on standard error."""
+def print_data_notes(plan: EvaluationPlan) -> None:
+    """Print guessed properties of the model and problems of the data to standard error."""
     for reason in plan.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
     for problem in plan.dataset.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
 
 
-def run_plan(plan: Plan, options: EvaluateOptions) -> int:
-    """Run the plan, show its result and return the exit code."""
+def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
+    """Run the plan, print its result and return the exit code."""
     from holdfast.engine.progress import progress
     from holdfast.evaluate import explain, run
     from holdfast.evaluate.difference import difference
@@ -83,44 +88,51 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
     task = plan.model.card.task
     stated = [f"--{name}" for name in ("rule", "iou", "score") if getattr(options, name) is not None]
     if stated and task != "detect":
-        raise InputError(f"{', '.join(stated)}: a model to {task} has no AP")
+        raise InputError(f"{', '.join(stated)}: only detectors have an AP; this model's task is {task}")
     check_task(options, task)
     before = open_run(options.against) if options.against else None
     if options.explain and task != "detect":
-        raise InputError(f"--explain walks through AP; a {task} model has none")
+        raise InputError(f"--explain: only detectors have an AP; this model's task is {task}")
     if before and before.about.task != task:
-        raise InputError(
-            f"--against: a run to {before.about.task} has no paired difference with one to {task}"
-        )
-    tell_about(plan)
+        raise InputError(f"--against: expected a run of the task {task}, got one of {before.about.task}")
+    print_data_notes(plan)
     if len(plan.dataset.problems) > 10:
         sys.stderr.write(
-            f"data     and {len(plan.dataset.problems) - 10} more problems: holdfast data info\n"
+            f"data     {len(plan.dataset.problems) - 10} more problems; `holdfast data info` lists all\n"
         )
     with progress("evaluate", len(plan.dataset)) as step:
         done = run.evaluate(plan, step)
     folder = run.run_folder(plan)
     write_records(options, [records_of(done)], plan.dataset)
-    _show(options, done.result, {"run": str(folder), "failed": len(done.failed)})
+    change = difference(before, done) if before else None
+    extra = {"run": str(folder), "failed": len(done.failed)}
+    against = {"against": {"run": str(options.against), **change.to_plain()}} if change else {}
+    options.write_json({**as_json(done.result), **extra, **against})
+    _print(options, done.result)
     more = sys.stderr if options.csv else sys.stdout
     if options.explain:
         say("\n" + explain.explain_run(done, plan.settings, options.class_), more)
-    if before:
-        say(f"\n{difference(before, done)}", more)
-    return _ending(done, folder)
+    if change:
+        say(f"\nAgainst {options.against}: {change}.", more)
+    return _finish(done, folder)
 
 
-def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
-    """Print the tables, and write the numbers to a JSON file if there is one."""
-    options.write_json({**as_json(result), **extra})
+def _print(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
+    """Print the tables of a result."""
     if options.csv:
-        return options.print_table(by_class(result, every=True, overall=True))
-    options.print_table(headline(result))
-    say("")
-    return options.print_table(by_class(result, every=options.markdown or options.latex))
+        return options.print_table(csv_table(result))
+    top = None if options.all_classes else options.top or WORST
+    classes = class_table(result, top=top, every=options.markdown or options.latex)
+    tables = [table for table in (headline(result), counts_table(result), classes) if table is not None]
+    for place, table in enumerate(tables):
+        if place:
+            say("")
+        options.print_table(table)
+    return None
 
 
-def _ending(done: Evaluation, folder: Path) -> int:
+def _finish(done: Evaluation, folder: Path) -> int:
+    """Print notes and failures to standard error and return the exit code."""
     warnings = done.result.get("warnings", ())
     for note in done.notes[:10]:
         sys.stderr.write(f"{'warning' if note in warnings else 'note':8} {note}\n")
@@ -129,6 +141,8 @@ def _ending(done: Evaluation, folder: Path) -> int:
     if done.failed:
         total = len(done.failed) + len(done.records)
         verb = "is" if len(done.failed) == 1 else "are"
-        sys.stderr.write(f"{len(done.failed)} of {total} images failed and {verb} not in the numbers\n")
+        sys.stderr.write(
+            f"{len(done.failed)} of {total} images failed and {verb} not included in the numbers\n"
+        )
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if done.failed else 0

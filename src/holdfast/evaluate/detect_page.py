@@ -1,4 +1,4 @@
-"""The page of a detector: curves, what became of every box, confusions, worst images."""
+"""The sections of a detector's page: curves, outcome of every box, confusions, worst images."""
 
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import grouped
 
 _MOST_LINES = 100
-_NAMED = 6  # so many classes or fewer: each line has its colour
-_WEAKEST = 3  # else these many of the weakest are named
+_NAMED = 6  # up to this many classes each line has its own colour
+_WEAKEST = 3  # with more classes, this many of the weakest are named
 
 
 @dataclass(frozen=True)
 class MatchedDetections:
-    """The records of a detector, and all that its rule makes of them."""
+    """The records of a detector, and their matches and curves by the rule."""
 
     records: tuple[Found, ...]
     classes: tuple[str, ...]
@@ -45,8 +45,8 @@ class MatchedDetections:
         return f"IoU {'>' if self.result.rule.iou_strict else '≥'} {self.result.iou:g}"
 
 
-def detected(evaluation: Evaluation) -> MatchedDetections:
-    """The matches and curves behind the numbers, computed again from the records by the same rule."""
+def matched_detections(evaluation: Evaluation) -> MatchedDetections:
+    """The matches and curves behind the numbers, recomputed from the records by the same rule."""
     about = evaluation.about
     records = tuple(r for r in evaluation.records if isinstance(r, Found))
     settings = about.settings
@@ -63,27 +63,32 @@ def detected(evaluation: Evaluation) -> MatchedDetections:
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a detector's page, and its worst images."""
-    d = detected(evaluation)
+    d = matched_detections(evaluation)
     total = d.result.counts.total()
     right, false, missed = (grouped(int(column[0])) for column in (total.tp, total.fp, total.fn))
-    counted = f"{right} right, {false} false and {missed} missed, by {d.overlap}."
+    counted = f"{right} true positives, {false} false positives and {missed} missed objects at {d.overlap}."
     lead = (
-        f"At {d.at} and {d.overlap}. A detection of the wrong class on a true box is a confusion; one that "
-        "lies on no free true box is background, a second box on the same object, or badly placed."
+        f"At {d.at} and {d.overlap}. A detection of the wrong class on a true box is a confusion. One "
+        "that matches no free true box is background, a duplicate, or badly placed."
     )
     return [
-        Section("curves", "Precision and recall", (_curves(d), _bars(d))),
+        Section("curves", "Precision and recall", (_curve_figure(d), _ap_figure(d))),
         class_section(
             evaluation.result, f"TP, FP, FN, precision, recall and F1 are at {d.at} and {d.overlap}."
         ),
-        Section("threshold", f"At {d.at}", (_scores(d), _fit(d), _fate(d), _sizes(d)), counted),
+        Section(
+            "threshold",
+            f"At {d.at}",
+            (_score_figure(d), _iou_figure(d), _outcome_figure(d), _size_figure(d)),
+            counted,
+        ),
         confusion_section(
-            d.result.confusion, d.classes, lead=lead, unit="boxes", extra=("no object", "missed")
+            d.result.confusion, d.classes, lead=lead, unit="boxes", extra=("background", "missed")
         ),
     ], worst(d)
 
 
-def _curves(d: MatchedDetections) -> Figure:
+def _curve_figure(d: MatchedDetections) -> Figure:
     present = [i for i, c in enumerate(d.result.curves) if c.positives]
     weakest = sorted(present, key=lambda i: (d.result.ap[i], -d.result.curves[i].positives, i))
     named = weakest if len(present) <= _NAMED else weakest[:_WEAKEST]
@@ -92,7 +97,7 @@ def _curves(d: MatchedDetections) -> Figure:
     lines = [
         Line(
             d.classes[i],
-            *_drawn(d.result.curves[i], bins),
+            *_drawn_points(d.result.curves[i], bins),
             colour=named.index(i) + 1 if i in named else 0,
             note=f"AP {d.result.ap[i]:.3f}",
         )
@@ -105,13 +110,14 @@ def _curves(d: MatchedDetections) -> Figure:
     title = f"Precision over recall at {d.overlap}"
     desc = f"One line for each of {len(shown)} classes; mean average precision {d.result.mean_ap:.3f}."
     chart = line_chart(lines, title=title, desc=desc, x_label="recall", y_label="precision")
-    note = "The mean is over classes, of the largest precision at or beyond each recall."
+    note = f"Rule {d.result.rule.name}, n = {len(d.records)}. The bold line is the mean over classes of the "
+    note += "largest precision at or beyond each recall."
     if len(present) > _NAMED:
-        note += f" The {_WEAKEST} weakest classes are named; rest the pointer on a line to see which it is."
+        note += f" The {_WEAKEST} weakest classes are named; hover over a line to see its class."
     return Figure(title, chart, note)
 
 
-def _drawn(curve: Curve, bins: int) -> tuple[Floats, Floats]:
+def _drawn_points(curve: Curve, bins: int) -> tuple[Floats, Floats]:
     """Recall and precision as drawn; without end points, the curve begins on the axis."""
     recall, precision = curve.points()
     if len(recall) and not curve.end_points:
@@ -119,7 +125,7 @@ def _drawn(curve: Curve, bins: int) -> tuple[Floats, Floats]:
     return thinned(recall, precision, bins)
 
 
-def _bars(d: MatchedDetections) -> Figure:
+def _ap_figure(d: MatchedDetections) -> Figure:
     order = sorted(range(len(d.classes)), key=lambda i: (np.isnan(d.result.ap[i]), -d.result.ap[i], i))
     bars = [
         Bar(d.classes[i], float(d.result.ap[i]), f"{int(d.result.matches.positives[i]):,} true boxes")
@@ -128,30 +134,30 @@ def _bars(d: MatchedDetections) -> Figure:
     title = f"AP by class at {d.overlap}"
     chart = bar_chart(bars, title=title, desc="Best class first.", mean=d.result.mean_ap)
     kind, mean = d.result.rule.interpolation, d.result.mean_ap
-    note = f"{kind} average precision, best class first; the line is the mean, {mean:.3f}."
+    note = f"{kind} AP, rule {d.result.rule.name}, best class first. The line is the mean, {mean:.3f}."
     return Figure(title, scroll(chart, title), note)
 
 
-def _fates(table: Ints) -> tuple[int, int, int, int]:
-    """How many boxes of a confusion table are right, of another class, missed and false."""
+def _outcomes(table: Ints) -> tuple[int, int, int, int]:
+    """The numbers of boxes of a confusion table: correct, wrong class, missed, false positive."""
     right = int(np.trace(table[:-1, :-1]))
     return right, int(table[:-1, :-1].sum()) - right, int(table[:-1, -1].sum()), int(table[-1, :-1].sum())
 
 
-def _fate(d: MatchedDetections) -> Figure:
-    right, mixed, missed, false = _fates(d.result.confusion)
+def _outcome_figure(d: MatchedDetections) -> Figure:
+    right, mixed, missed, false = _outcomes(d.result.confusion)
     stacks = [Stack("true boxes", (right, mixed, missed)), Stack("detections", (right, mixed, false))]
-    kinds = [("right", "right"), ("mixed", "of another class"), ("wrong", "missed, or nothing there")]
-    title = "What became of every box"
-    chart = stacked_chart(stacks, kinds, title=title, desc=f"{right} right, {mixed} confused.")
-    return Figure(title, chart, "Every true box, and every detection at or above the threshold.")
+    kinds = [("right", "correct"), ("mixed", "wrong class"), ("wrong", "missed, or background")]
+    title = "Outcome of every box"
+    chart = stacked_chart(stacks, kinds, title=title, desc=f"{right} correct, {mixed} of the wrong class.")
+    return Figure(title, chart, f"All true boxes, and all detections at {d.at}.")
 
 
-def _scores(d: MatchedDetections) -> Figure:
+def _score_figure(d: MatchedDetections) -> Figure:
     m = d.result.matches
-    right = Kind("right", "right", m.score[m.outcome == TRUE_POSITIVE])
-    false = Kind("false", "wrong", m.score[m.outcome == FALSE_POSITIVE])
-    title = "Scores of right and false detections"
+    right = Kind("true positives", "right", m.score[m.outcome == TRUE_POSITIVE])
+    false = Kind("false positives", "wrong", m.score[m.outcome == FALSE_POSITIVE])
+    title = "Scores of true and false positives"
     chart = histogram(
         right,
         false,
@@ -159,14 +165,12 @@ def _scores(d: MatchedDetections) -> Figure:
         x_label="score",
         line=d.result.score,
         logarithmic=True,
-        desc=f"{len(right.values)} right, {len(false.values)} false detections at any score.",
+        desc=f"{len(right.values)} true positives, {len(false.values)} false positives at any score.",
     )
-    return Figure(
-        title, chart, "All detections at any score; the line is the threshold. The farther apart, the better."
-    )
+    return Figure(title, chart, "All detections at any score. The line is the score threshold.")
 
 
-def _sizes(d: MatchedDetections) -> Figure:
+def _size_figure(d: MatchedDetections) -> Figure:
     counted, area = d.result.matches.counted, d.result.truth.area
     missed = _missed(d)
     stacks = []
@@ -174,18 +178,18 @@ def _sizes(d: MatchedDetections) -> Figure:
         low, high = AREAS[name]
         inside = counted & (area >= low) & ((area < high) | (name == "large"))
         stacks.append(Stack(name, (int((inside & ~missed).sum()), int((inside & missed).sum()))))
-    title = "Found and missed by size"
-    chart = stacked_chart(stacks, [("right", "found"), ("wrong", "missed")], title=title)
+    title = "Detected and missed objects by size"
+    chart = stacked_chart(stacks, [("right", "detected"), ("wrong", "missed")], title=title)
     return Figure(title, chart, "Area of the true box: small below 32², large from 96² pixels.")
 
 
-def _fit(d: MatchedDetections) -> Figure:
-    overlap = Kind("right", "right", d.result.matches.overlap[_passing(d, TRUE_POSITIVE)])
+def _iou_figure(d: MatchedDetections) -> Figure:
+    overlap = Kind("true positives", "right", d.result.matches.overlap[_passing(d, TRUE_POSITIVE)])
     mean = f"; mean {float(overlap.values.mean()):.3f}" if len(overlap.values) else ""
-    title = "How tightly the boxes fit"
+    title = "IoU of true positives"
     low = min(d.result.iou, 0.95)
     chart = histogram(overlap, None, title=title, x_label="IoU with the true box", x_range=(low, 1.0))
-    return Figure(title, chart, f"IoU of each right detection with its true box{mean}.")
+    return Figure(title, chart, f"IoU of each true positive with its true box{mean}.")
 
 
 def _passing(d: MatchedDetections, outcome: int) -> Bools:
@@ -202,15 +206,15 @@ def _missed(d: MatchedDetections) -> Bools:
 
 
 def worst(d: MatchedDetections) -> Worst:
-    """The images with the most missed boxes and confident false detections."""
+    """The images with the most missed objects and the highest-scored false positives."""
     images, missed, found = len(d.records), _missed(d), d.result.detections
     false = d.result.matches.detection[_passing(d, FALSE_POSITIVE)]
     error = np.bincount(d.result.truth.image[missed], minlength=images).astype(np.float64)
     error += np.bincount(found.image[false], found.score[false], minlength=images)
     order = [i for i in np.argsort(-error, kind="stable")[:MOST].tolist() if error[i] > 0]
     definition = (
-        f"Ranked by the number of true boxes missed plus the scores of the false detections at {d.at}; "
-        "a box found with the wrong class counts as both."
+        f"Ranked by the number of missed objects plus the scores of false positives at {d.at}; "
+        "an object detected with the wrong class counts as both."
     )
     return Worst(definition, tuple(_shot(d, i, float(error[i]), missed) for i in order))
 
@@ -228,15 +232,15 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot
         kind = "right" if outcome == TRUE_POSITIVE else "wrong" if outcome == FALSE_POSITIVE else "ignored"
         text = f"{d.classes[found.category[row]]} {found.score[row]:.2f}"
         marks.append(Mark.of(found.xyxy[row], kind, text))
-    return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_said(d, record)}")
+    return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_error_text(d, record)}")
 
 
-def _said(d: MatchedDetections, record: Found) -> str:
-    """What is wrong on one image, in words."""
+def _error_text(d: MatchedDetections, record: Found) -> str:
+    """The errors on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)
     matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
     table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
-    right, mixed, missed, false = _fates(table)
-    counts = {"missed": missed, "of the wrong class": mixed, "false": false, "right": right}
-    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing found"
+    right, mixed, missed, false = _outcomes(table)
+    counts = {"missed": missed, "of the wrong class": mixed, "false positive": false, "correct": right}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no detection"

@@ -1,15 +1,15 @@
-"""The difference between two runs on the same images: paired interval, flips, changed predictions.
+"""The difference between two runs on the same images: points lost with a paired interval, and what changed.
 
-A prediction is another one
-- to classify: if the best class is another;
-- to detect: if, of the detections that pass the score threshold, one has no partner of its class with IoU ≥
-  0.5 on the other side (partners are one to one, the largest IoU first);
-- to find a single object: if the class is another, or the IoU of the two boxes is below 0.5;
-- to segment: if at least 1 % of the points of the label grid have another class.
+An image counts as changed if
+- classifier: the top-1 class changed;
+- detector: of the detections that pass the score threshold, at least one has no match of its class with
+  IoU ≥ 0.5 in the other run (matches are one to one, the largest IoU first);
+- single-object detector: the class changed, or the IoU of the two boxes is below 0.5;
+- segmenter: at least 1% of the points of the label grid changed class.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,8 +22,8 @@ from holdfast.core.types import Bools, Detections, Floats, Ints
 from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan
-from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
+from holdfast.evaluate.run import EvaluationPlan
+from holdfast.evaluate.score import Settings, score_records, single_outputs, tables, true_class_ranks
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
 from holdfast.metrics.detection import passes
@@ -38,47 +38,94 @@ from holdfast.metrics.intervals import (
     paired,
 )
 from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
+from holdfast.report.tables import many
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
-CLEAR = ("classify", "single")  # tasks in which an image is right or wrong
-POINTS = 0.01  # share of the grid's points from which a label map is another
+RIGHT_OR_WRONG = ("classify", "single")  # tasks in which an image is right or wrong
+CHANGED_SHARE = 0.01  # share of the grid's points from which a label map is another
+ENOUGH = 20  # images from which on a number is more than an indication
+# What the count of changed images counts, by task: as the heading of a column, and as a sentence.
+COUNTED: dict[str, tuple[str, str]] = {
+    "classify": ("top-1 class changed", "Top-1 class changed: the highest-scored class differs."),
+    "detect": (
+        "detections lost or gained",
+        (
+            "Detections lost or gained: no match of the same class at IoU ≥ 0.5 in the other run; a box that "
+            "moves less can change AP, but is not counted."
+        ),
+    ),
+    "single": (
+        "class or box changed",
+        "Class or box changed: the class differs, or the boxes overlap with IoU < 0.5.",
+    ),
+    "segment": ("labels changed", "Labels changed: at least 1% of the labels of the image differ."),
+}
+
+
+def points(value: float) -> float:
+    """A difference of a metric in percentage points; an exact zero has no sign."""
+    return round(100.0 * value, 10) + 0.0
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """The 95% interval of a difference in points; empty if there is none."""
+    if low is None or high is None:
+        return ""
+    return "no difference" if low == high == 0.0 else f"[{low:z.2f}, {high:z.2f}]"
+
+
+def significance(low: float | None, high: float | None, images: int = ENOUGH) -> str:
+    """Whether a difference with this 95% interval is significant, in words; empty without an interval."""
+    if low is None or high is None:
+        return ""
+    significant = low > 0 or high < 0
+    text = "significant" if significant else "not significant (the 95% interval contains 0)"
+    return text if images >= ENOUGH else f"{text}; an indication: n = {images}"
 
 
 @dataclass(frozen=True)
 class Changes:
     """Images whose prediction changed; of detectors also boxes, of segmenters the share of grid points."""
 
+    task: Task
     images: int
+    of: int
     boxes_lost: int | None = None
     boxes_gained: int | None = None
     points: float | None = None
 
     def __str__(self) -> str:
-        words = f"{self.images} image{'' if self.images == 1 else 's'} changed"
+        words = f"{COUNTED[self.task][0]} in {self.images} of {many(self.of, 'image')}"
         if self.boxes_lost is not None:
-            return f"{words} ({self.boxes_lost} boxes lost, {self.boxes_gained} gained)"
-        return words if self.points is None else f"{words} ({self.points:.2%} of the points)"
+            return (
+                f"{words} ({self.boxes_lost} lost, {self.boxes_gained} gained; matched at IoU ≥ {SAME_BOX})"
+            )
+        return words if self.points is None else f"{words} ({self.points:.2%} of all labels)"
 
 
 def changes(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Changes:
     """What changed from one run to another; record i of both is of the same image."""
     pairs: list[tuple[Any, Any]] = list(zip(before, after, strict=True))
     if task == "classify":
-        return Changes(sum(a.best != b.best for a, b in pairs))
+        return Changes(task, sum(a.best != b.best for a, b in pairs), len(pairs))
     if task == "single":
-        return Changes(sum(_other_single(a, b) for a, b in pairs))
+        return Changes(task, sum(_single_changed(a, b) for a, b in pairs), len(pairs))
     if task == "segment":
         if any(a.grid.shape != b.grid.shape or not a.grid.size for a, b in pairs):
             # Records of a version without grids tell only that some pixel of an image changed.
-            return Changes(sum(not np.array_equal(a.confusion, b.confusion) for a, b in pairs))
+            other = sum(not np.array_equal(a.confusion, b.confusion) for a, b in pairs)
+            return Changes(task, other, len(pairs))
         shares = np.array([float((a.grid != b.grid).mean()) for a, b in pairs])
-        return Changes(int((shares >= POINTS).sum()), points=float(shares.mean()))
-    moved = np.array([unpartnered(_shown(a, settings), _shown(b, settings)) for a, b in pairs], np.int64)
+        return Changes(task, int((shares >= CHANGED_SHARE).sum()), len(pairs), points=float(shares.mean()))
+    moved = np.array(
+        [unmatched_counts(_above_threshold(a, settings), _above_threshold(b, settings)) for a, b in pairs],
+        np.int64,
+    )
     lost, gained = moved.reshape(-1, 2).sum(axis=0).tolist()
-    return Changes(int(moved.any(axis=1).sum()), lost, gained)
+    return Changes(task, int(moved.any(axis=1).sum()), len(pairs), lost, gained)
 
 
-def _other_single(before: Found, after: Found) -> bool:
+def _single_changed(before: Found, after: Found) -> bool:
     first, second = before.detections, after.detections
     if not len(first) or not len(second):
         return len(first) != len(second)
@@ -87,20 +134,20 @@ def _other_single(before: Found, after: Found) -> bool:
     return not same or not (equal or iou(first.boxes[:1], second.boxes[:1])[0, 0] >= SAME_BOX)
 
 
-def _shown(record: Found, settings: Settings) -> Detections:
+def _above_threshold(record: Found, settings: Settings) -> Detections:
     """The detections that a system with this score threshold shows."""
     found = record.detections
     return found.take(passes(found.scores, settings.score, settings.rule))
 
 
-def unpartnered(first: Detections, second: Detections) -> tuple[int, int]:
-    """How many detections of either side have no partner on the other."""
-    pairs = partners(first, second)
+def unmatched_counts(first: Detections, second: Detections) -> tuple[int, int]:
+    """The number of detections of each run that have no match in the other."""
+    pairs = matched_pairs(first, second)
     return len(first) - len(pairs), len(second) - len(pairs)
 
 
-def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
-    """Pairs of places, one of each side: same class, the largest IoU of at least one half first."""
+def matched_pairs(first: Detections, second: Detections) -> list[tuple[int, int]]:
+    """Index pairs of matching detections: same class, IoU ≥ 0.5, the largest IoU first, one to one."""
     if np.array_equal(first.boxes, second.boxes) and np.array_equal(first.classes, second.classes):
         return [(i, i) for i in range(len(first))]
     overlap = iou(first.boxes, second.boxes)
@@ -117,23 +164,25 @@ def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
     return pairs
 
 
-def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Bools:
-    """For each image, (n,), whether it was right before and is wrong after.
+def _newly_wrong(before: Sequence[Record], after: Sequence[Record], task: Task, settings: Settings) -> Bools:
+    """For each image, (n,), whether it was correct before and is wrong after.
 
-    classify: the best class; single: IoU · [class equal] > 0.5; detect: a true box that was found at the
-    score and IoU thresholds is not found any more; segment: 1 % of the pixels less are right.
+    classify: the top-1 class; single: IoU · [class equal] > 0.5; detect: a true box that was found at the
+    score and IoU thresholds is missed; segment: the share of correct pixels fell by at least 1%.
     """
     if task == "detect":
-        (image, found), (_, found_after) = (_boxes_found(records, settings) for records in (before, after))
+        (image, found), (_, found_after) = (
+            _detected_objects(records, settings) for records in (before, after)
+        )
         return np.isin(np.arange(len(before)), image[found & ~found_after])
     if task == "segment":
         counts = [[r.confusion for r in records if isinstance(r, Counted)] for records in (before, after)]
         first, second = (np.array([np.trace(c) / max(1, int(c.sum())) for c in side]) for side in counts)
-        return np.asarray(first - second >= POINTS)
-    return np.asarray(_right(task, before) & ~_right(task, after))
+        return np.asarray(first - second >= CHANGED_SHARE)
+    return np.asarray(_correct(task, before) & ~_correct(task, after))
 
 
-def _boxes_found(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
+def _detected_objects(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
     """The image of every true box, and whether it is found at the score and IoU thresholds."""
     truth, detections = tables(records)
     classes = int(max((c.max() for c in (truth.category, detections.category) if len(c)), default=0)) + 1
@@ -145,7 +194,7 @@ def _boxes_found(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bool
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class ScoredRun:
     """One run, ready to be compared with any number of others: what was computed once is kept.
 
     `records` have the evaluated classes' numbers and no failures (see `realign`).
@@ -188,11 +237,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """After − before of one metric on the images both runs have, with its interval and what changed."""
+    """The difference of one metric on the common images of two runs, with its paired interval."""
 
     metric: str
+    rule: str
     images: int
-    interval: Interval
+    interval: Interval  # of after − before
     before: float
     after: float
     changes: Changes
@@ -200,67 +250,87 @@ class Difference:
 
     @property
     def changed(self) -> int:
-        """On how many images the prediction is another."""
+        """The number of images whose prediction changed."""
         return self.changes.images
 
-    def __str__(self) -> str:
+    @property
+    def points_lost(self) -> Interval:
+        """Before − after in percentage points, with its paired 95% interval; a gain is negative."""
         i = self.interval
-        words = "clear of 0" if i.excludes_zero else "includes 0: may be the choice of images"
-        if i.low == i.estimate == i.high == 0.0:
-            words = "no image makes a difference"
-        right = f"; {self.flips.lost} lost, {self.flips.gained} gained" if self.flips else ""
-        return (
-            f"Δ {self.metric} {i.estimate:+.4f}, paired {i.level:.0%} interval [{i.low:+.4f}, {i.high:+.4f}] "
-            f"over {self.images} images ({words}){right}; {self.changes}"
+        return replace(i, estimate=points(-i.estimate), low=points(-i.high), high=points(-i.low))
+
+    def to_plain(self) -> dict[str, Any]:
+        """The difference as JSON values."""
+        lost = self.points_lost
+        ends = {"points_lost": lost.estimate, "low": lost.low, "high": lost.high}
+        sides = {"before": self.before, "after": self.after}
+        return {"metric": self.metric, "images": self.images, **sides, **ends, "changed": self.changed}
+
+    def __str__(self) -> str:
+        lost = self.points_lost
+        estimate = f"{lost.estimate:z.2f} points lost"
+        span = interval_text(lost.low, lost.high)
+        words = f"95% interval {span}, {significance(lost.low, lost.high, self.images)}"
+        if span == "no difference":
+            words = "no difference on any image"
+        right = (
+            f"; {self.flips.lost} correct before only, {self.flips.gained} after only" if self.flips else ""
         )
+        rule = f"{self.rule}, " if self.rule else ""
+        return f"{self.metric} ({rule}n = {self.images}): {estimate}, {words}{right}; {self.changes}"
 
 
-def side_of(plan: Plan, alignment: Alignment, records: Sequence[Record]) -> Side:
-    """The run of a plan with these records; failures and what has no evaluated class are left out."""
+def scored_run(plan: EvaluationPlan, alignment: Alignment, records: Sequence[Record]) -> ScoredRun:
+    """The run of a plan with these records, without failures and classes that are not evaluated."""
     task = plan.model.card.task
-    return Side(realign(records, alignment, task), task, alignment.names, plan.settings)
+    return ScoredRun(realign(records, alignment, task), task, alignment.names, plan.settings)
 
 
 def difference(before: Evaluation, after: Evaluation) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, by the rule of `after`."""
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
-        raise InputError("two runs can be compared only if they have the same task and the same classes")
+        raise InputError("expected two runs of the same task and classes; evaluate both alike")
     about, settings = after.about, Settings.from_plain(after.about.settings)
-    return compare(*(Side(run.records, about.task, about.classes, settings) for run in (before, after)))
+    return compare(*(ScoredRun(run.records, about.task, about.classes, settings) for run in (before, after)))
 
 
-def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000) -> Difference:
+def compare(before: ScoredRun, after: ScoredRun, *, seed: int = 0, replicates: int = 1000) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, in the order of `before`."""
     if (before.task, before.classes, before.settings) != (after.task, after.classes, after.settings):
-        raise InputError("two runs can be compared only if task, classes and rule are the same")
-    first, second = _paired(before.records, after.records)
+        raise InputError("expected two runs of the same task, classes and rule; evaluate both alike")
+    first, second = _pair_records(before.records, after.records)
     old, new = _values(before, first, seed, replicates), _values(after, second, seed, replicates)
     return Difference(
         metric=after.metric,
+        rule=after.settings.rule.name if after.task == "detect" else "",
         images=len(second),
         interval=paired(old, new),
         before=float(old[0]),
         after=float(new[0]),
         changes=changes(first, second, after.task, after.settings),
-        flips=flips(_right(after.task, first), _right(after.task, second)) if after.task in CLEAR else None,
+        flips=flips(_correct(after.task, first), _correct(after.task, second))
+        if after.task in RIGHT_OR_WRONG
+        else None,
     )
 
 
 def interval(evaluation: Evaluation) -> Interval:
     """The main metric of an evaluation with its 95% interval, by bootstrap over the images."""
     about = evaluation.about
-    side = Side(evaluation.records, about.task, about.classes, Settings.from_plain(about.settings))
-    return interval_of(drawn(side, [record.name for record in side.records]))
+    run = ScoredRun(evaluation.records, about.task, about.classes, Settings.from_plain(about.settings))
+    return interval_of(bootstrap_values(run, [record.name for record in run.records]))
 
 
-def broken(before: Side, after: Side) -> tuple[str, ...]:
-    """The names of images that were right before and are wrong after."""
-    first, second = _paired(before.records, after.records)
-    wrong = _broken(first, second, after.task, after.settings)
+def broken_images(before: ScoredRun, after: ScoredRun) -> tuple[str, ...]:
+    """The names of images that were correct before and are wrong after."""
+    first, second = _pair_records(before.records, after.records)
+    wrong = _newly_wrong(first, second, after.task, after.settings)
     return tuple(first[i].name for i in np.flatnonzero(wrong).tolist())
 
 
-def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 1000) -> Floats:
+def bootstrap_values(
+    side: ScoredRun, names: Sequence[str], *, seed: int = 0, replicates: int = 1000
+) -> Floats:
     """The main metric on the named images, then that of each draw of them, (1 + replicates,); computed once.
 
     Sides of the same names and seed are scored on the same draws: sums and differences of them are paired.
@@ -268,16 +338,16 @@ def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 
     known = {r.name: r for r in side.records}
     missing = next((name for name in names if name not in known), None)
     if missing is not None:
-        raise InputError(f"{missing}: the run has no image of this name")
+        raise InputError(f"{missing}: no such image in the run")
     return _values(side, [known[name] for name in names], seed, replicates)
 
 
-def common(before: Side, after: Side) -> tuple[str, ...]:
+def common_images(before: ScoredRun, after: ScoredRun) -> tuple[str, ...]:
     """The names of the images both runs have, in the order of `before`; InputError if their truth differs."""
-    return tuple(record.name for record in _paired(before.records, after.records)[0])
+    return tuple(record.name for record in _pair_records(before.records, after.records)[0])
 
 
-def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+def _pair_records(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     found = {r.name: r for r in after}
     first = [r for r in before if r.name in found]
     if not first:
@@ -286,18 +356,18 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Rec
     for old, new in zip(first, second, strict=True):
         if not same_truth(old, new):
             raise InputError(
-                f"{new.name}: the two runs do not have the same image or truth of this name; "
+                f"{new.name}: the image or its ground truth differs between the two runs; "
                 "compare runs on the same data"
             )
     return first, second
 
 
 def same_truth(first: Record, second: Record) -> bool:
-    """Whether two records are of the same image with the same truth, as far as they tell."""
-    return first is second or _truth(first) == _truth(second)
+    """Whether two records are of the same image with the same ground truth, as far as they show."""
+    return first is second or _truth_key(first) == _truth_key(second)
 
 
-def _truth(record: Record) -> object:
+def _truth_key(record: Record) -> object:
     """The size and the truth of a record's image as a value that can be compared."""
     if isinstance(record, Found):
         t = record.truth
@@ -309,29 +379,29 @@ def _truth(record: Record) -> object:
     return None
 
 
-def _values(side: Side, records: Sequence[Record], seed: int, replicates: int) -> Floats:
+def _values(side: ScoredRun, records: Sequence[Record], seed: int, replicates: int) -> Floats:
     """The metric of these records of the side, then that of each draw; computed once."""
     key = (tuple(r.name for r in records), seed, replicates)
     if key not in side.kept:
-        side.kept[key] = _scored(side, records, seed, replicates)
+        side.kept[key] = _bootstrap(side, records, seed, replicates)
     return side.kept[key]
 
 
-def _scored(side: Side, records: Sequence[Any], seed: int, replicates: int) -> Floats:
+def _bootstrap(side: ScoredRun, records: Sequence[Any], seed: int, replicates: int) -> Floats:
     rng = generator(seed, "difference")
     if side.task == "segment":
         return miou_values([r.confusion for r in records], rng, replicates=replicates)
     if side.task == "detect":
         matches = match_levels(records, len(side.classes), side.settings)
         return map_values(matches, side.settings.rule, len(records), rng, replicates=replicates)
-    column = places(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
+    column = true_class_ranks(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
     return mean_values(np.asarray(column, np.float64), rng, replicates=replicates)
 
 
 def match_levels(
     records: Sequence[Any], classes: int, settings: Settings, levels: Sequence[float] = ()
 ) -> list[Matches]:
-    """What became of every detection of the records, at each IoU; without levels at those of the metric."""
+    """The matches of all detections of the records at each IoU level (default: the levels of the metric)."""
     rule, (truth, found) = settings.rule, tables(records)
     levels = levels or (IOU_THRESHOLDS.tolist() if rule.name == "coco" else [settings.iou])
     known: dict[str, Any] = {"images": len(records), "classes": classes}
@@ -339,6 +409,8 @@ def match_levels(
     return [match(truth, found, rule, level, **known) for level in levels]
 
 
-def _right(task: Task, records: Sequence[Any]) -> Bools:
-    """Which images are right, (n,), of a task where an image is right or wrong."""
-    return np.asarray(places(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5)
+def _correct(task: Task, records: Sequence[Any]) -> Bools:
+    """Which images are correct, (n,), for tasks where an image is correct or wrong."""
+    return np.asarray(
+        true_class_ranks(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5
+    )

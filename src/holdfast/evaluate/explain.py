@@ -1,4 +1,4 @@
-"""`--explain`: the way from detections to AP, on a run, on two files, or on the lecture's own example."""
+"""`--explain`: from detections to AP step by step, for a run, two files, or the lecture's example."""
 
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,21 @@ from holdfast.metrics.rules import RULES
 
 
 def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:
-    """The walk through one class of a detector's run, as text."""
+    """The explanation of one class of a detector's run, as text."""
     records = [r for r in evaluation.records if isinstance(r, Found)]
     names = tuple(r.name for r in records)
-    return _walk(*tables(records), names, evaluation.about.classes, settings, class_name)
+    return _explain_class(*tables(records), names, evaluation.about.classes, settings, class_name)
 
 
 def explain_files(truth: Path, predictions: Path, settings: Settings, class_name: str | None) -> str:
-    """The walk through one class of two COCO files, as text."""
+    """The explanation of one class of two COCO files, as text."""
     true = read_truth(truth)
     found = read_predictions(predictions, true)
-    return _walk(true.table, found, true.image_names, true.class_names, settings, class_name)
+    return _explain_class(true.table, found, true.image_names, true.class_names, settings, class_name)
 
 
 def explain_lecture() -> tuple[str, dict[str, Any]]:
-    """The walk through the lecture's worked example, as text and as plain values."""
+    """The explanation of the lecture's worked example, as text and as plain values."""
     example = LECTURE_EXAMPLE
     known: dict[str, Any] = {"images": example.images, "class_names": example.class_names, "iou": example.iou}
     story = explain(example.truth, example.detections, RULES["lecture"], **known)
@@ -43,7 +43,7 @@ def explain_lecture() -> tuple[str, dict[str, Any]]:
     return f"{example.title[0].upper()}{example.title[1:]}\n\n{text}", plain
 
 
-def _walk(
+def _explain_class(
     truth: TruthTable,
     detections: DetectionTable,
     images: tuple[str, ...],
@@ -54,11 +54,15 @@ def _walk(
     if class_name is not None and class_name not in classes:
         raise UnknownName("class", class_name, classes)
     if not classes:
-        raise InputError("--explain walks through one class; the truth names none")
+        raise InputError("--explain: the ground truth has no class to explain")
     counts = np.bincount(truth.category, minlength=len(classes))
     index = classes.index(class_name) if class_name is not None else int(counts.argmax())
     known: dict[str, Any] = {"images": len(images), "class_names": classes, "class_index": index}
     story = explain(truth, detections, settings.rule, iou=settings.iou, **known)
-    hint = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
+    hint = (
+        ""
+        if class_name is not None
+        else " (the class with the most true boxes; --class NAME selects another)"
+    )
     text = explanation_text(story, scores=(settings.score,), image_names=images)
-    return f"How AP comes about{hint}\n\n{text}"
+    return f"AP step by step{hint}\n\n{text}"

@@ -220,5 +220,7 @@ class EvaluateOptions(EvaluationOptions, OutputOptions, RecordOptions, group=OUT
     explain: Annotated[bool, Option("Explain AP step by step.")] = False
     class_: Annotated[str | None, Option("With --explain: the class to explain.", metavar="NAME")] = None
     against: Annotated[
-        Path | None, Option("An earlier run on the same images: print the paired difference.", metavar="RUN")
+        Path | None, Option("An earlier run on the same images: print the points lost.", metavar="RUN")
     ] = None
+    top: Annotated[int | None, Option("Print this many of the worst classes (default: 10).", least=1)] = None
+    all_classes: Annotated[bool, Option("Print all classes.")] = False

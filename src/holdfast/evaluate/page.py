@@ -1,4 +1,4 @@
-"""The page of an evaluation: headline, the sections of its task, its worst images, and what was run."""
+"""The page of an evaluation: headline numbers, the sections of its task, worst images, and how it was run."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,24 +7,25 @@ from typing import Any
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
-from holdfast.evaluate.result import About, Evaluation
+from holdfast.evaluate.result import Evaluation, RunInfo
+from holdfast.evaluate.tables import RANKED_BY
 from holdfast.report.gallery import Picture, Worst, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
 from holdfast.report.tables import Table, grouped, many, to_html
 
-# Name on the page and meaning of each metric that is known; others appear under their own key.
+# Name and description of each known metric; others appear under their own key.
 _METRICS: dict[str, tuple[str, str]] = {
     "AP50": ("mAP@.5", "mean over classes of AP at IoU 0.5"),
     "AP": ("mAP@.5:.95", "mean of AP over ten IoU thresholds"),
     "mAP": ("mAP", "mean over classes of AP"),
     "AP75": ("mAP@.75", "mean over classes of AP at IoU 0.75"),
-    "top1": ("top-1", "the best answer is the true class"),
-    "top5": ("top-5", "the true class is among the best five"),
+    "top1": ("top-1", "the top-1 class is the true class"),
+    "top5": ("top-5", "the true class is among the top five"),
     "mIoU": ("mean IoU", "mean over classes of TP / (TP + FP + FN)"),
-    "pixel_accuracy": ("pixel accuracy", "share of pixels with the right class"),
-    "iou_equal": ("IoU × equal", "mean of IoU with the true box, 0 if the class is wrong"),
-    "above_half": ("above ½", "share of images with IoU × equal above 0.5"),
+    "pixel_accuracy": ("pixel accuracy", "share of pixels with the correct class"),
+    "iou_equal": ("IoU × class", "mean IoU with the true box, 0 if the class is wrong"),
+    "above_half": ("above 0.5", "share of images with IoU × class above 0.5"),
     "APs": ("AP small", "true area below 32² pixels"),
     "APm": ("AP medium", "true area 32² to 96² pixels"),
     "APl": ("AP large", "true area above 96² pixels"),
@@ -37,12 +38,12 @@ _METRICS: dict[str, tuple[str, str]] = {
 }
 _ORDER = ("AP50", "AP", "AP75")
 _RATES = {
-    "precision": ("Precision", "of what it reports is right"),
-    "recall": ("Recall", "of what is there is found"),
-    "f1": ("F1", "harmonic mean of the two"),
+    "precision": ("precision", "share of detections that are correct"),
+    "recall": ("recall", "share of objects that are detected"),
+    "f1": ("F1", "harmonic mean of precision and recall"),
 }
 _LARGE = 3  # metrics on large cards; precision, recall and F1 follow them
-_LISTED = 200  # failures and notes that are written out
+_LISTED = 200  # failures and notes that are listed
 
 
 def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ()) -> str:
@@ -76,7 +77,7 @@ def task_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     }
     task = evaluation.about.task
     if task not in sections:
-        raise InputError(f"report: expected task detect, classify, segment or single, got {task!r}")
+        raise InputError(f"report: expected the task detect, classify, segment or single, got {task!r}")
     return sections[task](evaluation)
 
 
@@ -99,13 +100,13 @@ def _document(evaluation: Evaluation, sections: list[Section]) -> Document:
 
 
 def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
-    """The large cards and the small ones, from whatever metrics the result has."""
+    """The large and the small cards of the metrics of a result."""
     metrics = {k: v for k, v in result.get("metrics", {}).items() if isinstance(v, int | float | None)}
     ordered = [k for k in _ORDER if k in metrics] + [k for k in metrics if k not in _ORDER]
     large = [_card(key, metrics[key], result) for key in ordered[:_LARGE]]
     counted = result.get("at_score", {})
     rates = [
-        Card(name, counted[key], f"{note}, at score threshold {counted.get('score', 0):g}")
+        Card(name, counted[key], f"{note}, at score threshold {counted.get('score', 0):g}{_count(result)}")
         for key, (name, note) in _RATES.items()
         if key in counted
     ]
@@ -114,22 +115,38 @@ def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
 
 
 def verdict(evaluation: Evaluation) -> str:
-    """The result in one sentence."""
+    """The result in one sentence, and what to look at next."""
+    return f"{_summary(evaluation)}{_next_step(evaluation)}"
+
+
+def _summary(evaluation: Evaluation) -> str:
     metrics, counted = evaluation.result.get("metrics", {}), evaluation.result.get("at_score", {})
     images, task = len(evaluation.records), evaluation.about.task
     if {"tp", "fp", "fn"} <= counted.keys():
         tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
-        found = f"it finds {_of(tp, tp + fn, 'objects')}" if tp + fn else "there is no object to find"
-        right = f"{_percent(tp, tp + fp)} of what it reports is right" if tp + fp else "it reports nothing"
-        return f"At a score threshold of {counted.get('score', 0):g}, {found}, and {right}."
+        found = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
+        right = f"{_percent(tp, tp + fp)} of the detections are correct" if tp + fp else "nothing is detected"
+        return f"At score threshold {counted.get('score', 0):g}, {found}, and {right}."
     if task == "classify" and metrics.get("top1") is not None:
-        return f"It names the right class of {_of(round(metrics['top1'] * images), images, 'images')}."
+        good = _count_text(round(metrics["top1"] * images), images, "images")
+        return f"The top-1 class is correct for {good}."
     if task == "segment" and metrics.get("pixel_accuracy") is not None:
-        return f"It gives {metrics['pixel_accuracy']:.1%} of all pixels the right class."
+        return f"{metrics['pixel_accuracy']:.1%} of all pixels have the correct class."
     if task == "single" and metrics.get("above_half") is not None:
-        good = _of(round(metrics["above_half"] * images), images, "images")
-        return f"It names the object and covers it by more than half on {good}."
+        good = _count_text(round(metrics["above_half"] * images), images, "images")
+        return f"Class correct and IoU above 0.5 on {good}."
     return f"Evaluated on {grouped(images)} images."
+
+
+def _next_step(evaluation: Evaluation) -> str:
+    """The weakest class to look at, as a sentence with a leading space; empty if all are perfect."""
+    rows = evaluation.result.get("per_class", [])
+    key = next((k for k in RANKED_BY if any(k in row for row in rows)), "")
+    weakest = min((r for r in rows if r.get(key) is not None), key=lambda r: r[key], default=None)
+    if weakest is None or weakest[key] >= 1.0 or len(rows) < 2:
+        return ""
+    counts = f", {many(weakest['truth'], 'object')}" if "AP" in weakest and "truth" in weakest else ""
+    return f" Next: look at the weakest class, {weakest['class']} ({key} {weakest[key]:.3f}{counts})."
 
 
 def _card(key: str, value: float | None, result: dict[str, Any]) -> Card:
@@ -137,77 +154,83 @@ def _card(key: str, value: float | None, result: dict[str, Any]) -> Card:
     iou = result.get("at_score", {}).get("iou")
     if key == "mAP" and iou is not None:
         name, note = f"mAP@{iou:g}".replace("@0.", "@."), f"{note} at IoU {iou:g}"
-    return Card(name, value, note)
+    rule = f"rule {str(result['rule']).split(':')[0]}" if iou is not None and "rule" in result else ""
+    return Card(name, value, ", ".join(filter(None, (note, rule))) + _count(result))
 
 
-def _of(part: int, whole: int, things: str) -> str:
+def _count(result: dict[str, Any]) -> str:
+    """The number of images as the end of a note."""
+    return f", n = {result['images']}" if "images" in result else ""
+
+
+def _count_text(part: int, whole: int, things: str) -> str:
     return f"{grouped(part)} of {grouped(whole)} {things} ({_percent(part, whole)})"
 
 
 def _percent(part: int, whole: int) -> str:
-    """The share in percent; never 100 % unless it is all, never 0 % unless it is none."""
+    """The share in percent; 100% only if it is all, 0% only if it is none."""
     if not whole:
         return "n/a"
     share = 100 * part / whole
     near = "> 99.9" if part < whole and share > 99.9 else "< 0.1" if part and share < 0.1 else f"{share:.1f}"
-    return f"{near.removesuffix('.0')} %"
+    return f"{near.removesuffix('.0')}%"
 
 
 def facts(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
-    """The few facts of the page's head, as (name, value)."""
+    """The facts in the head of the page, as (name, value)."""
     about = evaluation.about
     time, reused = duration(about.seconds), int(about.data.get("reused_images", 0))
     return (
         ("task", about.task),
         ("images", grouped(len(evaluation.records))),
         ("classes", str(len(about.classes))),
-        ("time", f"{time} ({grouped(reused)} images from earlier)" if reused else time),
-        ("run", about.created.replace("T", " ").replace("+00:00", " UTC")),
+        ("time", f"{time} ({grouped(reused)} images cached)" if reused else time),
+        ("date", about.created.replace("T", " ").replace("+00:00", " UTC")),
         ("holdfast", about.versions.get("holdfast", "n/a")),
     )
 
 
 def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:
-    """What the reader must know before the numbers: doubts, failures, guesses, problems of the data."""
+    """Warnings above the numbers: doubtful decoding, failures, guesses, problems of the data."""
     found = [Alert(line, "trouble") for line in evaluation.result.get("warnings", ())]
     if failed := len(evaluation.failed):
         whole, is_are = many(failed + len(evaluation.records), "image"), "is" if failed == 1 else "are"
-        found.append(Alert(f"{failed} of {whole} failed and {is_are} in no number", "trouble"))
+        found.append(Alert(f"{failed} of {whole} failed and {is_are} not included in the numbers", "trouble"))
     if guessed := len(evaluation.about.model.get("guessed", ())):
-        what = many(guessed, "property", "properties")
-        found.append(Alert(f"{what} of the model guessed: no card states them", "run"))
+        what, verb = many(guessed, "property", "properties"), "is" if guessed == 1 else "are"
+        found.append(Alert(f"{what} of the model {verb} guessed, because there is no card", "run"))
     if problems := problem_count(evaluation.about):
         found.append(Alert(f"{many(problems, 'problem')} found in the data", "trouble"))
     return tuple(found)
 
 
 def run_section(evaluation: Evaluation) -> Section:
-    """Model, data, pipeline, versions, settings, guesses: enough to run it again."""
+    """Model, data, pipeline, versions, settings and guesses."""
     about = evaluation.about
     card = about.model.get("card")
     body = fragment(
         "about.html",
-        model=_shown(about.model, ("name", "path", "sha256")),
-        data=_shown(about.data, ("name", "source", "format", "images")),
+        model=_to_text(about.model, ("name", "path", "sha256")),
+        data=_to_text(about.data, ("name", "source", "format", "images")),
         pipeline=about.pipeline,
-        settings={"rule in words": about.rule, **about.settings},
+        settings={"rule (full)": about.rule, **about.settings},
         versions=about.versions,
         guessed=tuple(about.model.get("guessed", ())),
         card=flat(card) if isinstance(card, dict) else {},
     )
-    return Section("run", "What was run", (Figure("", body, wide=True),))
+    return Section("run", "How it was run", (Figure("", body, wide=True),))
 
 
 def trouble_section(evaluation: Evaluation) -> Section | None:
-    """The images that failed, the notes and the data's problems; None if there is nothing to say."""
+    """Failed images, notes and problems of the data; None if there are none."""
     failed, notes = evaluation.failed, evaluation.notes
     problems = [str(p) for p in evaluation.about.data.get("problems", ())]
     figures = []
     if failed:
         rows = [(f.name, f.reason) for f in failed[:_LISTED]]
-        body = to_html(Table(["image", "why"], rows), sortable=len(rows) > 1)
-        note = "These images could not be read, decoded or predicted; no number on this page includes them."
-        note += f" The first {_LISTED} are shown." if len(failed) > _LISTED else ""
+        body = to_html(Table(["image", "reason"], rows), sortable=len(rows) > 1)
+        note = "These images could not be read, decoded or run, and are not included in the numbers."
+        note += f" The first {_LISTED} are listed." if len(failed) > _LISTED else ""
         figures.append(
             Figure(f"Failed images ({len(failed)})", scroll(body, "Failed images"), note, wide=True)
         )
@@ -223,13 +246,13 @@ def trouble_section(evaluation: Evaluation) -> Section | None:
     return Section("trouble", "Failures and notes", tuple(figures)) if figures else None
 
 
-def problem_count(about: About) -> int:
-    """How many problems the data has, also where not all of them are kept."""
+def problem_count(about: RunInfo) -> int:
+    """The number of problems of the data, including those that are not stored."""
     return int(about.data.get("problem_count", len(about.data.get("problems", ()))))
 
 
-def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
-    """The named values as text; nested ones flat."""
+def _to_text(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
+    """The named values as text, nested values flattened."""
     found: dict[str, str] = {}
     for key in keys:
         value = values.get(key)
@@ -241,7 +264,7 @@ def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
-    """A function that gives an image of the run, encoded; None if it cannot be had or was changed since."""
+    """A function that returns an encoded image of the run; None if it is missing or has changed since."""
     source, dataset = evaluation.about.data["source"], evaluation.dataset
     if dataset is None and "data" not in source:
         return lambda name: None
@@ -256,7 +279,7 @@ def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
         try:
             known = evaluation.content.get(name)
             if known is not None and known != entries[name].key():
-                return None  # another image by now: the boxes do not belong to it
+                return None  # the image has changed: the boxes do not belong to it
             return entries[name].load().data
         except (KeyError, HoldfastError):
             return None

@@ -1,4 +1,4 @@
-"""An evaluation: what was run, every image's record, the numbers; saved, opened again, and as tables."""
+"""The result of an evaluation: what was run, one record per image, the numbers; saved and opened."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from holdfast.metrics.intervals import Interval
 
 MANIFEST = "run.json"
-CELLS = "cells"  # the store lies beside the run folders and is shared by them
+CELLS = "cells"  # the store, next to the run folders and shared by them
 
 
 @dataclass(frozen=True)
-class About:
-    """What was run: enough to run it again and to read the numbers."""
+class RunInfo:
+    """What was run: enough to run it again and to interpret the numbers."""
 
     command: str
     created: str  # ISO 8601, UTC
@@ -47,14 +47,14 @@ class About:
 class Evaluation(Result):
     """The records of all images that could be evaluated, the failures, the notes and the numbers."""
 
-    about: About
+    about: RunInfo
     records: tuple[Record, ...] = field(repr=False)
     failed: tuple[Failed, ...]
     notes: tuple[str, ...]
     result: dict[str, Any]
     cells: CellSet | None = field(default=None, repr=False)
     alignment: Alignment | None = field(default=None, repr=False)
-    content: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> key of what it held
+    content: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> key of its content
     dataset: Dataset | None = field(default=None, repr=False, compare=False)  # None: opened from a run
 
     @property
@@ -147,7 +147,7 @@ class Evaluation(Result):
 
 
 def save(evaluation: Evaluation, folder: Path) -> Path:
-    """The path of the written manifest; the records stay in the cells."""
+    """Write the manifest and return its path; the records stay in the cells."""
     plain = {
         "holdfast": 1,
         "about": dataclasses.asdict(evaluation.about),
@@ -163,7 +163,7 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
 
 
 def identity(folder: Path) -> dict[str, Any] | None:
-    """Which model, card, data, images and rule the run in a folder is of; None if there is none readable."""
+    """The model, card, data, images and rule of the run in a folder; None if it cannot be read."""
     try:
         about = orjson.loads((folder / MANIFEST).read_bytes())["about"]
         data = about["data"]
@@ -174,18 +174,18 @@ def identity(folder: Path) -> dict[str, Any] | None:
 
 
 def open_run(folder: Path) -> Evaluation:
-    """The evaluation saved in a run folder, its records read from the cells beside it."""
+    """The evaluation saved in a run folder, with its records read from the cells next to it."""
     path = folder / MANIFEST if folder.is_dir() else folder
     try:
         plain = orjson.loads(path.read_bytes())
-        about = About(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
+        about = RunInfo(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
         alignment = Alignment.from_plain(plain["alignment"])
         failed = tuple(Failed(**f) for f in plain["failed"])
-        # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
+        # Resolved, because the text of a relative path does not show the folder above it.
         cells = CellSet.from_plain(Store(path.resolve().parent.parent / CELLS), plain["cells"])
         notes, result = tuple(plain["notes"]), plain["result"]
     except FileNotFoundError:
-        raise InputError(f"{path}: no such run; give the folder that a run was written to") from None
+        raise InputError(f"{path}: no such run; expected the folder of a run") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
     except (KeyError, TypeError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""A model on a data set: predictions in cells, then the numbers."""
+"""Evaluate a model on a dataset: predictions in cells, then the numbers."""
 
 import dataclasses
 import math
@@ -29,46 +29,53 @@ from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.reading import doubts
-from holdfast.evaluate.result import CELLS, About, Evaluation, identity, save
+from holdfast.evaluate.output_check import output_warnings
+from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 
 DEFAULT_RUNS = Path("holdfast-runs")
+# By task what a dataset is labelled for, and what a model is called.
+TASKS = {
+    "classify": ("classification", "classifier"),
+    "detect": ("detection", "detector"),
+    "segment": ("segmentation", "segmenter"),
+    "single": ("single-object detection", "single-object detector"),
+}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to evaluate and how; every field but the first two has a default."""
+class EvaluationPlan:
+    """What to evaluate and how."""
 
     model: Model
     dataset: Dataset
-    pipeline: Pipeline | None = None  # None: the one the model was trained with
+    pipeline: Pipeline | None = None  # None: the training pipeline
     settings: Settings = field(default_factory=lambda: Settings(RULES["coco"]))
     runs: Path = DEFAULT_RUNS
-    jobs: int = 1  # processes; 0: one a core (a script then needs `if __name__ == "__main__"`)
+    jobs: int = 1  # worker processes; 0: one per core (a script then needs `if __name__ == "__main__"`)
     strict: bool = False
     common_classes: bool = False
     renames: Mapping[str, str] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)  # how to open the data set again
+    source: Mapping[str, Any] = field(default_factory=dict)  # how to open the dataset again
     command: str = ""
-    shard: int = SHARD  # images a process gets at a time
-    until: float = math.inf  # of time.monotonic: the work stops then, with the images finished so far
+    shard: int = SHARD  # images per worker at a time
+    until: float = math.inf  # deadline (time.monotonic): the run stops with the images finished by then
 
 
-def plan_of(
+def evaluation_plan(
     options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
-) -> Plan:
+) -> EvaluationPlan:
     """The plan of an evaluation; the model and the dataset are opened unless they are given."""
     settings, data = options.settings(), options.data
     loaded = model or load_model(options.model, options.card)
     reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
     for text in options.stage:
         if "=" not in text:
-            raise InputError(f"--stage: expected NAME=VALUE such as 'resize=opencv-bilinear', got {text!r}")
+            raise InputError(f"--stage: expected KIND=NAME such as resize=opencv-bilinear, got {text!r}")
     opened = open_dataset(data, task=loaded.card.task, **reading) if dataset is None else dataset
-    return Plan(
+    return EvaluationPlan(
         loaded,
         opened,
         pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
@@ -83,10 +90,10 @@ def plan_of(
     )
 
 
-def run_folder(plan: Plan) -> Path:
-    """Where the run of this plan is written: by names, and by a hash too if another run is there already.
+def run_folder(plan: EvaluationPlan) -> Path:
+    """The folder of the run: named by model and data, with a hash if a different run is there already.
 
-    Another run is one of another model file or card, other data, another number of images, or another rule.
+    Runs differ if the model file, the card, the data, the number of images or the rule differs.
     """
     folder = plan.runs / _name(plan)
     same = {
@@ -101,7 +108,7 @@ def run_folder(plan: Plan) -> Path:
     return folder if there in (None, same) else folder.with_name(f"{folder.name}-{fingerprint.of(same)[:6]}")
 
 
-def _name(plan: Plan) -> str:
+def _name(plan: EvaluationPlan) -> str:
     trained = pipeline_of(plan.model.card).describe()
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     parts = [f"{plan.model.name}-on-{plan.dataset.name}"]
@@ -111,8 +118,8 @@ def _name(plan: Plan) -> str:
     return slug("-".join(parts))
 
 
-def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
-    """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
+def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
+    """Evaluate and save the run in its folder. Images that fail are counted unless `strict`."""
     began = time.perf_counter()
     alignment = alignment_of(plan)
     if plan.strict and _missing(plan.dataset):
@@ -137,9 +144,9 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     failed += _missing(plan.dataset)
     kept = realign(records, alignment, plan.model.card.task)
     if not kept:
-        raise DataError(f"none of the {len(records)} images shows a class that is evaluated")
+        raise DataError(f"none of the {len(records)} images has an object of an evaluated class")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
-    warnings = doubts(plan.model, plan.dataset, pipeline, records, alignment)
+    warnings = output_warnings(plan.model, plan.dataset, pipeline, records, alignment)
     result |= {"warnings": list(warnings)} if warnings else {}
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
@@ -153,7 +160,7 @@ def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     return in_folder(evaluation, folder)
 
 
-def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
+def work_for(plan: EvaluationPlan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
     """The work of running pipelines on the plan's model and data."""
     model, data = plan.model, plan.dataset
     classes = len(data.classes) or len(model.card.classes)
@@ -162,33 +169,40 @@ def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> Pipe
     )
 
 
-def alignment_of(plan: Plan) -> Alignment:
-    """How the classes of model and data meet; DataError if the two do not fit."""
+def check_task(model: Model, data: Dataset) -> None:
+    """Raise DataError if the dataset is empty or labelled for another task than the model's."""
+    if not data.entries:
+        raise DataError(f"{data.name}: the dataset is empty; expected at least one image with ground truth")
+    task = model.card.task
+    if data.task != task and {data.task, task} != {"detect", "single"}:
+        labels, kind = TASKS[data.task][0], TASKS[task][1]
+        raise DataError(f"dataset {data.name} is labelled for {labels}, but model {model.name} is a {kind}")
+
+
+def alignment_of(plan: EvaluationPlan) -> Alignment:
+    """How the classes of model and data correspond; DataError if they do not."""
     model, data = plan.model, plan.dataset
     task = model.card.task
-    if not data.entries:
-        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
-    if data.task != task and {data.task, task} != {"detect", "single"}:
-        raise DataError(f"{data.name} is a data set to {data.task}, {model.name} is a model to {task}")
+    check_task(model, data)
     if plan.common_classes and task == "segment":
-        raise InputError("--classes common: a segmenter is evaluated on all its classes; correct the card")
+        raise InputError("--classes common: not supported for segmenters; correct the card instead")
     if not data.classes:  # a list of numbers: the model's classes, as they are
         if plan.renames:
-            raise InputError(f"--map: {data.name} does not name its classes; nothing can be renamed")
+            raise InputError(f"--map: {data.name} has no class names to map")
         same = np.arange(len(model.card.classes))
         return Alignment(
-            model.card.classes, same, same, "the data does not name its classes: taken by number"
+            model.card.classes, same, same, "the dataset has no class names: classes are matched by number"
         )
     if task == "segment":
         alignment = align(model.card.classes, data.classes, renames=plan.renames)
         if alignment.of_model.tolist() != list(range(len(data.classes))):
-            raise DataError("a segmenter's classes must be the data's, in the same order; correct the card")
+            raise DataError("expected the segmenter's classes in the order of the dataset; correct the card")
         return alignment
     return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
 
 
 def _missing(dataset: Dataset) -> tuple[Failed, ...]:
-    """Images the data set lists but that are not there."""
+    """Images that the dataset lists but that do not exist."""
     gone = [p for p in dataset.problems if p.kind == MISSING_FILE]
     return tuple(Failed(p.where, p.what) for p in gone)
 
@@ -198,9 +212,11 @@ def settings_plain(settings: Settings) -> dict[str, Any]:
     return {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
 
 
-def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> About:
+def _about(
+    plan: EvaluationPlan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float
+) -> RunInfo:
     model, data, settings = plan.model, plan.dataset, plan.settings
-    return About(
+    return RunInfo(
         command=plan.command,
         created=now(),
         seconds=round(seconds, 3),

@@ -82,7 +82,7 @@ def score_records(
     kind, scorer = scorers[task]
     if not all(isinstance(r, kind) for r in records):
         raise InputError(
-            f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
+            f"expected records of the task {task}, got {sorted({type(r).__name__ for r in records})}"
         )
     return {"task": task, "images": len(records), **scorer(records, classes, settings)}
 
@@ -105,7 +105,7 @@ def score_tables(
         metrics = {"mAP": _number(mean_of_present(ap))}
         per_class = [{"AP": _number(value)} for value in ap.tolist()]
     found = np.bincount(detections.category, minlength=len(classes))
-    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _counted(counts))
+    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _count_columns(counts))
     return {
         "rule": str(settings.rule),
         "metrics": metrics,
@@ -113,11 +113,11 @@ def score_tables(
             {"class": name, **numbers, "truth": truths, "found": boxes, **row}
             for name, numbers, truths, boxes, row in zip(*columns, strict=True)
         ],
-        "at_score": {"score": settings.score, "iou": settings.iou, **_counted(counts.total())[0]},
+        "at_score": {"score": settings.score, "iou": settings.iou, **_count_columns(counts.total())[0]},
     }
 
 
-def _counted(counts: Counts) -> list[dict[str, Any]]:
+def _count_columns(counts: Counts) -> list[dict[str, Any]]:
     """TP, FP, FN and the shares made of them, by class."""
     columns: dict[str, list[Any]] = {name: getattr(counts, name).tolist() for name in ("tp", "fp", "fn")}
     for name in ("precision", "recall", "f1"):
@@ -133,7 +133,7 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
     parts = [(name, values[labels == i]) for i, name in enumerate(classes)]
     return {
-        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
+        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object per image",
         "metrics": numbers(values),
         "per_class": [{"class": name, "truth": len(part), **numbers(part)} for name, part in parts],
     }
@@ -144,7 +144,7 @@ def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     for record in records:
         if len(record.truth) != 1:
             raise InputError(
-                f"{record.name}: a single-object model needs one true box, got {len(record.truth)}"
+                f"{record.name}: expected one true box for a single-object detector, got {len(record.truth)}"
             )
     boxes = [r.detections.boxes[0] if len(r.detections) else np.zeros(4) for r in records]
     classes = [r.detections.classes[0] if len(r.detections) else -1 for r in records]
@@ -152,7 +152,7 @@ def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     return single_values(boxes, classes, [r.truth.xyxy[0] for r in records], labels), labels
 
 
-def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
+def true_class_ranks(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
     """Per image the place of the true class among the best (their number if not there), and the class."""
     labels = np.array([r.label for r in records], np.int64)
     kept = [r.top.tolist() for r in records]
@@ -161,7 +161,7 @@ def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
 
 
 def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    place, labels = places(records)
+    place, labels = true_class_ranks(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
     whole = classification_result(place, labels, len(classes), ks)
     per_class = [
@@ -170,7 +170,7 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
         if whole.images[i]
     ]
     metrics = {f"top{k}": _number(value) for k, value in whole.top.items()}
-    rule = "top-k: the true class is among the k highest scores; equal scores in the order of classes"
+    rule = "top-k: the true class is among the k highest scores; ties in the order of classes"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 
@@ -183,7 +183,7 @@ def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Set
         for i, name in enumerate(classes)
     ]
     metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
-    over = "mean over classes; left out if absent in truth and prediction"
+    over = "mean over classes; classes absent in ground truth and prediction are skipped"
     rule = f"mIoU: TP / (TP + FP + FN) over all pixels, {over}"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 

@@ -12,12 +12,12 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import Model, Task
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import DEFAULT_RUNS, Plan, plan_of
+from holdfast.evaluate.run import DEFAULT_RUNS, EvaluationPlan, evaluation_plan
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
-from holdfast.noise.suite import Watch, unwatched
-from holdfast.noise.vision.choose import spare_of
+from holdfast.noise.suite import Watch, no_progress
+from holdfast.noise.vision.choose import calibration_pool
 
 T = TypeVar("T")
 Target = TypeVar("Target", bound=Options)
@@ -53,7 +53,7 @@ class Bench:
     experiment: Experiment
     runs: Path = DEFAULT_RUNS
     jobs: int = 0
-    watch: Watch = unwatched
+    watch: Watch = no_progress
     notify: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
     opened: dict[Any, Any] = field(default_factory=dict)
     first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data
@@ -103,18 +103,18 @@ class Bench:
         known = {spec.name for spec in fields_of(target)}
         return carry(piece.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
 
-    def plan(self, piece: Piece) -> Plan:
+    def plan(self, piece: Piece) -> EvaluationPlan:
         """The plan of a piece, as the command of its own would make it."""
         model = self.model(piece.model)
         dataset = self.data(self.data_of(piece), model.card.task)
-        return plan_of(self.options(piece, EvaluationOptions), model, dataset, self.command(piece))
+        return evaluation_plan(self.options(piece, EvaluationOptions), model, dataset, self.command(piece))
 
     def spare(self, piece: Piece, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
         """Images to calibrate on that are not tested on; else None. `part`: not all are tested."""
         given, task = self.data_of(piece), self.model(piece.model).card.task
         if calibration:
             return self.data(GivenData(path=calibration, name=calibration), task)
-        return spare_of(
+        return calibration_pool(
             given.path, task, given.format, given.split, count, whole=part or given.images is not None
         )
 

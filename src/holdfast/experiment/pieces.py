@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, evaluate, run_folder
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
@@ -56,7 +56,7 @@ def check_piece(bench: Bench, piece: Piece) -> int:
     return len(plan.dataset)
 
 
-def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> Plan:
+def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> EvaluationPlan:
     plan = bench.plan(piece)
     stated = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
     if stated and plan.model.card.task != "detect":
@@ -111,7 +111,9 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
     )
 
 
-def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> tuple[Plan, str]:
+def _deployed(
+    bench: Bench, piece: Piece, plan: EvaluationPlan, work: given.Evaluate
+) -> tuple[EvaluationPlan, str]:
     """The plan with options of noise, without the images calibrated on, and what is to be said of it."""
     from holdfast.noise.vision.choose import build_variant
     from holdfast.stages.families import alias_notes, option
@@ -153,16 +155,16 @@ def _noise(bench: Bench, piece: Piece, work: given.Noise) -> tuple[Line, Any]:
     folder = suite_folder(suite, bench.runs)
     save(suite, folder)
     worst, both = found.worst, found.combined
-    costs = worst is not None and (worst.drop or 0.0) > 0
+    costs = worst is not None and (worst.points_lost or 0.0) > 0
     words = [f"clean {found.clean:.4f}"]
     words.append(f"worst single {worst.label}" if worst and costs else "no single noise costs anything")
-    if both is not None and both.drop is not None:
-        words.append(f"worst of each together {_change(both.drop):+.4f}")
+    if both is not None and both.points_lost is not None:
+        words.append(f"worst of each together {_change(both.points_lost):+.4f}")
     line = bench.line(
         piece,
         metric=found.metric,
         value=worst.value if worst else found.clean,
-        delta=_change(worst.drop) if worst else 0.0,
+        delta=_change(worst.points_lost) if worst else 0.0,
         low=_change(worst.high) if worst else None,
         high=_change(worst.low) if worst else None,
         images=found.images,

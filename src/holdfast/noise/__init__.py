@@ -1,7 +1,7 @@
-"""System noise: what decoder, resize, colour, precision, runtime and box rounding do to a model."""
+"""System noise: points lost to decoder, resize, colour, precision, runtime and box rounding."""
 
 GROUPS = {
-    "noise": "Measure what the deployed system does to a model: decoder, resize, colour, pooling, precision…",
+    "noise": "Measure system noise: points lost to another decoder, resize, colour, pooling, precision…",
 }
 COMMANDS = {
     "Measure": {

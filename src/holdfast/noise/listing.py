@@ -1,4 +1,4 @@
-"""What noise there is: the paper's Table 1 for what is installed, and every option with who does it."""
+"""The list of noise options: the paper's Table 1 with what is installed, and every option in detail."""
 
 import textwrap
 
@@ -7,13 +7,13 @@ from holdfast.noise.speech.options import options as of_speech
 from holdfast.report.tables import Column, Table
 from holdfast.stages.families import Family, Option, families, options
 
-CAPTION = "System noise: what deployed systems do otherwise"
+CAPTION = "System noise: how deployments differ from the training pipeline"
 _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
-_BEYOND = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}  # families that go beyond pictures
+_BEYOND = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}  # families of other tasks
 
 
 def kinds() -> list[tuple[Family, list[Option]]]:
-    """Every family with its options: those of pictures, then what is of speech alone."""
+    """Every family with its options: those of images, then those of speech only."""
     sound = [one for one in of_speech() if one.family == STFT_FAMILY.name]
     return [*((of, list(options(of))) for of in families()), (STFT_FAMILY, sound)]
 
@@ -23,10 +23,10 @@ def _tasks(family: str, tasks: tuple[str, ...]) -> str:
 
 
 def kinds_table() -> Table:
-    """The paper's Table 1 for what is installed: one row per family."""
+    """The paper's Table 1 with what is installed: one row per family."""
     columns: list[Column[tuple[Family, list[Option]]]] = [
         Column("stage", get=lambda e: e[0].where),
-        Column("noise", get=lambda e: e[0].name),
+        Column("family", get=lambda e: e[0].name),
         Column("tasks", get=lambda e: _tasks(e[0].name, e[0].tasks)),
         Column("depends on input", get=lambda e: "yes" if e[0].depends else "no"),
         Column("options installed", get=lambda e: f"{sum(not o.missing for o in e[1])} of {len(e[1])}"),
@@ -40,8 +40,8 @@ def list_text(width: int = 100) -> str:
     for of, listed in kinds():
         lines = [f"{of.title} ({of.where}): {of.name}=…"]
         for one in listed:
-            state = one.missing or ("" if one.default else "on demand")
-            who = [one.systems and f"Done by {one.systems}.", one.alike and f"Alike: {one.alike}."]
+            state = one.missing or ("" if one.default else "off by default")
+            who = [one.systems and f"Used by {one.systems}.", one.alike and f"Algorithm: {one.alike}."]
             text = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
             first = f"  {one.name:<28} "
             lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
@@ -50,19 +50,24 @@ def list_text(width: int = 100) -> str:
 
 
 def list_table() -> Table:
-    """Every option with its tasks and who does it."""
+    """Every option with its tasks and the systems that use it."""
     columns: list[Column[tuple[Family, Option]]] = [
         Column("stage", get=lambda e: e[0].where),
-        Column("noise", get=lambda e: e[0].name),
+        Column("family", get=lambda e: e[0].name),
         Column("option", get=lambda e: e[1].name),
         Column("tasks", get=lambda e: _tasks(e[0].name, e[1].tasks)),
         Column("depends on input", get=lambda e: e[0].depends),
-        Column("runs", get=lambda e: e[1].missing.split(":")[0] or ("yes" if e[1].default else "on demand")),
-        Column("what", get=lambda e: e[1].summary),
-        Column("which systems", get=lambda e: _systems(e[1])),
+        Column("runs", get=_runs),
+        Column("description", get=lambda e: e[1].summary),
+        Column("systems", get=lambda e: _systems(e[1])),
     ]
     return Table.of([(of, one) for of, listed in kinds() for one in listed], columns, CAPTION)
 
 
+def _runs(entry: tuple[Family, Option]) -> str:
+    option = entry[1]
+    return option.missing.split(":")[0] or ("yes" if option.default else "off by default")
+
+
 def _systems(one: Option) -> str:
-    return "; ".join(filter(None, [one.systems, one.alike and f"alike: {one.alike}"]))
+    return "; ".join(filter(None, [one.systems, one.alike and f"algorithm: {one.alike}"]))

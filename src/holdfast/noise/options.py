@@ -18,7 +18,7 @@ class SelectionOptions(Options, group=NOISE):
     only: Annotated[
         tuple[str, ...],
         Option(
-            "Only these families or FAMILY=OPTION, separated by commas or repeated.",
+            "Only these noise families or FAMILY=OPTION, separated by commas or repeated.",
             names=completions.noises,
             problem=completions.missing_library,
             commas=True,
@@ -27,7 +27,7 @@ class SelectionOptions(Options, group=NOISE):
     skip: Annotated[
         tuple[str, ...],
         Option(
-            "Not these families or FAMILY=OPTION, separated by commas or repeated.",
+            "Skip these noise families or FAMILY=OPTION, separated by commas or repeated.",
             names=completions.noises,
             commas=True,
         ),
@@ -36,26 +36,26 @@ class SelectionOptions(Options, group=NOISE):
 
 @dataclass(frozen=True, kw_only=True)
 class AllOptions(SelectionOptions, group=NOISE):
-    """Which noise options are measured, with those that run on demand."""
+    """Which noise options are measured, including those that run on demand."""
 
-    all: Annotated[bool, Option("Also the options that run on demand only.")] = False
+    all: Annotated[bool, Option("Also run the options that are off by default.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class UseOptions(Options, group=NOISE):
-    """Noises of the user."""
+    """Noise options of the user."""
 
-    use: Annotated[tuple[Path, ...], Option("A Python file with noises of your own.")] = ()
+    use: Annotated[tuple[Path, ...], Option("A Python file with your own noise options.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOptions(Options, group=NOISE):
-    """What integer precisions are calibrated on."""
+    """The calibration images of integer precisions."""
 
     calibration: Annotated[
         str | None,
         Option(
-            "Images to calibrate integer precisions on (default: some of the data).",
+            "Calibration images of integer precisions (default: some of the data).",
             metavar="DATA",
             refers_to="data",
             completions=completions.datasets,
@@ -76,7 +76,7 @@ class SuiteOptions(
     AllOptions, UseOptions, CalibrationOptions, RuleOptions, evaluate.ReadingOptions, evaluate.ClassOptions,
     evaluate.RunOptions, evaluate.StrictOptions, evaluate.PageOptions,
 ):  # fmt: skip
-    """What a suite and a combination have in common."""
+    """The options that a suite and a combination share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class TaskOptions(Options, group=evaluate.INPUT):
 
     task: Annotated[
         Literal["pictures", "language", "speech"],
-        Option("Task of the models; language and speech have files of their own."),
+        Option("Task of the models: images, language models or speech synthesis."),
     ] = "pictures"
 
 
@@ -164,13 +164,13 @@ class ShowOptions(
 ):
     """The options of `holdfast noise show`."""
 
-    image: Annotated[Path, Argument("A picture.")]
+    image: Annotated[Path, Argument("An image file.")]
     model: Annotated[
         str | None,
         Option("Resize as for this model, and show its feature maps.", completions=completions.models),
     ] = None
     calibration: Annotated[
-        str | None, Option("Images to calibrate integer precisions on (default: this one).", metavar="DATA")
+        str | None, Option("Calibration images of integer precisions (default: this one).", metavar="DATA")
     ] = None
-    folder: Annotated[Path | None, Option("Write every picture as PNG into this folder.")] = None
+    folder: Annotated[Path | None, Option("Write all images as PNG files into this folder.")] = None
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("noise.html")

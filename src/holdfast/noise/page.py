@@ -1,9 +1,9 @@
-"""What the pages of all noise suites have in common."""
+"""The parts that the pages of all noise suites share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.noise.suite import interval_text
+from holdfast.evaluate.difference import interval_text
 from holdfast.report.charts.forest import Spot
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure
@@ -25,7 +25,7 @@ def suite_page(
     models = suite.models
     name = joined([model.model for model in models])
     first, *more = facts.items()
-    known = (first, ("models", len(models)), *more, ("made", suite.created))
+    known = (first, ("models", len(models)), *more, ("date", suite.created))
     return document(
         Document(
             title=f"System noise of {name} on {data}",
@@ -47,21 +47,24 @@ def heading(suite: Any, place: int, identifier: str, title: str) -> tuple[str, s
 
 
 def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: str) -> Section:
-    """Every option of a model, drawn and in a table."""
+    """Every option of a model, as a chart and in a table."""
     calibration = suite.models[place].calibration
     note = f"Integer precisions are calibrated on {calibration}." if calibration else ""
     figures = (chart, table_figure("", table, note, name="Option by option", wide=True))
     return Section(*heading(suite, place, "options", "Option by option"), figures, lead)
 
 
-def drop_spot(name: str, row: Any, items: int, note: str) -> Spot:
-    """The drop of a row with its interval as a dot of a chart."""
-    told = f"Δ {row.drop:z.2f} {interval_text(row)}; {row.changed} of {items} changed"
-    return Spot(name, row.drop, row.low, row.high, note=f"{told}; {note}" if note else told)
+def loss_spot(name: str, row: Any, items: int, note: str) -> Spot:
+    """The points lost of a row with its interval as a dot of a chart."""
+    text = (
+        f"{row.points_lost:z.2f} points lost, 95% interval {interval_text(row.low, row.high)}; "
+        f"{row.changed} of {items} changed"
+    )
+    return Spot(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
 
 
-def failed_alerts(suite: Any, item: str) -> list[Alert]:
-    """How many images or clips failed, if any did."""
+def failure_alerts(suite: Any, item: str) -> list[Alert]:
+    """The number of images or clips that failed, if any did."""
     failed = sum(len(model.failed) for model in suite.models)
-    text = f"{many(failed, item)} failed and {'is' if failed == 1 else 'are'} not in the numbers"
+    text = f"{many(failed, item)} failed and {'is' if failed == 1 else 'are'} not included in the numbers"
     return [Alert(text, "about")] if failed else []

@@ -18,6 +18,8 @@ from holdfast.report.tables import Column, Table, many
 from holdfast.stages.families import Option, families, options
 
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
+# Outcomes as they are printed, where that is not the word itself.
+OUTCOMES = {"identical": "identical input", "impossible": "not supported"}
 Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]  # of what, how many, and their unit
 Item = TypeVar("Item")
 
@@ -26,7 +28,7 @@ PRECISION = "precision"
 CALIBRATION_ITEMS = 100  # more change the ranges little, fewer make them jump
 
 
-def unwatched(what: str, total: int, unit: str = "") -> AbstractContextManager[Progress]:
+def no_progress(what: str, total: int, unit: str = "") -> AbstractContextManager[Progress]:
     """No-op progress."""
     return contextlib.nullcontext(silent)
 
@@ -39,7 +41,7 @@ class NoiseSelection:
     skip: tuple[str, ...] = ()
     every: bool = False
 
-    def check(self, offered: Sequence[Option] | None = None, what: str = "noise") -> None:
+    def check(self, offered: Sequence[Option] | None = None, what: str = "noise family") -> None:
         """Raise UnknownName for a family or option that is not offered (default: those of image models)."""
         if offered is None:
             offered = [option for family in families() for option in options(family)]
@@ -78,7 +80,7 @@ class Candidate(Generic[Item]):
 def skipped_options(candidates: Iterable[Candidate[Item]]) -> tuple[str, ...]:
     """The options that would not be run, each with the reason."""
     skipped = (one for one in candidates if one.variant is None)
-    return tuple(f"{one.option.label}: {one.status}, {one.note}" for one in skipped)
+    return tuple(f"{one.option.label}: {OUTCOMES.get(one.status, one.status)}, {one.note}" for one in skipped)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def check_distinct(names: Sequence[str], what: str) -> None:
     """Raise InputError if two have the same name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"expected {what} of different names, got {twice[0]!r} twice")
+        raise InputError(f"expected {what} with different names, got {twice[0]!r} twice")
 
 
 def spread(items: Sequence[Item], count: int) -> tuple[Item, ...]:
@@ -103,7 +105,7 @@ def spread(items: Sequence[Item], count: int) -> tuple[Item, ...]:
     return tuple(items[(2 * i + 1) * len(items) // (2 * count)] for i in range(count))
 
 
-def hold_back(tested: Sequence[Item], count: int) -> tuple[Item, ...]:
+def calibration_subset(tested: Sequence[Item], count: int) -> tuple[Item, ...]:
     """Items of the tested to calibrate on where there are no others: at most a quarter of them."""
     return spread(tested, min(count, max(1, len(tested) // 4)))
 
@@ -140,12 +142,12 @@ class OptionRow:
 Row = TypeVar("Row", bound=OptionRow)
 
 
-def distinct(rows: Iterable[Row]) -> list[Row]:
+def distinct_rows(rows: Iterable[Row]) -> list[Row]:
     """The rows that have numbers and differ from the clean system and from one another."""
     return [row for row in rows if row.outcome == "measured" and row.loss is not None and not row.alike]
 
 
-def worst_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
+def worst_per_group(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
     """Of each group of rows the most harmful one; the first of equals."""
     best: dict[Hashable, Row] = {}
     for row in rows:
@@ -154,7 +156,7 @@ def worst_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[R
     return list(best.values())
 
 
-def joint_outcome(rows: Sequence[OptionRow]) -> str:
+def common_outcome(rows: Sequence[OptionRow]) -> str:
     """The outcome of rows of which none was measured."""
     outcomes = {row.outcome for row in rows}
     ranked = ("identical", "no effect", "impossible", "not installed")
@@ -162,18 +164,13 @@ def joint_outcome(rows: Sequence[OptionRow]) -> str:
 
 
 def excludes_zero(low: float | None, high: float | None) -> bool:
-    """Whether an interval leaves out 0: more than the choice of items."""
+    """Whether an interval does not contain 0: the difference is significant."""
     return low is not None and high is not None and (low > 0 or high < 0)
 
 
-def interval_text(row: Any) -> str:
-    """The paired interval of a row's drop; empty if there is none."""
-    return "" if row.low is None or row.high is None else f"[{row.low:z.2f}, {row.high:z.2f}]"
-
-
-def points(value: float) -> float:
-    """A difference of a metric in points; an exact zero stays one without a sign."""
-    return round(100.0 * value, 10) + 0.0
+def outcome_text(row: Any) -> str:
+    """The outcome of a row as it is printed."""
+    return OUTCOMES.get(row.outcome, str(row.outcome))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,16 +205,16 @@ def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], ob
     return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
-def cost_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
-    """What suites would cost: cells, time and disk; `item` and `variants` are what a task calls them."""
-    caption = f"Nothing was run but a sample, in one process; {counted}"
+def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
+    """The estimated cells, time and disk space; `item` and `variants` are the task's own words."""
+    caption = f"Estimate from a sample that was run in one process; {counted}"
     columns: list[Column[Estimate]] = [
         Column("model", get=lambda e: e.model),
         Column(f"{item}s", get=lambda e: e.items),
         Column(variants, get=lambda e: e.variants),
-        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
-        Column("about seconds", 0, get=lambda e: e.seconds),
-        Column("about MB", digits, get=lambda e: e.bytes / 1e6),
-        Column("timed on", get=lambda e: many(e.sample, item) if e.sample else "nothing: all is finished"),
+        Column("cells to run", get=lambda e: f"{e.missing} of {e.cells}"),
+        Column("seconds (estimate)", 0, get=lambda e: e.seconds),
+        Column("MB (estimate)", digits, get=lambda e: e.bytes / 1e6),
+        Column("timed on", get=lambda e: many(e.sample, item) if e.sample else "all cells are cached"),
     ]
     return Table.of(found, columns, caption)

@@ -1,7 +1,7 @@
 """Training against system noise: mix training, TENT, train × test tables. Needs torch."""
 
 GROUPS = {
-    "train": "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
+    "train": "Train a classifier against system noise: mix training, augmentation, TENT, comparisons.",
 }
 COMMANDS = {
     "Defend": {

@@ -13,7 +13,7 @@ from holdfast.core.errors import InputError
 Bound: TypeAlias = Tensor | float  # one number, or a tensor that spreads over the batch, e.g. (1, 3, 1, 1)
 
 
-def perturbed(
+def pgd_examples(
     net: nn.Module,
     x: Tensor,
     labels: Tensor,
@@ -47,7 +47,7 @@ def perturbed(
     source = None if seed is None else torch.Generator(x.device).manual_seed(seed)
     noise = torch.rand(x.shape, generator=source, dtype=x.dtype, device=x.device)
     moved = (x + (2 * noise - 1) * epsilon).clamp(least, most).detach()
-    with _at_rest(net):
+    with _evaluation_mode(net):
         for _ in range(steps):
             moved.requires_grad_(True)
             with torch.enable_grad():
@@ -58,7 +58,7 @@ def perturbed(
 
 
 @contextmanager
-def _at_rest(net: nn.Module) -> Iterator[None]:
+def _evaluation_mode(net: nn.Module) -> Iterator[None]:
     """The net in evaluation mode, where running statistics are read and not written; then as it was."""
     modes = [(module, module.training) for module in net.modules()]
     try:

@@ -1,4 +1,4 @@
-"""`holdfast train`: classifiers made robust against system noise, and which way of training helps."""
+"""`holdfast train`: train classifiers against system noise, and compare mitigations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
 from holdfast.data.open import open_dataset
 from holdfast.engine.progress import progress
-from holdfast.evaluate.cli import tell_about
+from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.run import Plan, plan_of
+from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.graph.load import load_model
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import NoiseSelection
@@ -27,19 +27,19 @@ from holdfast.noise.vision.result import as_plain as suite_as_plain
 from holdfast.stages.families import option
 from holdfast.train.mitigate import rows
 from holdfast.train.options import MatrixOptions, MitigateOptions, MitigationOptions, MixOptions, TentOptions
-from holdfast.train.pictures import Choice
+from holdfast.train.pictures import Preprocessing
 
 if TYPE_CHECKING:
     from holdfast.train.mitigate.training import Training
 
-HELD_OUT = 4  # every fourth image is tested on if no test data is given
+HELD_OUT = 4  # every fourth image is a test image if no test data is given
 
 
 def mix(options: MixOptions) -> int:
-    """Fine-tune a classifier on several decoders and resizes at once, drawn for each image (mix training).
+    """Fine-tune a classifier on several decoders and resizes, drawn at random per image (mix training).
 
-    Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
-    of them only that one. The graph stays as it is, its weights become others; MODEL is never changed.
+    By default three decoders and the paper's six resizes are mixed; with --decode or --resize only those.
+    Only weights change, the graph stays the same. The file MODEL is not modified.
     """
     options.check_output()
     if options.steps and options.epochs:
@@ -50,28 +50,28 @@ def mix(options: MixOptions) -> int:
 
     plan = _plan(options)
     mixed, reported = _choices(plan.model.card, options.decode, options.resize)
-    tell_about(plan)
+    print_data_notes(plan)
     result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
     options.write_json(run.as_plain(result))
     options.print_table(mix_table(result))
-    kept = f"; {len(result.kept)} other float constants are as they were" if result.kept else ""
-    sys.stderr.write(f"trained  {result.numbers:,} numbers in {result.weights} weights{kept}\n")
+    kept = f"; {len(result.kept)} other float constants are unchanged" if result.kept else ""
+    sys.stderr.write(f"trained  {result.numbers:,} parameters in {result.weights} tensors{kept}\n")
     for failure in result.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    sys.stderr.write(f"model    {result.new} ({Path(result.new).with_suffix('.toml')} is its card)\n")
+    sys.stderr.write(f"model    {result.new} (card: {Path(result.new).with_suffix('.toml')})\n")
     models, test = (options.model, result.new), options.test
-    say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
+    say(f"Next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
     if unseen := result.held_out or ("" if test else _other_seed(options.data)):
         command = command_line(NoiseOptions(models_data=(*models, unseen)))
-        say(f"on images it was not trained on: {command}")
+        say(f"On images it was not trained on: {command}")
     return 4 if result.left_out else 0
 
 
 def tent(options: TentOptions) -> int:
-    """Measure what TENT does to a classifier under noise of decoder, resize and colour (the paper's Table 6).
+    """Measure TENT on a classifier under decode, resize and colour noise (the paper's Table 6).
 
-    TENT lowers the entropy of the model's own answers, batch by batch, by its normalisation layers. MODEL is
-    as in its file before each option.
+    TENT minimises the entropy of the model's predictions batch by batch, through its normalisation layers.
+    Each option starts from the weights of MODEL.
     """
     options.check_output()
     check_torch()
@@ -84,7 +84,7 @@ def tent(options: TentOptions) -> int:
     over = options.only or FAMILIES
     for word in over:
         if word.split("=")[0] not in FAMILIES:
-            raise UnknownName("family of noise before the network", word.split("=")[0], FAMILIES)
+            raise UnknownName("noise family before the network", word.split("=")[0], FAMILIES)
         if "=" in word:
             option(word)
     check_adaptable(trainable_of(plan.model), plan.model.name)
@@ -99,17 +99,17 @@ def tent(options: TentOptions) -> int:
 def matrix(options: MatrixOptions) -> int:
     """Train a model on each decoder or resize and on their mix, test each on all: the paper's Tables 7 and 8.
 
-    Every row starts from the model's own weights. A row that is robust has a low std over its cells.
+    Every row starts from the weights of MODEL. A robust row has a low standard deviation over its cells.
     """
     options.check_output()
     training, tested = _training(options)
     from holdfast.train.mitigate import matrix as matrices
-    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import matrix_csv, matrix_table
 
     names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.DECODERS)
     ways = rows.matrix_rows(training.model, options.over, names, names)
-    models = train(training, orders(ways, range(options.seed, options.seed + options.seeds)), _say)
+    models = train(training, training_jobs(ways, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
     options.write_json(matrices.as_plain(result))
     options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
@@ -119,20 +119,20 @@ def matrix(options: MatrixOptions) -> int:
 
 
 def compare(options: MitigateOptions) -> int:
-    """Train a model with each mitigation and measure what every family of noise then costs it: Fig. 4.
+    """Train a model with each mitigation and measure the points lost by every noise family: Fig. 4.
 
-    Standard, AugMix, APR-SP, DeepAugment alone and with both, adversarial and mix training, all starting
-    from the model's own weights; then the noise suite of each.
+    Standard, AugMix, APR-SP, DeepAugment alone and with both, adversarial and mix training, each starting
+    from the weights of MODEL, followed by the noise suite.
     """
     options.check_output()
     NoiseSelection(options.only).check()
     training, tested = _training(options)
     from holdfast.train.mitigate.matrix import FAMILIES, families
-    from holdfast.train.mitigate.training import orders, train
+    from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import families_csv, families_table
 
     ways = rows.mitigations(training.model, options.with_)
-    models = train(training, orders(ways, (options.seed,)), _say)
+    models = train(training, training_jobs(ways, (options.seed,)), _say)
     result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
     options.write_json(suite_as_plain(result))
     name = training.model.name
@@ -149,27 +149,27 @@ def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str
     model = load_model(options.model, options.card)
     task = model.card.task
     if task != "classify":
-        raise InputError(f"{options.model}: expected a classifier, got a model of the task {task!r}{hint}")
+        raise InputError(f"{options.model}: expected a classifier, got a model with the task {task!r}{hint}")
     return model
 
 
-def _plan(options: MixOptions | TentOptions) -> Plan:
-    """The plan; a model that is no classifier is reported before the data is opened."""
-    model = _classifier(options, "; only classifiers are trained")
-    return plan_of(carry(options, EvaluationOptions), model, command=command_line(options))
+def _plan(options: MixOptions | TentOptions) -> EvaluationPlan:
+    """The plan; a model that is not a classifier is reported before the data is opened."""
+    model = _classifier(options, "; only classifiers can be trained")
+    return evaluation_plan(carry(options, EvaluationOptions), model, command=command_line(options))
 
 
 def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
-    """What is trained, and the images it is tested on, none of which it is trained on."""
+    """The training, and the test images, which are not trained on."""
     check_torch()
     from holdfast.train.mitigate.training import Training
 
     model = _classifier(options)
-    seen = rows.some(open_dataset(options.data, task="classify"), options.images)
+    seen = rows.subset(open_dataset(options.data, task="classify"), options.images)
     if options.test is None:
         seen, tested = rows.held_out(seen, HELD_OUT)
     else:
-        tested = rows.some(open_dataset(options.test, task="classify"), options.images)
+        tested = rows.subset(open_dataset(options.test, task="classify"), options.images)
         rows.check_apart(seen, tested)
     same = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
     return Training(model, seen, options.work, **same), tested
@@ -177,16 +177,19 @@ def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
 
 def _choices(
     card: Card, decode: tuple[str, ...], resize: tuple[str, ...]
-) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-    """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
+) -> tuple[tuple[Preprocessing, ...], tuple[Preprocessing, ...]]:
+    """The decoder and resize pairs that are mixed, and those that accuracy is reported for."""
     if not decode and not resize:
         decode, resize = rows.DECODERS, rows.RESIZES
     decode, resize = decode or (card.decode,), resize or (card.resize,)
     for kind, names in (("decode", decode), ("resize", resize)):
         for name in names:
             lookup(kind, name)
-    every = tuple(Choice(d, r) for d in decode for r in resize)
-    alone = (*(Choice(d, card.resize) for d in decode), *(Choice(card.decode, r) for r in resize))
+    every = tuple(Preprocessing(d, r) for d in decode for r in resize)
+    alone = (
+        *(Preprocessing(d, card.resize) for d in decode),
+        *(Preprocessing(card.decode, r) for r in resize),
+    )
     return every, every if len(every) <= len(alone) else alone
 
 

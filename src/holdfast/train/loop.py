@@ -68,7 +68,7 @@ def rate(stage: Stage, step: int) -> float:
 
 
 def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Module:
-    """The averaged network after all stages; a killed run goes on from `checkpoint`, on the same batches."""
+    """The averaged network after all stages; a killed run continues from `checkpoint`."""
     net = job.net.to(memory_format=torch.channels_last).train()
     average = copy.deepcopy(net).eval()
     # AdamW that spares biases and normalisation from weight decay.
@@ -152,7 +152,7 @@ def _save(path: Path, content: dict[str, Any]) -> None:
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
         said = one_line(problem)[:120]
-        raise OutputError(f"{path}: the checkpoint could not be written: {said}") from problem
+        raise OutputError(f"{path}: cannot write the checkpoint: {said}") from problem
 
 
 def checkpoint_of(path: Path, key: str) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ class WorkOptions(Options, group=shared.EXECUTION):
 
     work: Annotated[
         Path,
-        Option("Folder of pictures, checkpoints and trained models; runs are resumable.", metavar="FOLDER"),
+        Option("Folder of images, checkpoints and trained models; runs are resumable.", metavar="FOLDER"),
     ] = Path("holdfast-train")
 
 
@@ -93,14 +93,14 @@ class MixOptions(
     consistency: Annotated[
         float,
         Option(
-            "Weight of equal answers to augmented images: second half of AugMix, 12 in its paper (0 = none).",
+            "Weight of AugMix's consistency loss, 12 in its paper (0 = none).",
             group=MIX,
             least=0,
         ),
     ] = 0.0
     steps: Annotated[int | None, Option("Training steps (300).", group=TRAINING, least=1)] = None
     epochs: Annotated[
-        float | None, Option("Instead of steps: passes over the data.", group=TRAINING, least=0.01)
+        float | None, Option("Passes over the data, instead of --steps.", group=TRAINING, least=0.01)
     ] = None
     batch: Annotated[int, Option("Images per step.", group=TRAINING, least=1)] = 64
     rate: Annotated[float, Option("Highest learning rate.", group=TRAINING, least=0)] = 3e-4
@@ -108,16 +108,16 @@ class MixOptions(
     smoothing: Annotated[float, Option("Label smoothing.", group=TRAINING, least=0, most=0.9)] = 0.0
     statistics: Annotated[
         Literal["moving", "file"],
-        Option("Statistics of batch normalisation: updated in training, or as in the file.", group=TRAINING),
+        Option("Batch normalisation statistics: updated in training, or as in the file.", group=TRAINING),
     ] = "moving"
     seed: Annotated[int, Option("Random seed.", group=TRAINING, least=0)] = 0
     held_out: Annotated[
-        float, Option("Part of the data that is held out for testing.", group=TRAINING, least=0, most=1)
+        float, Option("Share of the data that is held out for testing.", group=TRAINING, least=0, most=1)
     ] = 0.25
     test: Annotated[
         str | None,
         Option(
-            "Other data to test on instead.", metavar="DATA", group=TRAINING, completions=completions.datasets
+            "Test on this data instead.", metavar="DATA", group=TRAINING, completions=completions.datasets
         ),
     ] = None
 
@@ -140,7 +140,7 @@ class TentOptions(
     only: Annotated[
         tuple[str, ...],
         Option(
-            "Only these families or FAMILY=OPTION, separated by commas or repeated.",
+            "Only these noise families or FAMILY=OPTION, separated by commas or repeated.",
             names=completions.noises,
             commas=True,
         ),
@@ -153,11 +153,11 @@ class TentOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptions, group=TRAINING):
-    """What the two comparisons of mitigations have in common."""
+    """The options that the two comparisons of mitigations share."""
 
     test: Annotated[
         str | None,
-        Option("Images to test on (default: every fourth of the data).", group=shared.INPUT, metavar="DATA"),
+        Option("Test images (default: every fourth of the data).", group=shared.INPUT, metavar="DATA"),
     ] = None
     images: Annotated[
         int | None, Option("Only N images of each dataset, evenly spread.", group=shared.INPUT, least=8)
@@ -184,12 +184,13 @@ class MatrixOptions(
 ):
     """The options of `holdfast train matrix`."""
 
-    over: Annotated[Literal["resize", "decode"], Option("What is replaced.")] = "resize"
+    over: Annotated[Literal["resize", "decode"], Option("The stage that is replaced.")] = "resize"
     with_: Annotated[
-        tuple[str, ...], Option("These instead of the paper's, separated by commas or repeated.", commas=True)
+        tuple[str, ...],
+        Option("Use these instead of the paper's, separated by commas or repeated.", commas=True),
     ] = ()
     seeds: Annotated[
-        int, Option("Trainings of each row, of which the mean is given.", group=TRAINING, least=1)
+        int, Option("Trainings per row with different seeds, averaged.", group=TRAINING, least=1)
     ] = 1
 
 

@@ -1,4 +1,4 @@
-"""Training pictures as several systems would show them: decoded, resized and laid out once, kept on disk.
+"""Training images under several preprocessings: decoded and resized once, stored on disk.
 
 Without torch, because worker processes load this module.
 """
@@ -29,7 +29,7 @@ RESERVE: Final = 100 << 20  # bytes that stay free on the disk
 
 
 @dataclass(frozen=True)
-class Choice:
+class Preprocessing:
     """How a system turns bytes into the network's pixels: the stages before normalisation, by name."""
 
     decode: str = "pillow"
@@ -45,12 +45,12 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class PreparedImages:
     """Images (choices, n, h, w, 3) uint8, memory-mapped, as they are before normalisation; labels (n,)."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     key: str
     names: tuple[str, ...] = field(repr=False, default=())
     left_out: tuple[str, ...] = ()  # images that could not be read
@@ -58,21 +58,21 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def place(self, choice: Choice) -> int:
+    def place(self, choice: Preprocessing) -> int:
         """Where a choice is among those there are."""
         if choice not in self.choices:
             known = ", ".join(c.label for c in self.choices)
-            raise InputError(f"no pictures were made for {choice.label}; there are {known}")
+            raise InputError(f"no images for {choice.label}; expected one of {known}")
         return self.choices.index(choice)
 
 
 @dataclass(frozen=True)
-class PictureWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
+class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
     """Write the pictures of each image into its row of the file; the cell holds its class."""
 
     home: Path
     wanted: Input
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     key: str
     batch = 32
 
@@ -117,41 +117,43 @@ class PictureWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
         return sample.truth.index, images
 
 
-def pictures_of(
+def prepare_images(
     model: Model,
     dataset: Dataset,
-    choices: Sequence[Choice],
+    choices: Sequence[Preprocessing],
     folder: Path,
     jobs: int,
     say: Say,
     places: Sequence[int] | None = None,
     progress: Progress = silent,
-) -> Pictures:
-    """The pictures of a data set under each choice, made now unless the folder holds them.
+) -> PreparedImages:
+    """The images of a dataset under each choice; those that the folder has are not recomputed.
 
-    A killed run goes on. `jobs` are processes (0: one a core; then a script needs `if __name__ ==
-    "__main__"`). `places` gives for each class of the data its place among the model's; without it they are
-    the same. Images that cannot be read are left out, and said.
+    A killed run continues. `jobs` are worker processes (0: one per core; then a script needs `if __name__ ==
+    "__main__"`). `places` gives the model's class index of each class of the data; without it they are the
+    same. Images that cannot be read are skipped and reported.
     """
     if not dataset.entries:
-        raise DataError(f"{dataset.name}: the data set is empty; expected at least one image with its class")
+        raise DataError(f"{dataset.name}: the dataset is empty; expected at least one image with its class")
     if dataset.task != "classify":
-        raise DataError(f"{dataset.name}: expected a data set to classify, got one to {dataset.task}")
+        raise DataError(
+            f"{dataset.name}: expected a dataset for classification, got one for the task {dataset.task}"
+        )
     wanted, choices = model.card.input, tuple(choices)
     kinds = ("decode", "colour", "resize", "fit")
     stages = [[lookup(kind, getattr(choice, kind)) for kind in kinds] for choice in choices]
     key = Setup("train", [wanted, choices, stages, [entry.key() for entry in dataset.entries]]).name
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
-    work = PictureWork(home, wanted, choices, key)
+    work = ImageWork(home, wanted, choices, key)
     items, store = list(enumerate(dataset.entries)), Store(home / "cells")
     jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
     cells = run(work, items, store, jobs=jobs, progress=progress).read()
     failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
     if len(failed) == len(cells):
-        raise DataError(f"none of the {len(dataset)} images could be read; first {failed[0]}")
+        raise DataError(f"none of the {len(dataset)} images can be read; first {failed[0]}")
     if failed:
-        say(f"{len(failed)} of {len(dataset)} images could not be read, first {failed[0]}")
+        say(f"skipped {len(failed)} of {len(dataset)} images that cannot be read, first {failed[0]}")
     order = _close_gaps(home / IMAGES, np.array(["label" in cell for cell in cells]))
     labels = np.array([cells[at]["label"] for at in order], np.int64)
     labels = labels if places is None else np.asarray(places, np.int64)[labels]
@@ -163,7 +165,7 @@ def pictures_of(
         )
     images = np.load(home / IMAGES, mmap_mode="r")[:, : len(order)]
     names = tuple(dataset.entries[at].name for at in order)
-    return Pictures(images, labels, choices, key, names=names, left_out=failed)
+    return PreparedImages(images, labels, choices, key, names=names, left_out=failed)
 
 
 def _prepare(home: Path, shape: tuple[int, ...]) -> None:
@@ -176,14 +178,14 @@ def _prepare(home: Path, shape: tuple[int, ...]) -> None:
         needed, free = prod(shape), shutil.disk_usage(home).free
         if needed + RESERVE > free:
             raise OutputError(
-                f"{home}: the pictures need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; mix fewer "
-                "decoders and resizes, take fewer images or another folder"
+                f"{home}: the images need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; mix fewer "
+                "decoders and resizes, use fewer images or another folder"
             )
         part = home / "part.npy"
         np.lib.format.open_memmap(part, "w+", np.uint8, shape)
         part.replace(home / IMAGES)
     except OSError as problem:
-        raise OutputError(f"{home}: the pictures cannot be kept there: {problem.strerror}") from problem
+        raise OutputError(f"{home}: the images cannot be stored there: {problem.strerror}") from problem
 
 
 def _close_gaps(path: Path, good: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Mix training of a user's classifier, with part of the data held out to see what it did."""
+"""Mix training of a user's classifier, tested on held-out data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from holdfast.core.model import Model
 from holdfast.data.entries import FileEntry
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import write_atomic
-from holdfast.evaluate.run import Plan, alignment_of
+from holdfast.evaluate.run import EvaluationPlan, alignment_of
 from holdfast.graph.card import card_path, write_card
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import Watch
 from holdfast.train.loop import threads
-from holdfast.train.mitigate.rows import in_both
-from holdfast.train.mitigate.training import right
-from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.mitigate.rows import shared_images
+from holdfast.train.mitigate.training import correct_predictions
+from holdfast.train.pictures import PreparedImages, Preprocessing, Say, prepare_images
 from holdfast.train.tune import Tuning, trainable_of, tune
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class AccuracyChange:
 
 @dataclass(frozen=True)
 class MixResult:
-    """What mix training did to a model, on images it was not trained on."""
+    """The accuracy of a model before and after mix training, on images it was not trained on."""
 
     old: str
     new: str
@@ -66,19 +66,19 @@ class MixResult:
 
 
 def mix(
-    plan: Plan, options: MixOptions, mixed: tuple[Choice, ...], reported: tuple[Choice, ...], say: Say,
-    watch: Watch,
+    plan: EvaluationPlan, options: MixOptions, mixed: tuple[Preprocessing, ...],
+    reported: tuple[Preprocessing, ...], say: Say, watch: Watch,
 ) -> MixResult:  # fmt: skip
-    """Train on the mixed choices, write the new model and its card, and return what training did.
+    """Train on the mixed choices, write the new model and its card, and return the accuracies.
 
-    Accuracy is given under the card's own choice and the reported ones. Pictures, checkpoint and what was
-    judged are kept in the folder `work`: the same call after a kill goes on and gives the same bytes.
+    Accuracy is measured under the card's own choice and the reported ones. Images, checkpoint and predictions
+    are stored in the folder `work`: the same call after a kill continues and gives the same bytes.
     """
     model, work = plan.model, options.work
     test = open_dataset(options.test, task="classify", images=options.images) if options.test else None
     _check_out(options.out, model)
     if not 0 < options.held_out < 1:
-        raise InputError(f"--held-out: expected a part between 0 and 1, got {options.held_out}")
+        raise InputError(f"--held-out: expected a share between 0 and 1, got {options.held_out}")
     same = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
     tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in same})
     tuning.check()
@@ -90,20 +90,22 @@ def mix(
         tuning = dataclasses.replace(tuning, steps=steps)
     if len(seen) < tuning.batch:
         raise DataError(
-            f"expected at least as many images to train on as a batch holds, {tuning.batch}, got {len(seen)} "
-            f"({len(tested)} of {seen.name} are held out); give more images or a smaller --batch"
+            f"expected at least one batch of training images ({tuning.batch}), got {len(seen)} "
+            f"({len(tested)} of {seen.name} are held out); use more images or a smaller --batch"
         )
-    with watch("pictures", len(seen), "images") as step:
-        pictures = pictures_of(model, seen, mixed, work, plan.jobs, say, places, step)
-    reported = tuple(dict.fromkeys((Choice(model.card.decode, model.card.resize), *reported)))
+    with watch("training images", len(seen), "images") as step:
+        pictures = prepare_images(model, seen, mixed, work, plan.jobs, say, places, step)
+    reported = tuple(dict.fromkeys((Preprocessing(model.card.decode, model.card.resize), *reported)))
     places = places if test is None else places_of(dataclasses.replace(plan, dataset=test))
-    with watch("held out", len(tested), "images") as step:
-        shown = pictures_of(model, tested, reported, work, plan.jobs, say, places, step)
+    with watch("test images", len(tested), "images") as step:
+        shown = prepare_images(model, tested, reported, work, plan.jobs, say, places, step)
     with watch("train", tuning.steps, "steps") as step, threads(plan.jobs):
         proto = tune(model, pictures, tuning, options.seed, work / f"{model.name}.pt", say, step)
     write_atomic(options.out, proto.SerializeToString())
     write_card(model.card, options.out.with_suffix(".toml"), model.guessed)
-    before, after = (100 * right(one, shown, work).mean(1) for one in (model, load_model(options.out)))
+    before, after = (
+        100 * correct_predictions(one, shown, work).mean(1) for one in (model, load_model(options.out))
+    )
     accuracies = zip(reported, before, after, strict=True)
     return MixResult(
         old=str(model.path),
@@ -127,14 +129,10 @@ def _check_out(out: Path, model: Model) -> None:
     if out.suffix != ".onnx" or out.is_dir():
         raise InputError(f"--out {out}: expected the name of a new .onnx file")
     if out.exists() and out.samefile(model.path):
-        raise InputError(
-            f"--out {out}: is the model that is trained, which is never changed; choose another name"
-        )
+        raise InputError(f"--out {out}: expected another file than the model, which is not modified")
     card = out.with_suffix(".toml")
     if card.exists() and (not out.exists() or card == card_path(model.path)):
-        raise InputError(
-            f"--out {out}: its card {card} is there already, another model's; choose another name"
-        )
+        raise InputError(f"--out {out}: {card} exists and is the card of another model; choose another name")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -143,27 +141,27 @@ def _check_out(out: Path, model: Model) -> None:
         raise OutputError(f"--out {out}: {out.parent} cannot be written to; choose another folder")
 
 
-def places_of(plan: Plan) -> Sequence[int] | None:
-    """For each class of the data its place among the model's; None if the data does not name its classes."""
+def places_of(plan: EvaluationPlan) -> Sequence[int] | None:
+    """The model's class index of each class of the data; None if the data has no class names."""
     alignment = alignment_of(plan)
     return alignment.places() if plan.dataset.classes else None
 
 
 def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Dataset, Dataset]:
-    """The images to train on and those to test on, drawn by the seed; none is in both."""
+    """The training and the test images, drawn by the seed, without overlap."""
     if test is not None:
-        if twice := in_both(data, test):
-            raise DataError(f"{len(twice)} images to test on are in {data.name} too, first {twice[0]}")
+        if twice := shared_images(data, test):
+            raise DataError(f"{len(twice)} test images are also in {data.name}, first {twice[0]}")
         return data, test
     count = round(len(data) * options.held_out)
     if not 0 < count < len(data):
-        raise DataError(f"{data.name}: expected enough images to hold some out, got {len(data)}")
+        raise DataError(f"{data.name}: expected enough images to hold out some, got {len(data)}")
     order = np.random.default_rng(options.seed).permutation(len(data))
     held, rest = (tuple(data.entries[at] for at in sorted(part)) for part in (order[:count], order[count:]))
     return dataclasses.replace(data, entries=rest), dataclasses.replace(data, entries=held)
 
 
-def _write_list(out: Path, tested: Dataset, shown: Pictures) -> str:
+def _write_list(out: Path, tested: Dataset, shown: PreparedImages) -> str:
     """Write the list of held-out images with their classes, if they are files, and return its path or ""."""
     files = {e.name: e.path for e in tested.entries if isinstance(e, FileEntry)}
     if not all(name in files for name in shown.names):

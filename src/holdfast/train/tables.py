@@ -1,11 +1,11 @@
-"""The tables of mitigations: train × test, families of noise after each, with and without TENT."""
+"""The tables of mitigations: train × test, points lost by noise family after each, with and without TENT."""
 
 from collections.abc import Sequence
 
 from holdfast.noise.vision.result import Suite
-from holdfast.noise.vision.tables import groups_of, lines_of, title_of
+from holdfast.noise.vision.tables import family_summaries, family_title, groups_of
 from holdfast.report.tables import Cell, Column, Table, table_of
-from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
+from holdfast.train.mitigate.adapt import FAMILIES, TentLoss, TentResult
 from holdfast.train.mitigate.matrix import Matrix
 from holdfast.train.run import MixResult
 
@@ -19,17 +19,19 @@ def mix_table(result: MixResult) -> Table:
     means, stds = zip(result.spread("before"), result.spread("after"), strict=True)
     rows += [("mean", *means), ("std", *stds)]
     caption = (
-        f"top-1 in % on {result.tested_on} images of {result.tested} that were not trained on; trained for "
-        f"{result.steps} steps on {result.trained_on}. Δ = after − before: higher is better"
+        f"Top-1 accuracy in % on {result.tested_on} images of {result.tested} that were not trained on; "
+        f"trained for {result.steps} steps on {result.trained_on} images. Points gained: after − before, "
+        "higher is better"
     )
-    columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in ("before", "after", "Δ"))]
+    names = ("before", "after", "points gained")
+    columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in names)]
     return Table(columns, [[*row, row[2] - row[1]] for row in rows], caption)
 
 
 def matrix_table(found: Matrix) -> Table:
-    """The paper's layout: a row each way to train, accuracy in each cell, mean and std."""
+    """The paper's layout: one row per training, accuracy in each cell, mean and std."""
     columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
-    columns += [Column("mean", 2), "std", "95 % of std", Column("behind best", 2)]
+    columns += [Column("mean", 2), "std", "95% interval of std", Column("behind best", 2)]
     rows: list[list[Cell]] = []
     for line in found.lines:
         interval = f"{line.std_low:.3f} to {line.std_high:.3f}"
@@ -37,16 +39,16 @@ def matrix_table(found: Matrix) -> Table:
     seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
     caption = (
         f"{found.model}, mix training on {found.over} (layout of the paper's {_TABLES[found.over]}): "
-        f"accuracy in % on {found.images} images of {found.data}{seeds}; each row trained "
-        f"for {found.steps} steps on {found.trained_on} images. One accuracy is sure to "
-        f"± {found.binomial:.2f} (one standard deviation), differences along a row to less: they are "
-        "on the same images. Behind best: mean over the columns of what the best row has more"
+        f"accuracy in % on {found.images} images of {found.data}{seeds}; each row is trained "
+        f"for {found.steps} steps on {found.trained_on} images. One accuracy has a standard deviation of "
+        f"{found.binomial:.2f} points; differences within a row have less, because the images are the same. "
+        "Behind best: points below the best row, mean over the columns"
     )
     return Table(columns, rows, caption)
 
 
 def matrix_csv(found: Matrix) -> Table:
-    """Every number of the matrix, one row each way to train."""
+    """Every number of the matrix, one row per training."""
     whole = ("over", "model", "data", "images", "trained_on", "steps")
     shown = ("mean", "mean_low", "mean_high", "std", "std_low", "std_high")
     return table_of(
@@ -67,40 +69,41 @@ def matrix_csv(found: Matrix) -> Table:
 
 
 def families_table(found: Suite, model: str) -> Table:
-    """The numbers of the paper's Fig. 4: mean (worst) Δ of each family after each mitigation."""
+    """The numbers of the paper's Fig. 4: mean (worst) points lost by each family after each mitigation."""
     groups = groups_of(found)
-    columns: list[Column | str] = ["trained with", Column("clean", 2), *(f"Δ {title_of(g)}" for g in groups)]
+    columns: list[Column | str] = ["trained with", Column("clean", 2), *map(family_title, groups)]
     rows: list[list[Cell]] = []
     for one in found.models:
-        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in lines_of(one, groups)]
-        rows.append([one.model, 100 * one.clean, *drops, one.combined.drop if one.combined else None])
+        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in family_summaries(one, groups)]
+        rows.append([one.model, 100 * one.clean, *drops, one.combined.points_lost if one.combined else None])
     images = max((one.images for one in found.models), default=0)
     caption = (
-        f"{model} after each mitigation (numbers of the paper's Fig. 4): Δ top-1 = clean − noised in points "
-        f"on {images} images of {found.data}, mean (worst) over the options that differ: lower is better"
+        f"{model} after each mitigation (numbers of the paper's Fig. 4): points lost, top-1 clean − noisy in "
+        f"percentage points, on {images} images of {found.data}; mean (worst) over the options that differ, "
+        "lower is better"
     )
-    return Table([*columns, Column("Δ Combined", 2)], rows, caption)
+    return Table([*columns, Column("Combined", 2)], rows, caption)
 
 
 def families_csv(found: Suite, model: str) -> Table:
-    """The same with numbers alone, and how many options of each family differ."""
+    """The same as numbers, with the number of options of each family that differ."""
     groups = groups_of(found)
     rows = []
     for one in found.models:
         row: dict[str, Cell] = {"model": model, "data": found.data, "images": one.images}
         row |= {"trained_with": one.model, "clean": 100 * one.clean}
-        for group, line in zip(groups, lines_of(one, groups), strict=True):
+        for group, line in zip(groups, family_summaries(one, groups), strict=True):
             name = group.lower()
-            row |= {name: line.mean, f"{name}_worst": line.worst}
+            row |= {f"{name}_points_lost": line.mean, f"{name}_worst_points_lost": line.worst}
             row |= {f"{name}_worst_option": line.option or line.words, f"{name}_options": line.distinct}
-        rows.append({**row, "combined": one.combined.drop if one.combined else None})
+        rows.append({**row, "combined_points_lost": one.combined.points_lost if one.combined else None})
     return table_of(rows)
 
 
-def tent_table(found: Sequence[Adapted]) -> Table:
-    """The layout of the paper's Table 6, and what TENT does to clean images."""
-    columns: list[Column | str] = ["model", Column("trained", 2), Column("clean as run", 2)]
-    columns += [f"Δ {title_of(name)}" for name in FAMILIES]
+def tent_table(found: Sequence[TentResult]) -> Table:
+    """The layout of the paper's Table 6, with the accuracy of TENT on clean images."""
+    columns: list[Column | str] = ["model", Column("clean", 2), Column("clean in this row", 2)]
+    columns += [family_title(name) for name in FAMILIES]
     rows: list[list[Cell]] = []
     for one in found:
         for adapted in (False, True):
@@ -109,26 +112,27 @@ def tent_table(found: Sequence[Adapted]) -> Table:
             rows.append([f"{one.model} (w/{'' if adapted else 'o'} TENT)", one.clean, run, *drops])
     images = ", ".join(dict.fromkeys(f"{one.images} images of {one.data}" for one in found))
     caption = (
-        f"With and without TENT (layout of the paper's Table 6) on {images}: Δ = trained − noised in points, "
-        "mean (worst) over the options that differ; with TENT it holds what TENT costs on clean images"
+        f"Points lost with and without TENT (layout of the paper's Table 6) on {images}: clean accuracy "
+        "without TENT − noisy accuracy in percentage points, mean (worst) over the options that differ. Rows "
+        "with TENT include the points that TENT loses on clean images"
     )
     return Table(columns, rows, caption)
 
 
-def tent_csv(found: Sequence[Adapted]) -> Table:
-    """One row an option: what it costs without TENT and with it."""
-    columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option", "drop"]
+def tent_csv(found: Sequence[TentResult]) -> Table:
+    """One row per option: points lost without TENT and with it."""
+    columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option"]
     rows: list[list[Cell]] = []
     for one in found:
         how, clean = (one.how.batch, one.how.rate), (one.clean, one.clean_adapted)
         for drop in one.drops:
-            cost = (drop.family, drop.option, drop.without, drop.adapted)
-            rows.append([one.model, one.data, one.images, *how, *clean, *cost])
-    return Table([*columns, "drop_tent"], rows)
+            lost = (drop.family, drop.option, drop.points_lost, drop.points_lost_tent)
+            rows.append([one.model, one.data, one.images, *how, *clean, *lost])
+    return Table([*columns, "points_lost", "points_lost_tent"], rows)
 
 
-def _of_family(drops: Sequence[Drop], adapted: bool) -> str:
-    values = [drop.adapted if adapted else drop.without for drop in drops]
+def _of_family(drops: Sequence[TentLoss], adapted: bool) -> str:
+    values = [drop.points_lost_tent if adapted else drop.points_lost for drop in drops]
     return _mean_worst(sum(values) / len(values), max(values), len(values)) if values else MISSING
 
 

@@ -16,11 +16,11 @@ from holdfast.core.errors import DataError, InputError, ModelError
 from holdfast.core.model import Card, Input, Model
 from holdfast.core.registry import lookup
 from holdfast.engine.executor import Progress, silent
-from holdfast.train.adversarial import perturbed
+from holdfast.train.adversarial import pgd_examples
 from holdfast.train.augment.augmix import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
-from holdfast.train.onnx import Trainable, open_trainable, written
-from holdfast.train.pictures import Choice, Pictures
+from holdfast.train.onnx import Trainable, export_trained, open_trainable
+from holdfast.train.pictures import PreparedImages, Preprocessing
 
 SAVE_EVERY = 100  # steps between checkpoints
 
@@ -38,7 +38,7 @@ class Tuning:
     steps: int
     batch: int = 64
     rate: float = 1e-3
-    mix: tuple[Choice, ...] = (Choice(),)
+    mix: tuple[Preprocessing, ...] = (Preprocessing(),)
     augment: tuple[str, ...] = ()
     adversarial: float = 0.0
     shift: int = 0
@@ -59,16 +59,18 @@ class Tuning:
         if not 0 <= self.adversarial <= 255:
             raise InputError(f"adversarial: expected 0 to 255, got {self.adversarial}")
         if self.consistency and (self.adversarial or not self.augment):
-            raise InputError("consistency: expected an augmentation beside it, and no adversarial training")
+            raise InputError(
+                "consistency: expected together with an augmentation and without adversarial training"
+            )
         if not self.mix:
-            raise InputError("mix: expected one choice of decoder and resize or more, got none")
+            raise InputError("mix: expected at least one choice of decoder and resize, got none")
         for name in self.augment:
             lookup("augment", name)
 
 
 def tune(
     model: Model,
-    pictures: Pictures,
+    pictures: PreparedImages,
     tuning: Tuning,
     seed: int,
     checkpoint: Path,
@@ -76,17 +78,17 @@ def tune(
     progress: Progress = silent,
     name: str = "",
 ) -> Any:
-    """The model's ONNX graph with weights trained on the pictures; a killed run goes on where it was.
+    """The model's ONNX graph with weights trained on the images; a killed run continues.
 
-    `say` tells how it goes, under that name (none given: the model's).
-    The checkpoint's file name is `checkpoint`'s with a hash of all that decides the weights. The same seed,
-    pictures and number of threads give the same weights to the byte.
+    `say` reports progress under `name` (default: the model's). The checkpoint's file
+    name has a hash of all that determines the weights: the same seed, images and number of threads give
+    identical weights.
     """
     tuning.check()
     if len(pictures) < tuning.batch:
         raise DataError(
-            f"expected at least as many images as a batch holds, {tuning.batch}, got {len(pictures)}; "
-            "give more images or a smaller batch"
+            f"expected at least one batch of images ({tuning.batch}), got {len(pictures)}; "
+            "use more images or a smaller batch"
         )
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
@@ -117,14 +119,14 @@ def tune(
     except Exception as problem:
         raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
     progress(done, done)
-    return written(fit(job, path, say, SAVE_EVERY))
+    return export_trained(fit(job, path, say, SAVE_EVERY))
 
 
 def trainable_of(model: Model) -> Trainable:
     """The model's network, if it is a classifier that can be trained and has an output a class."""
     card = model.card
     if card.task != "classify":
-        raise ModelError(f"{model.path}: expected a model to classify, got one to {card.task}")
+        raise ModelError(f"{model.path}: expected a classifier, got a model with the task {card.task}")
     width, height = card.input.size
     shape = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     names = card.head.options.get("outputs") or ("",)
@@ -132,18 +134,18 @@ def trainable_of(model: Model) -> Trainable:
     kind = torch.uint8 if card.input.dtype == "uint8" else torch.float32
     with torch.no_grad():
         found = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
-    wanted = len(card.classes) + skipped(model)
+    wanted = len(card.classes) + skipped_outputs(model)
     if found != wanted:
-        raise ModelError(f"{model.path}: expected {wanted} scores, one for each of its classes, got {found}")
+        raise ModelError(f"{model.path}: expected {wanted} scores, one per class, got {found}")
     return net
 
 
-def skipped(model: Model) -> int:
+def skipped_outputs(model: Model) -> int:
     """How many leading outputs are no class."""
     return int(model.card.head.options.get("skip", 0))
 
 
-def normalised(images: NDArray[np.uint8], card: Card) -> Tensor:
+def normalise_images(images: NDArray[np.uint8], card: Card) -> Tensor:
     """The network's input tensor of images (b, h, w, 3), in the card's colour order, layout and type."""
     wanted = card.input
     pixels = torch.from_numpy(np.array(images))
@@ -162,7 +164,7 @@ def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
 
 
 def draw_of(
-    pictures: Pictures, tuning: Tuning, model: Model
+    pictures: PreparedImages, tuning: Tuning, model: Model
 ) -> Callable[[Stage, np.random.Generator], Batch]:
     """The function that draws a batch: for each image the choice by which it is seen, at random."""
     places = np.array([pictures.place(choice) for choice in tuning.mix])
@@ -172,11 +174,11 @@ def draw_of(
         rows = rng.choice(len(pictures), stage.batch, replace=False)
         images = pictures.images[places[rng.integers(len(places), size=stage.batch)], rows]
         if tuning.shift:
-            images = shifted(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
+            images = shift_images(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
         versions = [images, *(augmented(images, rng) for _ in range(2))] if tuning.consistency else []
         shown = np.concatenate(versions) if versions else augmented(images, rng)
-        labels = torch.from_numpy(pictures.labels[rows] + skipped(model))
-        return normalised(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+        labels = torch.from_numpy(pictures.labels[rows] + skipped_outputs(model))
+        return normalise_images(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
 
     def augmented(images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
         for part in parts:
@@ -186,7 +188,7 @@ def draw_of(
     return draw
 
 
-def shifted(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint8]:
+def shift_images(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Images (b, h, w, 3) moved by (dy, dx) pixels each; the border is repeated."""
     count, height, width = images.shape[:3]
     rows = np.clip(np.arange(height) - by[:, :1], 0, height - 1)
@@ -212,7 +214,7 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         images, labels, seed = batch
         if tuning.adversarial:
-            images = perturbed(net, images, labels, seed=int(seed), **ball)
+            images = pgd_examples(net, images, labels, seed=int(seed), **ball)
         versions = net(images).chunk(3 if tuning.consistency else 1)
         own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.smoothing)
         return own + tuning.consistency * consistency(versions) if tuning.consistency else own
@@ -254,7 +256,7 @@ def tent(
 
 def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
     """The names of the weights that TENT changes; InputError if there are none."""
-    names = adapted(net)
+    names = adapted_weights(net)
     if not names:
         raise InputError(
             f"TENT adapts the scale and bias of normalisation layers, and {name} has none "
@@ -263,7 +265,7 @@ def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
     return names
 
 
-def adapted(net: Trainable) -> tuple[str, ...]:
+def adapted_weights(net: Trainable) -> tuple[str, ...]:
     """The names of the weights that TENT changes: scale and bias of normalising nodes, each once."""
     pairs = [(one.scale, one.bias) for one in net.normalisations]
     return tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))

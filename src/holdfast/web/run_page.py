@@ -17,7 +17,7 @@ from holdfast.noise.vision.result import open_suite
 
 def _speech(run: Path) -> str:
     suite, folder = open_speech(run), run if run.is_dir() else run.parent
-    shown = (speech.open_shown(folder, model.model) for model in suite.models)
+    shown = (speech.open_example(folder, model.model) for model in suite.models)
     return speech.page(suite, [one for one in shown if one is not None])
 
 

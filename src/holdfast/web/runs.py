@@ -114,8 +114,8 @@ def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
 
 def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
-    drops = [(r["drop"], f"{r['family']}={r['option']}") for r in first["rows"] if r["drop"] is not None]
-    drop, label = max(drops, default=(None, ""))
+    lost = [(r.get("points_lost", r.get("drop")), f"{r['family']}={r['option']}") for r in first["rows"]]
+    drop, label = max((one for one in lost if one[0] is not None), default=(None, ""))
     words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
     return "" if drop is None else _lost(drop, 2), words
 
@@ -208,9 +208,9 @@ def _picture_page(path: Path, changed: int) -> str:
     import tempfile
 
     from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.show import shown, write
+    from holdfast.noise.vision.show import noise_examples, write
 
-    made = list(shown(path.read_bytes(), None, NoiseSelection((), ())))
+    made = list(noise_examples(path.read_bytes(), None, NoiseSelection((), ())))
     command = f"holdfast noise show {path.name}"
     with tempfile.TemporaryDirectory() as folder:
         return write(made, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.noise.speech.acoustic import open_voice  # noqa: E402
+from holdfast.noise.speech.acoustic import open_synthesizer  # noqa: E402
 from holdfast.noise.speech.card import load_speech  # noqa: E402
 from models.speech.corpus import SYMBOLS, ids_of  # noqa: E402
 from models.speech.make import write_fast, write_taco  # noqa: E402
@@ -19,7 +19,7 @@ def test_the_parallel_model(tmp_path):
     net = FastNet(len(SYMBOLS), 80).eval()
     with torch.no_grad():
         net.durations.out.bias.fill_(1.3)  # so that letters last 2 or 3 frames
-    voice = open_voice(load_speech(write_fast(net, -4.0, 2.0, tmp_path)))
+    voice = open_synthesizer(load_speech(write_fast(net, -4.0, 2.0, tmp_path)))
     for text in TEXTS:
         with torch.no_grad():
             mel = net(torch.tensor([ids_of(text)]))[0].numpy()
@@ -31,7 +31,7 @@ def test_the_parallel_model(tmp_path):
 def test_the_autoregressive_model(tmp_path):
     torch.manual_seed(1)
     net = TacoNet(len(SYMBOLS), 80).eval()
-    voice = open_voice(load_speech(write_taco(net, -4.0, 2.0, tmp_path)))
+    voice = open_synthesizer(load_speech(write_taco(net, -4.0, 2.0, tmp_path)))
     for text in TEXTS:
         with torch.no_grad():
             mel, stopped = net(torch.tensor([ids_of(text)]), limit=voice.model.card.max_frames)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.metrics.speech import aligned_mean_square
-from holdfast.noise.speech.acoustic import open_voice
+from holdfast.noise.speech.acoustic import open_synthesizer
 from holdfast.noise.speech.card import load_speech, shipped_folder, shipped_speech
 from holdfast.noise.speech.clips import open_clips, read_wav
 from holdfast.noise.speech.spectrum import log_mel
@@ -19,7 +19,7 @@ def test_names_and_sizes():
 
 @pytest.mark.parametrize("name", ["fast-speech", "taco"])
 def test_held_out_clips_are_said_as_recorded(name):
-    voice = open_voice(load_speech(name))
+    voice = open_synthesizer(load_speech(name))
     spectrum = voice.model.card.spectrum
     errors = []
     for clip in open_clips("clips").clips:
@@ -33,7 +33,7 @@ def test_held_out_clips_are_said_as_recorded(name):
 
 
 def test_another_text_is_another_sound():
-    voice = open_voice(load_speech("fast-speech"))
+    voice = open_synthesizer(load_speech("fast-speech"))
     one, other = voice.speak("the red truck stops").mel, voice.speak("the old horse sleeps").mel
     assert aligned_mean_square(one, other) > 0.5
 

@@ -14,14 +14,14 @@ from holdfast.noise.language.cells import (
     DEFAULT,
     has_failed,
     is_calibrated,
-    packed,
+    pack_scores,
     precisions,
     reserve,
     select_precisions,
     spread,
-    unpacked,
+    unpack_scores,
 )
-from holdfast.noise.language.open import file_of, subject_of
+from holdfast.noise.language.open import file_of, language_subject
 
 
 def questions(count, start=0):
@@ -53,7 +53,7 @@ def test_words_that_are_no_precision_are_refused_with_the_nearest():
         select_precisions(only=["int8-dinamic"])
     with pytest.raises(UnknownName, match="resize"):
         select_precisions(skip=["resize"])
-    with pytest.raises(InputError, match="leave none"):
+    with pytest.raises(InputError, match="exclude all"):
         select_precisions(only=["fp16"], skip=["precision"])
 
 
@@ -74,19 +74,19 @@ def test_which_words_are_models(tmp_path, monkeypatch):
 
 
 def test_a_model_is_known_by_its_weights_its_tokenizer_and_its_settings(tmp_path):
-    first = subject_of(texting.language_model(tmp_path / "a", "lm"))
-    assert (first.name, first.sha256) == ("lm", subject_of(first.path).sha256)
-    assert subject_of(texting.language_model(tmp_path / "b", "lm", seed=1)).sha256 != first.sha256
+    first = language_subject(texting.language_model(tmp_path / "a", "lm"))
+    assert (first.name, first.sha256) == ("lm", language_subject(first.path).sha256)
+    assert language_subject(texting.language_model(tmp_path / "b", "lm", seed=1)).sha256 != first.sha256
     (tmp_path / "a" / "config.json").write_text('{"max_position_embeddings": 32}')
-    assert subject_of(first.path).sha256 != first.sha256
+    assert language_subject(first.path).sha256 != first.sha256
     texting.tokenizer(tmp_path / "b" / "lm.tokenizer.json", texting.WORDS[::-1])
     with pytest.raises(ModelError, match="no such model file"):
-        subject_of(tmp_path / "none.onnx")
+        language_subject(tmp_path / "none.onnx")
 
 
 def test_the_folder_names_a_model_whose_file_is_called_as_all_are(tmp_path):
     texting.language_model(tmp_path / "opt-125m", "model")
-    assert subject_of(file_of(str(tmp_path / "opt-125m"))).name == "opt-125m"
+    assert language_subject(file_of(str(tmp_path / "opt-125m"))).name == "opt-125m"
 
 
 def test_a_model_behind_a_link_is_known_by_what_lies_beside_the_link(tmp_path):
@@ -96,10 +96,10 @@ def test_a_model_behind_a_link_is_known_by_what_lies_beside_the_link(tmp_path):
     made.rename(kept / "5e7ac0")
     (home / "model.onnx").symlink_to(kept / "5e7ac0")
     texting.tokenizer(home.parent / "tokenizer.json")
-    plain = subject_of(home / "model.onnx")
+    plain = language_subject(home / "model.onnx")
     assert plain.name == "onnx"
     (home / "config.json").write_text('{"max_position_embeddings": 4}')
-    assert subject_of(home / "model.onnx").sha256 != plain.sha256
+    assert language_subject(home / "model.onnx").sha256 != plain.sha256
 
 
 def test_weights_beside_the_model_are_part_of_it(tmp_path):
@@ -108,12 +108,12 @@ def test_weights_beside_the_model_are_part_of_it(tmp_path):
     path = tmp_path / "lm.onnx"
     texting.tokenizer(tmp_path / "tokenizer.json")
     onnx.save(texting.causal(), path, save_as_external_data=True, location="lm.onnx_data", size_threshold=100)
-    before = subject_of(path)
+    before = language_subject(path)
     data = bytearray((tmp_path / "lm.onnx_data").read_bytes())
     assert before.bytes > len(data)
     data[5] ^= 1
     (tmp_path / "lm.onnx_data").write_bytes(bytes(data))
-    assert subject_of(path).sha256 != before.sha256
+    assert language_subject(path).sha256 != before.sha256
 
 
 def test_calibration_takes_what_is_not_tested_on():
@@ -159,7 +159,7 @@ def test_scores_are_kept_to_the_last_digit_and_what_is_no_number_stays_none(draw
         Scored(q.name, tuple(s), (3,) * len(s), (7,) * len(s), (True,) * len(s))
         for q, s in zip(asked, drawn, strict=True)
     ]
-    back = unpacked(packed(given), asked)
+    back = unpack_scores(pack_scores(given), asked)
     assert [s.name for s in back] == [s.name for s in given]
     for one, other in zip(given, back, strict=True):
         assert np.array_equal(one.sums, other.sums, equal_nan=True)

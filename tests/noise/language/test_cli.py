@@ -32,13 +32,15 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     cells = []
     for of in model["sets"]:
         by = of["rules"][0]
-        cells.append("/".join(f"{n:.2f}" for n in (100 * by["clean"], *(r["drop"] for r in by["rows"]))))
+        cells.append(
+            "/".join(f"{n:.2f}" for n in (100 * by["clean"], *(r["points_lost"] for r in by["rows"])))
+        )
     assert re.search(rf"^tiny +{cells[0]} +{cells[1]}$", text.out, re.MULTILINE), text.out
-    assert "FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8-MIXED(Δ)" in text.out
+    assert "FP32 accuracy/FP16 points lost/INT8-DYNAMIC points lost/INT8-MIXED points lost" in text.out
     assert "p (plain)" in text.out
     assert "l (greedy)" in text.out
     assert "divided by the ending's bytes (length-normalised)" in text.out
-    assert "static 8 bits see 7 of the 30 questions" in text.err
+    assert "static int8 calibrated on 7 of the 30 questions" in text.err
     assert "7 texts, percentile 99.99 at each end, per channel, QDQ" in text.out
     shaped = holdfast("noise", *tiny, *TASK, "--csv", "--jobs", 1)
     rows = list(csv.DictReader(io.StringIO(shaped.out)))
@@ -49,7 +51,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
         assert float(row["fp32"]) == pytest.approx(100 * by["clean"])
         if row["precision"] != "fp32":
             kept = next(r for r in by["rows"] if r["precision"] == row["precision"])
-            assert float(row["drop"]) == pytest.approx(kept["drop"])
+            assert float(row["points_lost"]) == pytest.approx(kept["points_lost"])
             assert int(row["changed"]) == kept["changed"]
     assert "| tiny |" in holdfast("noise", *tiny, *TASK, "--markdown", "--jobs", 1).out
     assert rf"tiny & {cells[0]}" in holdfast("noise", *tiny, *TASK, "--latex", "--jobs", 1).out
@@ -92,18 +94,18 @@ def test_several_models_make_a_row_each_whatever_the_order_of_words(holdfast, ti
 def test_questions_beyond_the_tested_are_calibrated_on(holdfast, tiny, tmp_path):
     given = ("--images", 10, "--calibration-images", 5, "--only", "precision=int8", "--jobs", 1)
     done = holdfast("noise", *tiny[:2], *TASK, *given, "--json", "n.json")
-    assert "static 8 bits see 5 questions of p that are not tested on" in done.err
+    assert "static int8 calibrated on 5 questions of p that are not tested on" in done.err
     (of,) = json.loads((tmp_path / "n.json").read_text())["models"][0]["sets"]
     assert of["questions"] == of["rules"][0]["rows"][0]["questions"] == 10
     done = holdfast("noise", *tiny[:2], *TASK, "--only", "int8", "--calibration", tiny[2], "--jobs", 1)
-    assert "static 8 bits see 26 questions of l that are not tested on" in done.err
+    assert "static int8 calibrated on 26 questions of l that are not tested on" in done.err
 
 
 def test_a_dry_run_counts_and_runs_nothing(holdfast, tiny, tmp_path):
     done = holdfast("noise", *tiny[:2], *TASK, "--dry-run")
     assert done.code == 0
     assert re.search(r"tiny +p +30 +4 +7 +0 +\d+\.\d +\d+\.\d+ +6 questions each", done.out)
-    assert re.search(r"graphs +3 rewritten ones, \d\.\d MB", done.out)
+    assert re.search(r"graphs +3 converted graphs \(\d\.\d MB\)", done.out)
     assert not list((tmp_path / "holdfast-runs").glob("cells/??/*.json"))
     assert not list((tmp_path / "holdfast-runs").rglob("language.json"))
 
@@ -121,7 +123,9 @@ def test_bad_input_is_one_line(fails, tiny, tmp_path):
     assert f"got models: {model}; sets: none" in fails("noise", model, *TASK)
     assert f"got models: none; sets: signs-class, {piqa}" in fails("noise", "signs-class", piqa, *TASK)
     (tmp_path / "empty").mkdir()
-    assert "empty: a folder without model.onnx" in fails("noise", model, "empty", piqa, *TASK)
+    assert "empty: expected a language model's folder with model.onnx" in fails(
+        "noise", model, "empty", piqa, *TASK
+    )
     assert "unknown precision" in fails("noise", model, piqa, *TASK, "--only", "int9")
     assert "no such model file" in fails("noise", "none.onnx", piqa, *TASK)
     assert "no such file" in fails("noise", model, "none.jsonl", *TASK)

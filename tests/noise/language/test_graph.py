@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from helpers.tiny_language import HEADS, POSITIONS, SIZE, language_model
 from holdfast.core.errors import ModelError
-from holdfast.noise.language.graph import Read, causal_of, feeds_of
+from holdfast.noise.language.graph import PastState, causal_graph, feeds_of
 from holdfast.noise.language.open import positions_of
 
 
@@ -31,7 +31,7 @@ def changed(proto, name, *, to=None, kind=None, shape=None):
 
 
 def test_without_past(tmp_path):
-    found = causal_of(made(tmp_path))
+    found = causal_graph(made(tmp_path))
     assert (found.ids.name, found.logits, found.vocabulary) == ("input_ids", "logits", 320)
     assert found.mask is not None
     assert (found.positions, found.branch, found.past) == (None, None, ())
@@ -40,7 +40,7 @@ def test_without_past(tmp_path):
 
 
 def test_with_past_positions_and_branch(tmp_path):
-    found = causal_of(made(tmp_path, past=True, branch=True, positions=True))
+    found = causal_graph(made(tmp_path, past=True, branch=True, positions=True))
     assert [(p.name, p.present) for p in found.past] == [
         ("past_key_values.0.key", "present.0.key"),
         ("past_key_values.0.value", "present.0.value"),
@@ -52,7 +52,7 @@ def test_with_past_positions_and_branch(tmp_path):
 
 
 def test_ranges_taken_at_run_time_are_seen(tmp_path):
-    assert causal_of(made(tmp_path, quantised=True)).alone
+    assert causal_graph(made(tmp_path, quantised=True)).alone
 
 
 def test_ranges_are_seen_inside_branches_too(tmp_path):
@@ -62,11 +62,11 @@ def test_ranges_are_seen_inside_branches_too(tmp_path):
         [helper.make_tensor_value_info("q", TensorProto.UINT8, None)],
     )  # fmt: skip
     proto.graph.node.append(helper.make_node("If", ["c"], ["d"], then_branch=inner, else_branch=inner))
-    assert causal_of(proto).alone
+    assert causal_graph(proto).alone
 
 
 def test_fixed_sizes(tmp_path):
-    found = causal_of(changed(made(tmp_path), "input_ids", shape=[2, 16]))
+    found = causal_graph(changed(made(tmp_path), "input_ids", shape=[2, 16]))
     assert (found.batch, found.length) == (2, 16)
 
 
@@ -95,7 +95,7 @@ def test_fixed_sizes(tmp_path):
 )
 def test_a_graph_that_is_none(tmp_path, change, said):
     with pytest.raises(ModelError, match=said) as raised:
-        causal_of(changed(made(tmp_path, past=True), **change), "m.onnx")
+        causal_graph(changed(made(tmp_path, past=True), **change), "m.onnx")
     assert str(raised.value).startswith("m.onnx: ")
     assert "\n" not in str(raised.value)
 
@@ -105,17 +105,17 @@ def test_a_picture_model_is_told(tmp_path):
 
     proto = onnx.load(str(classifier(tmp_path)))
     with pytest.raises(ModelError, match=r"an input 'input_ids' of tokens, got inputs: x float32"):
-        causal_of(proto)
+        causal_graph(proto)
 
 
 def test_other_names_are_taken_when_only_one_fits(tmp_path):
     proto = changed(changed(made(tmp_path), "input_ids", to="tokens"), "logits", to="scores")
-    found = causal_of(proto)
+    found = causal_graph(proto)
     assert (found.ids.name, found.logits) == ("tokens", "scores")
 
 
 def test_feeds_are_padded_at_the_end_and_masked(tmp_path):
-    causal = causal_of(made(tmp_path, past=True, positions=True))
+    causal = causal_graph(made(tmp_path, past=True, positions=True))
     feeds = feeds_of(causal, [[5, 6, 7], [8]])
     assert feeds["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
     assert feeds["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
@@ -124,9 +124,9 @@ def test_feeds_are_padded_at_the_end_and_masked(tmp_path):
 
 
 def test_feeds_behind_what_was_read(tmp_path):
-    causal = causal_of(made(tmp_path, past=True, branch=True, positions=True))
+    causal = causal_graph(made(tmp_path, past=True, branch=True, positions=True))
     kept = np.ones((1, HEADS, 4, SIZE), np.float32)
-    after = Read(4, {p.name: kept for p in causal.past})
+    after = PastState(4, {p.name: kept for p in causal.past})
     feeds = feeds_of(causal, [[5, 6], [8]], after)
     assert feeds["attention_mask"].tolist() == [[1] * 6, [1] * 5 + [0]]
     assert feeds["position_ids"].tolist() == [[4, 5], [4, 4]]
@@ -136,7 +136,7 @@ def test_feeds_behind_what_was_read(tmp_path):
 
 
 def test_fixed_sizes_are_filled(tmp_path):
-    causal = causal_of(changed(made(tmp_path), "input_ids", shape=[3, 5]))
+    causal = causal_graph(changed(made(tmp_path), "input_ids", shape=[3, 5]))
     feeds = feeds_of(causal, [[5, 6]])
     assert feeds["input_ids"].tolist() == [[5, 6, 0, 0, 0]] * 3
 
@@ -144,7 +144,7 @@ def test_fixed_sizes_are_filled(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"past": True}, {"positions": True}, {"past": True, "branch": True}])
 def test_positions_from_the_table_and_where_it_begins(tmp_path, options):
     proto = made(tmp_path, **options)
-    assert positions_of(proto, causal_of(proto)) == POSITIONS
+    assert positions_of(proto, causal_graph(proto)) == POSITIONS
 
 
 def test_positions_without_a_table(tmp_path):
@@ -152,4 +152,4 @@ def test_positions_without_a_table(tmp_path):
     for node in proto.graph.node:
         if list(node.input) == ["places", "counted"]:
             node.input[1] = "input_ids"  # then it is a table of words
-    assert positions_of(proto, causal_of(proto)) is None
+    assert positions_of(proto, causal_graph(proto)) is None

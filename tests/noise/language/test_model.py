@@ -11,8 +11,8 @@ from holdfast.core.errors import DataError
 from holdfast.core.language import Ending, Question
 from holdfast.graph.session import runtime
 from holdfast.noise.language import model as scoring
-from holdfast.noise.language.graph import Read, Runner
-from holdfast.noise.language.model import likelihood, open_tokens
+from holdfast.noise.language.graph import PastState, Runner
+from holdfast.noise.language.model import likelihood, open_tokenizer
 from holdfast.noise.language.open import open_language
 
 LAYOUTS = {
@@ -240,7 +240,7 @@ def test_what_was_read_before_counts(models, monkeypatch):
 
     def louder(self, ids):
         kept = plain(self, ids)
-        return Read(kept.length, {name: value * 1.1 for name, value in kept.values.items()})
+        return PastState(kept.length, {name: value * 1.1 for name, value in kept.values.items()})
 
     monkeypatch.setattr(Runner, "read", louder)
     assert np.abs(np.subtract(models["past"].score(question).sums, right)).max() > 1e-2
@@ -248,7 +248,7 @@ def test_what_was_read_before_counts(models, monkeypatch):
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    return open_tokens(tokenizer(tmp_path_factory.mktemp("t") / "tokenizer.json"))
+    return open_tokenizer(tokenizer(tmp_path_factory.mktemp("t") / "tokenizer.json"))
 
 
 def test_the_whole_is_one_text_and_the_ending_its_end(tokens):
@@ -275,7 +275,7 @@ def test_an_ending_of_nothing(tokens):
 
 def test_an_empty_prompt_needs_a_beginning(tmp_path, tokens):
     assert tokens.line(Ending("", " road"), "q").start == 1
-    bare = open_tokens(tokenizer(tmp_path / "tokenizer.json", first=None))
+    bare = open_tokenizer(tokenizer(tmp_path / "tokenizer.json", first=None))
     with pytest.raises(DataError, match="no token for the beginning"):
         bare.line(Ending("", " road"), "q")
 

@@ -10,7 +10,7 @@ from holdfast.noise.language.page import lead, page, worst_of
 from holdfast.noise.language.result import (
     LanguageNoise,
     LanguageSuite,
-    Row,
+    PrecisionRow,
     RuleNoise,
     SetNoise,
     how_table,
@@ -22,13 +22,13 @@ from holdfast.noise.language.result import (
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 
 PLAIN = (
-    Row("fp16", "measured", "40 weights <rounded>", 0.63, 0.25, -0.5, 1.0, 5, 3, 2, 400),
-    Row("int8-dynamic", "measured", "13 layers", 0.58, 5.25, 3.0, 7.5, 40, 30, 9, 400, 2),
-    Row("int8", "impossible", "node 'x' is in the way"),
+    PrecisionRow("fp16", "measured", "40 weights <rounded>", 0.63, 0.25, -0.5, 1.0, 5, 3, 2, 400),
+    PrecisionRow("int8-dynamic", "measured", "13 layers", 0.58, 5.25, 3.0, 7.5, 40, 30, 9, 400, 2),
+    PrecisionRow("int8", "impossible", "node 'x' is in the way"),
 )
 BYTES = (
-    Row("fp16", "no effect", "exactly", 0.7, 0.0, 0.0, 0.0, 0, 0, 0, 400),
-    Row("int8-dynamic", "measured", "13 layers", 0.71, -1.0, -2.0, 0.5, 9, 2, 6, 400),
+    PrecisionRow("fp16", "no effect", "exactly", 0.7, 0.0, 0.0, 0.0, 0, 0, 0, 400),
+    PrecisionRow("int8-dynamic", "measured", "13 layers", 0.71, -1.0, -2.0, 0.5, 9, 2, 6, 400),
     PLAIN[2],
 )
 PIQA = SetNoise(
@@ -48,20 +48,22 @@ def test_the_table_of_the_paper_and_what_cannot_be_is_no_number():
     assert list(table.columns) == ["model", "road-piqa (plain)", "road-lambada (greedy)"]
     assert table.rows[0] == ("road-lm", "63.25/0.25/5.25/–", "40.00/0.00/-1.00/–")
     assert table.rows[1][0] == "other"
-    assert table.caption.startswith("FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8(Δ)")
-    assert "did not see" in table.caption  # LAMBADA's rows have 400 of 500 questions
+    assert table.caption.startswith(
+        "FP32 accuracy/FP16 points lost/INT8-DYNAMIC points lost/INT8 points lost"
+    )
+    assert "were not calibrated on" in table.caption  # LAMBADA's rows have 400 of 500 questions
     same = replace(MODEL, sets=(PIQA,))
-    assert "did not see" not in models_table(replace(SUITE, models=(same,))).caption
+    assert "were not calibrated on" not in models_table(replace(SUITE, models=(same,))).caption
 
 
 def test_every_rule_is_named_and_fp32_is_that_of_the_same_questions():
     table = numbers_table(PIQA, "road-lm")
-    assert "accuracy at fp32 63.25 plain, 70.00 per-byte (blind picks: 50.00)" in table.caption
+    assert "accuracy at fp32 63.25 plain, 70.00 per-byte (random answers: 50.00)" in table.caption
     assert table.rows[2][:6] == ("int8-dynamic", "plain", 63.25, 58.0, 5.25, "[3.00, 7.50]")
     assert table.rows[2][6:] == (40, 30, 9, 400)
     assert table.rows[4][2:6] == (None, None, None, "")
     how = {row[:2]: row[2] for row in how_table(MODEL).rows}
-    assert how["int8", "all"] == "impossible: node 'x' is in the way"
+    assert how["int8", "all"] == "not supported: node 'x' is in the way"
     assert how["int8-dynamic", "road-piqa"].startswith("2 questions without a likelihood (NaN), counted")
     assert how["int8-dynamic", "road-lambada"] == "13 layers"
     assert [row[0] for row in rules_table(SUITE).rows] == ["plain", "per-byte", "greedy"]
@@ -71,7 +73,7 @@ def test_csv_has_all_digits_and_empty_fields_for_what_is_not():
     rows = list(csv.DictReader(io.StringIO(to_csv(rows_csv(SUITE)))))
     assert len(rows) == 3 * 4
     impossible = [r for r in rows if r["outcome"] == "impossible"]
-    assert {r["drop"] for r in impossible} == {""} == {r["accuracy"] for r in impossible}
+    assert {r["points_lost"] for r in impossible} == {""} == {r["accuracy"] for r in impossible}
     assert [r["default rule"] for r in rows if r["precision"] == "fp32"] == ["True", "False", "True"]
 
 
@@ -83,21 +85,27 @@ def test_every_table_can_be_written_in_every_shape(write):
 
 def test_the_page_says_what_matters_and_escapes_what_it_is_given():
     made = page(SUITE)
-    assert "the worst precision is int8-dynamic on road-piqa, 5.25 points of 63.25; 40 of 400" in made
-    assert "cannot be run at int8 on road-piqa" in made
+    assert (
+        "the worst precision is int8-dynamic on road-piqa, 5.25 points lost of 63.25 (significant); 40 of 400"
+        in made
+    )
+    assert "does not run at int8 on road-piqa" in made
     assert "&lt;rounded&gt;" in made
     assert "<rounded>" not in made
     assert "63.25 / 0.25 / 5.25 / –" in made
-    assert "per-byte (blind picks: 50.00); labels read from x.lst; static 8 bits see 100 questions" in made
+    assert (
+        "per-byte (random answers: 50.00); labels read from x.lst; static int8 calibrated on 100 questions"
+        in made
+    )
     assert worst_of(MODEL)[1] is PLAIN[1]
 
 
 def test_the_lead_does_not_claim_what_was_not_found():
-    still = Row("fp16", "measured", "", 0.5, 0.0, 0.0, 0.0, 0, 0, 0, 10)
-    unclear = Row("fp16", "measured", "", 0.4, 10.0, 0.0, 20.0, 1, 1, 0, 10)
-    gain = Row("fp16", "measured", "", 0.6, -10.0, -20.0, -10.0, 1, 0, 1, 10)
-    cases = {still: "no precision changes a single answer", unclear: "may be the choice of questions"}
-    cases |= {gain: "no precision costs accuracy", PLAIN[2]: "no precision could be measured"}
+    still = PrecisionRow("fp16", "measured", "", 0.5, 0.0, 0.0, 0.0, 0, 0, 0, 10)
+    unclear = PrecisionRow("fp16", "measured", "", 0.4, 10.0, 0.0, 20.0, 1, 1, 0, 10)
+    gain = PrecisionRow("fp16", "measured", "", 0.6, -10.0, -20.0, -10.0, 1, 0, 1, 10)
+    cases = {still: "no precision changes an answer", unclear: "not significant"}
+    cases |= {gain: "no precision loses accuracy", PLAIN[2]: "no precision could be measured"}
     for row, words in cases.items():
         of = replace(LAMBADA, rules=(RuleNoise("greedy", 0.5, (row,)),))
         assert words in lead(replace(MODEL, sets=(of,)))
@@ -107,8 +115,8 @@ def test_of_several_models_each_is_named_with_what_it_loses():
     calm = replace(MODEL, model="calm", sets=(PIQA, replace(LAMBADA, failed=("l.jsonl:3",))))
     made = page(replace(SUITE, models=(MODEL, calm)))
     assert "road-lm and calm" in made
-    assert "points lost at worst: int8-dynamic, road-piqa" in made
-    assert "calm: 1 without a likelihood at fp32, counted as wrong" in made
+    assert "points lost at int8-dynamic on road-piqa (worst)" in made
+    assert "calm: 1 questions without a likelihood at fp32, counted as wrong" in made
 
 
 def test_an_accuracy_below_one_per_cent_is_no_share_with_a_bar():

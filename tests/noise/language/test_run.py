@@ -14,16 +14,16 @@ from holdfast.core.registry import stage
 from holdfast.graph.rewrite.types import CannotRewrite, Rewritten
 from holdfast.metrics.text import hits
 from holdfast.noise.language import open as opening
-from holdfast.noise.language.cells import settled
-from holdfast.noise.language.open import open_language, subject_of
+from holdfast.noise.language.cells import without_cache_branch
+from holdfast.noise.language.open import language_subject, open_language
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import as_plain, open_suite, save, suite_folder
-from holdfast.noise.language.run import LanguagePlan, estimate, measure, prepare, run_pieces, scores_of
+from holdfast.noise.language.run import LanguagePlan, estimate, measure, prepare, run_batches, scores_of
 
 
 @pytest.fixture
 def lm(tmp_path):
-    return subject_of(texting.language_model(tmp_path / "m"))
+    return language_subject(texting.language_model(tmp_path / "m"))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def plan_of(tmp_path, subjects, sets, **options):
 def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
     prepared = prepare(plan_of(tmp_path, [lm], sets))
     made = measure(prepared)
-    results = run_pieces(prepared)
+    results = run_batches(prepared)
     (model,) = made.models
     assert [s.data for s in model.sets] == ["p", "l"]
     assert [by.rule for by in model.sets[0].rules] == ["plain", "per-byte", "per-token"]
@@ -59,11 +59,11 @@ def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
                 after = hits(scores_of(results, trial), [q.answer for q in trial.questions], by.rule)
                 assert row.questions == len(after) == (kept.sum())
                 assert row.value == after.mean()
-                assert row.drop == pytest.approx(100 * (right[kept].mean() - after.mean()), abs=1e-9)
+                assert row.points_lost == pytest.approx(100 * (right[kept].mean() - after.mean()), abs=1e-9)
                 assert row.lost == (right[kept] & ~after).sum()
                 assert row.gained == (~right[kept] & after).sum()
                 assert row.changed >= max(row.lost, row.gained)
-                assert row.low <= row.drop <= row.high
+                assert row.low <= row.points_lost <= row.high
 
 
 def test_calibrated_precisions_are_not_tested_on_what_they_saw(tmp_path, lm, sets):
@@ -123,7 +123,7 @@ def test_other_questions_other_pieces_the_same_ones_are_shared(tmp_path, lm, set
 
 @pytest.mark.parametrize("layout", [{"past": True}, {"merged": True}, {"mask": "mul"}])
 def test_layouts_of_exporters(tmp_path, sets, layout):
-    subject = subject_of(texting.language_model(tmp_path / "m", **layout))
+    subject = language_subject(texting.language_model(tmp_path / "m", **layout))
     plan = plan_of(tmp_path, [subject], sets[:1], precisions=("fp16", "bf16", "int8-dynamic", "int8"))
     (of,) = measure(prepare(plan)).models[0].sets
     assert [r.outcome for r in of.default.rows] == ["measured"] * 4
@@ -133,24 +133,24 @@ def test_layouts_of_exporters(tmp_path, sets, layout):
 
 
 def test_weights_beside_the_file_are_rewritten_too(tmp_path, sets):
-    whole = subject_of(texting.language_model(tmp_path / "whole"))
+    whole = language_subject(texting.language_model(tmp_path / "whole"))
     path = texting.language_model(tmp_path / "apart")
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="data", size_threshold=100)
     assert path.stat().st_size < (tmp_path / "apart" / "data").stat().st_size
     found = [
         measure(prepare(plan_of(tmp_path, [subject], sets[:1], precisions=("fp16", "int8")))).models[0].sets
-        for subject in (whole, subject_of(path))
+        for subject in (whole, language_subject(path))
     ]
     assert found[0] == found[1]
 
 
 def test_the_branch_of_a_merged_graph_is_settled_before_it_is_rewritten():
-    model = settled(texting.causal(texting.Shape(merged=True)))
+    model = without_cache_branch(texting.causal(texting.Shape(merged=True)))
     assert "use_cache_branch" not in {i.name for i in model.graph.input}
     (chosen,) = [w for w in model.graph.initializer if w.name == "use_cache_branch"]
     assert not numpy_helper.to_array(chosen).any()
     plain = texting.causal()
-    assert settled(plain) is plain
+    assert without_cache_branch(plain) is plain
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_a_random_opt_of_real_width_is_converted_and_scored(tmp_path, past):
     folder.mkdir()
     path = opting.written_opt(folder, "opt", vocabulary=1000, layers=1, past=past, positions=130)
     text = open_text(texting.piqa(tmp_path / "p.jsonl", 8))
-    made = measure(prepare(plan_of(tmp_path, [subject_of(path)], [text])))
+    made = measure(prepare(plan_of(tmp_path, [language_subject(path)], [text])))
     rows = made.models[0].sets[0].default.rows
     assert [r.outcome for r in rows] == ["measured"] * 3
     assert [r.questions for r in rows] == [8, 8, 6]
@@ -210,7 +210,7 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
     assert "missing" in rows["fp16-broken"].note
     assert "no likelihood (NaN) for any of 40 questions" in rows["fp16-nan"].note
     for name in names[:4]:
-        assert (rows[name].value, rows[name].drop, rows[name].changed) == (None, None, None)
+        assert (rows[name].value, rows[name].points_lost, rows[name].changed) == (None, None, None)
     with pytest.raises(DataError, match="no likelihood at fp16-nan"):
         measure(
             prepare(dataclasses.replace(plan, precisions=("fp16-nan",), strict=True, runs=tmp_path / "s"))
@@ -234,13 +234,13 @@ def test_a_model_that_gives_no_numbers_is_an_error_without_a_warning(tmp_path, s
             weight.CopyFrom(numpy_helper.from_array(np.full(weight.dims, np.nan, np.float32), weight.name))
     onnx.save(model, path)
     with pytest.raises(DataError, match="lm: gives no likelihood"):
-        measure(prepare(plan_of(tmp_path, [subject_of(path)], sets[:1], precisions=("fp16", "int8"))))
+        measure(prepare(plan_of(tmp_path, [language_subject(path)], sets[:1], precisions=("fp16", "int8"))))
 
 
 def test_models_and_sets_must_be_told_apart(tmp_path, lm, sets):
-    with pytest.raises(InputError, match="models of different names, got 'lm' twice"):
+    with pytest.raises(InputError, match="models with different names, got 'lm' twice"):
         prepare(plan_of(tmp_path, [lm, lm], sets))
-    with pytest.raises(InputError, match="sets of different names"):
+    with pytest.raises(InputError, match="sets with different names"):
         prepare(plan_of(tmp_path, [lm], [sets[0], sets[0]]))
 
 

@@ -15,7 +15,7 @@ from helpers.speech import (
     write_parallel,
 )
 from holdfast.core.errors import DataError, ModelError
-from holdfast.noise.speech.acoustic import feeds_of, ids_of, open_voice
+from holdfast.noise.speech.acoustic import feeds_of, ids_of, open_synthesizer
 from holdfast.noise.speech.card import load_speech
 
 TEXT = "Stop here."
@@ -26,7 +26,7 @@ def weights(model):
 
 
 def test_a_parallel_model_says_what_its_weights_say(tmp_path):
-    voice = open_voice(load_speech(write_parallel(tmp_path)))
+    voice = open_synthesizer(load_speech(write_parallel(tmp_path)))
     w = weights(parallel_model())
     ids = [LETTERS.index(c) for c in TEXT.lower() + "~"]
     inner = np.tanh(np.repeat(w["table"][ids], 6, axis=0) @ w["first"])
@@ -37,7 +37,7 @@ def test_a_parallel_model_says_what_its_weights_say(tmp_path):
 
 def test_mel_first_is_turned(tmp_path):
     path = write_parallel(tmp_path)
-    wanted = open_voice(load_speech(path)).speak(TEXT).mel
+    wanted = open_synthesizer(load_speech(path)).speak(TEXT).mel
     proto = onnx.load(path)
     proto.graph.node.append(onnx.helper.make_node("Transpose", ["mel"], ["turned"], perm=[0, 2, 1]))
     del proto.graph.output[:]
@@ -46,11 +46,11 @@ def test_mel_first_is_turned(tmp_path):
     onnx.save(proto, path)
     more = 'mel = "turned"\nlayout = "mel-first"'
     path.with_suffix(".toml").write_text(card_text("parallel", more))
-    assert open_voice(load_speech(path)).speak(TEXT).mel == pytest.approx(wanted)
+    assert open_synthesizer(load_speech(path)).speak(TEXT).mel == pytest.approx(wanted)
 
 
 def test_an_autoregressive_model_goes_frame_by_frame_until_it_stops(tmp_path):
-    voice = open_voice(load_speech(write_autoregressive(tmp_path, length=12.0)))
+    voice = open_synthesizer(load_speech(write_autoregressive(tmp_path, length=12.0)))
     first, second = weights(encoder_model()), weights(decoder_model())
     ids = [LETTERS.index(c) for c in TEXT.lower() + "~"]
     context = (first["table"][ids] @ first["first"]).mean(axis=0)
@@ -65,14 +65,14 @@ def test_an_autoregressive_model_goes_frame_by_frame_until_it_stops(tmp_path):
 
 
 def test_a_decoder_that_never_stops_is_ended(tmp_path):
-    voice = open_voice(load_speech(write_autoregressive(tmp_path, length=1e9)))
+    voice = open_synthesizer(load_speech(write_autoregressive(tmp_path, length=1e9)))
     spoken = voice.speak(TEXT)
     assert not spoken.stopped
     assert len(spoken.mel) == 60
 
 
 def test_feeds_are_what_the_graphs_were_run_on(tmp_path):
-    voice = open_voice(load_speech(write_autoregressive(tmp_path, length=12.0)))
+    voice = open_synthesizer(load_speech(write_autoregressive(tmp_path, length=12.0)))
     feeds = feeds_of(voice, (TEXT, "go", "has # in it"), every=5)
     assert len(feeds["encoder"]) == 2
     assert len(feeds["decoder"]) == 5  # steps 1, 6, 11, 16, 21 of the two texts
@@ -91,17 +91,17 @@ def test_feeds_are_what_the_graphs_were_run_on(tmp_path):
 def test_names_that_are_not_there_are_told(tmp_path, card, said):
     path = write_parallel(tmp_path, more=card)
     with pytest.raises(ModelError, match=said):
-        open_voice(load_speech(path))
+        open_synthesizer(load_speech(path))
 
 
 def test_outputs_of_other_shapes_are_told(tmp_path):
     path = write_parallel(tmp_path, mels=30)
     with pytest.raises(ModelError, match=r"the card says \(1, frames, 20\) .* got \(1, 66, 30\)"):
-        open_voice(load_speech(path)).speak(TEXT)
+        open_synthesizer(load_speech(path)).speak(TEXT)
     path = write_autoregressive(tmp_path)
     onnx.save(decoder_model(mels=30), tmp_path / "taco-decoder.onnx")
     with pytest.raises((ModelError, DataError), match=r"taco-decoder\.onnx"):
-        open_voice(load_speech(path)).speak(TEXT)
+        open_synthesizer(load_speech(path)).speak(TEXT)
 
 
 def test_a_decoder_without_its_states_is_told(tmp_path):
@@ -110,21 +110,21 @@ def test_a_decoder_without_its_states_is_told(tmp_path):
     del proto.graph.output[-1]
     onnx.save(proto, tmp_path / "taco-decoder.onnx")
     with pytest.raises(ModelError, match="expected an output 'next_state1' of the decoder"):
-        open_voice(load_speech(path))
+        open_synthesizer(load_speech(path))
 
 
 def test_a_file_that_is_no_onnx_is_told(tmp_path):
     path = write_parallel(tmp_path)
     path.write_bytes(b"<html>")  # load_speech reads the card alone
     with pytest.raises(ModelError, match="HTML"):
-        open_voice(load_speech(path))
+        open_synthesizer(load_speech(path))
 
 
 def test_a_model_that_is_exchanged_meanwhile_is_told(tmp_path):
     model = load_speech(write_parallel(tmp_path))
     write_parallel(tmp_path, seed=1)
     with pytest.raises(ModelError, match="the model was changed meanwhile"):
-        open_voice(model)
+        open_synthesizer(model)
 
 
 def test_infinite_values_are_told(tmp_path):
@@ -134,7 +134,7 @@ def test_infinite_values_are_told(tmp_path):
     table.CopyFrom(numpy_helper.from_array(np.full((24, 20), np.nan, np.float32), "second"))
     onnx.save(proto, path)
     with pytest.raises(DataError, match="NaN or infinite"):
-        open_voice(load_speech(path)).speak(TEXT)
+        open_synthesizer(load_speech(path)).speak(TEXT)
 
 
 def test_text_becomes_ids(tmp_path):
@@ -159,7 +159,7 @@ def test_a_model_that_cannot_run_for_its_weights_is_named(tmp_path, value, told)
     first = next(w for w in model.graph.initializer if w.data_type == onnx.TensorProto.FLOAT)
     first.CopyFrom(numpy_helper.from_array(np.full_like(numpy_helper.to_array(first), value), first.name))
     onnx.save(model, path)
-    net = open_voice(load_speech(path)).nets["model"]
+    net = open_synthesizer(load_speech(path)).nets["model"]
     with pytest.raises(
         DataError, match=rf"cannot run fast.onnx on it{f' .{told} values.' if told else ''}: "
     ) as said:

@@ -59,7 +59,7 @@ def test_what_is_wrong_with_a_card_is_told_in_one_line(tmp_path, old, new, said)
 def test_a_model_without_card_or_decoder_is_told(tmp_path):
     path = write_parallel(tmp_path)
     path.with_suffix(".toml").unlink()
-    with pytest.raises(CardError, match=r"fast\.onnx: no card: expected fast\.toml beside it, or --card"):
+    with pytest.raises(CardError, match=r"fast\.onnx: no card: expected fast\.toml next to it, or --card"):
         load_speech(path)
     path = write_autoregressive(tmp_path)
     (tmp_path / "taco-decoder.onnx").unlink()

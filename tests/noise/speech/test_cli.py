@@ -32,7 +32,7 @@ def run(ground, holdfast, monkeypatch):
 def test_two_models_on_the_same_clips(run, ground, holdfast):
     code, out, err = run("fast.onnx", "taco.onnx", "clips", *ONLY, "-o", "page.html", "--json", "all.json")
     assert code == 0
-    assert "method" in out
+    assert "clean vs. recordings" in out
     assert "combined" in out
     assert "precision FP16" in out
     assert err.count("noise fast: 6/6 clips × systems") == 1
@@ -75,9 +75,9 @@ def test_some_clips_only(run):
         (["fast.onnx", "nowhere"], "nowhere: no such folder"),
         (["nothing.onnx", "clips"], "nothing.onnx: no such model file"),
         (["fastspeach", "clips"], "unknown acoustic model 'fastspeach'"),
-        (["fast.onnx", "clips", "--only", "decode"], "unknown noise of speech 'decode'"),
+        (["fast.onnx", "clips", "--only", "decode"], "unknown noise family of speech 'decode'"),
         (["fast.onnx", "clips", "--card", "none.toml"], "none.toml"),
-        (["fast.onnx", "clips", "--rule", "voc"], "--rule: means nothing with --task speech"),
+        (["fast.onnx", "clips", "--rule", "voc"], "--rule: not supported with --task speech"),
         (["fast.onnx", "clips", "--csv", "--latex"], "expected one of --csv, --markdown and --latex"),
     ],
 )
@@ -96,7 +96,7 @@ def test_bad_clips_are_told_and_the_rest_is_measured(run, ground):
     code, _, err = run("fast.onnx", "bad", *ONLY)
     assert code == 4
     assert "metadata.csv:4: expected id|text|normalised text, got 2 of 3 fields" in err
-    assert "c1.wav: expected 8000 samples a second, as the card says, got 16000" in err
+    assert "c1.wav: expected 8000 Hz, as in the card, got 16000" in err
     assert "c2 (line 3): the card does not know 'ü'" in err
 
 
@@ -106,7 +106,7 @@ def test_bad_lines_alone_are_exit_code_4_and_strict_ends_at_the_first(run, groun
         file.write("c7|No normalised text\n" * 12)
     code, _, err = run("fast.onnx", "lines", *ONLY)
     assert code == 4
-    assert "data     and 2 lines more that cannot be used" in err
+    assert "data     2 more lines that cannot be used" in err
     code, _, err = run("fast.onnx", "lines", *ONLY, "--strict")
     assert code == 2
     assert err.startswith("holdfast: lines/metadata.csv:3: expected id|text|normalised text, got 2 of 3")
@@ -118,7 +118,7 @@ def test_a_bad_clip_is_named_in_the_folder_at_hand_and_strict_sees_finished_ones
         write_wav(folder / "wavs" / "c1.wav", hum(0.4), rate=16000)
         code, _, err = run("fast.onnx", name, *ONLY)
         assert code == 4
-        assert "c1 (line 2): wavs/c1.wav: expected 8000 samples a second" in err, "not one/wavs/c1.wav"
+        assert "c1 (line 2): wavs/c1.wav: expected 8000 Hz" in err, "not one/wavs/c1.wav"
     code, _, err = run("fast.onnx", "two", *ONLY, "--strict")
     assert code == 2
     assert "holdfast: c1 (line 2): wavs/c1.wav: expected 8000" in err

@@ -26,7 +26,7 @@ def test_clips_are_read_in_order(tmp_path):
         ("c9|a|b|c", "got 4 of 3 fields"),
         ("c9|Text|", "got an empty 'normalised text'"),
         ("|Text|text", "got an empty 'id'"),
-        ("c0|Text|text", "id 'c0' is that of line 1 too"),
+        ("c0|Text|text", "id 'c0' is also the id of line 1"),
         ("../c9|Text|text", "expected a plain file name"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_recording_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"rate": 22050}, "expected 8000 samples a second, as the card says, got 22050"),
+        ({"rate": 22050}, "expected 8000 Hz, as in the card, got 22050"),
         ({"channels": 2}, "expected one channel, got 2"),
         ({"width": 1}, "expected 16-bit samples, got 8-bit"),
     ],
@@ -95,7 +95,7 @@ def test_broken_recordings_are_told(tmp_path):
     path = write_wav(tmp_path / "a.wav", hum(0.1))
     data = path.read_bytes()
     path.write_bytes(data[:-100])
-    with pytest.raises(DataError, match="cut short: its header tells of 800 samples, 750 are there"):
+    with pytest.raises(DataError, match="truncated: the header states 800 samples, the file has 750"):
         read_wav(path, 8000)
     path.write_bytes(data[:20])
     with pytest.raises(DataError, match=r"a\.wav: expected a wav file of 16-bit PCM"):
@@ -106,5 +106,5 @@ def test_broken_recordings_are_told(tmp_path):
     with pytest.raises(DataError, match=r"b\.wav: no such file, but metadata\.csv names it"):
         read_wav(tmp_path / "b.wav", 8000)
     write_wav(path, [])
-    with pytest.raises(DataError, match="holds no samples"):
+    with pytest.raises(DataError, match="the file has no samples"):
         read_wav(path, 8000)

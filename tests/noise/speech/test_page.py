@@ -8,28 +8,37 @@ import numpy as np
 import pytest
 
 from holdfast.core.errors import OutputError
-from holdfast.noise.speech.page import LOUDEST, Shown, Sound, lead, page, sound_uri, spectrogram, write
+from holdfast.noise.speech.page import (
+    LOUDEST,
+    ClipExample,
+    ExampleSound,
+    lead,
+    page,
+    sound_uri,
+    spectrogram,
+    write,
+)
 from holdfast.noise.speech.result import (
-    Number,
-    Row,
+    MeanInterval,
     SpeechNoise,
+    SpeechRow,
     SpeechSuite,
     csv_table,
+    notes_of,
     options_table,
     paper_table,
-    words,
 )
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 
 
 def number(value):
-    return Number(value, 0.5 * value, 2 * value)
+    return MeanInterval(value, 0.5 * value, 2 * value)
 
 
 def row(family, option, value, **more):
     n = number(value)
-    return Row(family, option, "measured", "how", n, number(2 * value), number(3 * value), n, 8, **more)
+    return SpeechRow(family, option, "measured", "how", n, number(2 * value), number(3 * value), n, 8, **more)
 
 
 NOISE = SpeechNoise(
@@ -41,10 +50,10 @@ NOISE = SpeechNoise(
         row("stft", "power-2", 3.0),
         row("stft", "zeros", 1.0),
         row("stft", "zeros-too", 1.0, alike="zeros"),
-        Row("stft", "torch", "not installed", "torch is not installed"),
+        SpeechRow("stft", "torch", "not installed", "torch is not installed"),
     ),
-    Row("combined", "precision=int8-dynamic + stft=power-2", "measured", "", None, number(7.0), number(9.0),
-        number(8.0), 8),
+    SpeechRow("combined", "precision=int8-dynamic + stft=power-2", "measured", "", None, number(7.0),
+        number(9.0), number(8.0), 8),
     {"rate": 8000}, "Griffin-Lim", "2 of the 8 texts", ("a note",), ("c9: stereo",),
 )  # fmt: skip
 SUITE = SpeechSuite(
@@ -55,7 +64,8 @@ SUITE = SpeechSuite(
 def test_the_papers_table_has_mean_and_worst():
     table = paper_table(SUITE)
     assert [head.name for head in table.heads] == [
-        "method", "MSE of", "precision FP16", "precision INT8", "STFT", "combined", "own error"
+        "model", "MSE of", "precision FP16", "precision INT8", "STFT", "combined",
+        "clean vs. recordings",
     ]  # fmt: skip
     assert table.rows[0] == ("fast", "log mel of the wave", "0.002", "0.06 (0.08)", "4 (6)", "7", "2")
     assert table.rows[1][1:5] == ("wave", "0.003", "0.09 (0.12)", "6 (9)")
@@ -64,9 +74,9 @@ def test_the_papers_table_has_mean_and_worst():
 
 def test_options_say_what_is_to_be_said():
     text = to_text(options_table(NOISE))
-    assert "2 of 8 clips have another length; compared over common frames" in text
-    assert "1 of 8 clips never stops by itself; 1 clip failed" in text
-    assert "the same errors as zeros" in text
+    assert "the length differs in 2 of 8 clips; compared over common frames" in text
+    assert "1 of 8 clips ended at max_frames; 1 clip failed" in text
+    assert "same errors as zeros" in text
     assert "not installed: torch is not installed" in text
     assert "[0.001, 0.004]" in text
     for write_table in (to_markdown, to_latex, to_html):
@@ -85,7 +95,9 @@ def shown(frames=40, seconds=0.5):
     mel = rng.normal(size=(frames, 20)).astype(np.float32)
     wave = rng.normal(size=int(8000 * seconds)).astype(np.float32)
     names = ("recording", "clean", "precision=int8", "stft=power-2")
-    return Shown("fast", "c1", "a <road>", 8000, tuple(Sound(n, mel + i, wave) for i, n in enumerate(names)))
+    return ClipExample(
+        "fast", "c1", "a <road>", 8000, tuple(ExampleSound(n, mel + i, wave) for i, n in enumerate(names))
+    )
 
 
 def test_the_page_holds_tables_pictures_and_sounds(tmp_path):
@@ -94,10 +106,10 @@ def test_the_page_holds_tables_pictures_and_sounds(tmp_path):
     assert made.count("data:image/png") == 2 + 2 * 3
     assert "a &lt;road&gt;" in made
     assert "media-src data:" in made
-    assert "the worst single noise is stft=power-2, MSE 6" in made
-    assert "3.0 times the model" in made.replace("&#39;", "'")
-    assert "1 clip failed and is not in the numbers" in made
-    assert "own error 2" in made
+    assert "the worst option is stft=power-2, MSE 6" in made
+    assert "3.0 times the clean system" in made.replace("&#39;", "'")
+    assert "1 clip failed and is not included in the numbers" in made
+    assert "clean system 2" in made
     assert not re.search(r"https?://(?!www\.w3\.org)", made)
     assert write(SUITE, tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     with pytest.raises(OutputError, match="is a folder"):
@@ -106,11 +118,11 @@ def test_the_page_holds_tables_pictures_and_sounds(tmp_path):
 
 def test_the_lead_of_a_model_that_nothing_changes():
     still = SpeechNoise("fast", "ab12", "parallel", 8, number(2.0), number(0.1), 0.01, (), None)
-    assert lead(still) == "fast: no option changes what is heard."
+    assert lead(still) == "fast: no option changes the sound."
     quiet = SpeechNoise(
         "fast", "", "parallel", 8, number(2.0), number(0.1), 0.01, (row("stft", "a", 0.005),), None
     )
-    assert "0.5 % of the model's own error" in lead(quiet)
+    assert "0.5% of the clean system's error" in lead(quiet)
 
 
 def test_sounds_are_small_enough_for_a_page():
@@ -160,11 +172,11 @@ def test_decades_draw_every_row_and_the_line():
 def test_of_several_models_each_is_named_beside_its_own_error():
     made = page(replace(SUITE, models=(NOISE, replace(NOISE, model="slow"))))
     assert "fast and slow" in made
-    assert "stft=power-2: MSE, log mel of the wave; own error 2" in made
+    assert "stft=power-2: MSE, log mel of the wave, n = 8; clean system 2" in made
 
 
 def test_a_sentence_before_other_words_ends_without_a_full_stop():
-    assert words(replace(row("stft", "a", 1.0, alike="b"), note="As it comes.")) == (
-        "As it comes; the same errors as b"
+    assert notes_of(replace(row("stft", "a", 1.0, alike="b"), note="As it comes.")) == (
+        "As it comes; same errors as b"
     )
-    assert words(replace(row("stft", "a", 1.0), note="As it comes.")) == "As it comes."
+    assert notes_of(replace(row("stft", "a", 1.0), note="As it comes.")) == "As it comes."

@@ -10,10 +10,10 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.metrics.speech import mean_square
 from holdfast.noise.speech import cells
 from holdfast.noise.speech.card import load_speech
-from holdfast.noise.speech.cells import Measured, Studio
+from holdfast.noise.speech.cells import ClipErrors, SpeechRunner
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import CLEAN, System, options, select_options
-from holdfast.noise.speech.page import open_shown, save_shown, shown
+from holdfast.noise.speech.page import clip_example, open_example, save_example
 from holdfast.noise.speech.result import SpeechSuite, open_suite, save, suite_folder
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare, reserve
 from holdfast.noise.speech.spectrum import Vocoder, log_mel
@@ -56,16 +56,16 @@ def test_every_noise_is_measured(ground, name):
     assert made.combined.clips == 3
     assert made.own.mean > made.copy.mean > 0
     assert made.own.low <= made.own.mean <= made.own.high
-    seen = shown(prepared, made)
+    seen = clip_example(prepared, made)
     assert [s.label for s in seen.sounds] == [
         "recording", "clean", "precision=int8-mixed", "stft=power-2", "precision=int8-mixed + stft=power-2"
     ]  # fmt: skip
     assert seen.clip == "c3"  # the shortest text that was not calibrated on
-    save_shown(seen, ground / "kept")
-    again = open_shown(ground / "kept", name)
+    save_example(seen, ground / "kept")
+    again = open_example(ground / "kept", name)
     assert [s.label for s in again.sounds] == [s.label for s in seen.sounds]
     assert (again.sounds[1].wave == seen.sounds[1].wave).all()
-    assert open_shown(ground / "kept", "nobody") is None
+    assert open_example(ground / "kept", "nobody") is None
 
 
 def test_the_numbers_are_what_the_definitions_say(ground):
@@ -73,7 +73,7 @@ def test_the_numbers_are_what_the_definitions_say(ground):
         ground, wanted=NoiseSelection(only=("stft=symmetric-window",)), data=open_clips(ground / "clips", 1)
     )
     (row,) = measure(prepare(plan)).rows
-    studio = Studio(plan.model, QUICK, {})
+    studio = SpeechRunner(plan.model, QUICK, {})
     (clip,) = plan.data.clips
     take = studio.take(clip)
     other = dataclasses.replace(SPECTRUM, periodic=False)
@@ -156,7 +156,7 @@ def test_nothing_is_tested_on_a_text_it_was_calibrated_on(ground, tmp_path):
 def test_what_the_card_has_anyway_is_no_noise(ground):
     prepared = prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=periodic-window", "stft=power-2"))))
     assert [one.option.name for one in prepared.candidates] == ["power-2"]
-    with pytest.raises(DataError, match="how the card has it anyway"):
+    with pytest.raises(DataError, match="already those of the card"):
         prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=periodic-window",))))
 
 
@@ -183,11 +183,11 @@ def test_what_is_not_installed_is_a_row(ground, monkeypatch):
 
 
 def test_words_that_mean_nothing_are_told(ground):
-    with pytest.raises(UnknownName, match=r"unknown noise of speech 'stfd'\. Did you mean 'stft'"):
+    with pytest.raises(UnknownName, match=r"unknown noise family of speech 'stfd'\. Did you mean 'stft'"):
         select_options(NoiseSelection(only=("stfd",)))
     with pytest.raises(UnknownName, match="Did you mean 'symmetric-window'"):
         select_options(NoiseSelection(skip=("stft=symetric-window",)))
-    with pytest.raises(InputError, match="leave none"):
+    with pytest.raises(InputError, match="exclude all"):
         select_options(NoiseSelection(only=("precision",), skip=("precision",)))
 
 
@@ -217,9 +217,7 @@ def test_clips_that_fail_are_counted_and_all_of_them_an_error(ground, tmp_path):
         measure(prepare(dataclasses.replace(plan, strict=True, runs=tmp_path / "strict")))
     for place in range(4):
         write_wav(folder / "wavs" / f"c{place}.wav", hum(0.4), channels=2)
-    with pytest.raises(
-        DataError, match=r"none of the 4 clips can be used; first c0 \(line 1\): .*one channel, got 2"
-    ):
+    with pytest.raises(DataError, match=r"all 4 clips failed; first c0 \(line 1\): .*one channel, got 2"):
         measure(prepare(dataclasses.replace(plan, data=open_clips(folder))))
 
 
@@ -229,7 +227,7 @@ def test_a_model_that_never_stops_is_noted(ground, tmp_path):
     plan = dataclasses.replace(plan_of(ground, wanted=NoiseSelection(only=("precision=fp16",))), model=model)
     made = measure(prepare(plan))
     (note,) = made.notes
-    assert note.startswith("the clean model never stops by itself on 4 of 4 clips (c0, c1, c2)")
+    assert note.startswith("the clean model does not stop on 4 of 4 clips (c0, c1, c2)")
     assert note.endswith("ended at max_frames 60")
     assert made.rows[0].unstopped == 4
 
@@ -255,9 +253,9 @@ def test_changed_lengths_are_counted():
     system = CLEAN.apply(option)
     found = {
         system: (
-            Measured("a", 10, 10, 0.1, 0.2, 0.3, 0.4),
-            Measured("b", 12, 10, 0.3, 0.4, 0.5, 0.6),
-            Measured("c", failed="no"),
+            ClipErrors("a", 10, 10, 0.1, 0.2, 0.3, 0.4),
+            ClipErrors("b", 12, 10, 0.3, 0.4, 0.5, 0.6),
+            ClipErrors("c", failed="no"),
         )
     }
     row = _row(Candidate(option, "measured", "", system), found)
@@ -300,7 +298,7 @@ def test_texts_to_calibrate_on_are_spread_over_those_that_are_not_tested_on(grou
     assert found.items == ("road c.", "road g.")
     assert (found.words, found.without) == ("2 texts of more that are not tested on", frozenset())
     same = reserve(plan_of(ground, spare=open_clips(ground / "clips")))
-    assert "(clips holds no others)" in same.words
+    assert "(clips has no others)" in same.words
 
 
 def test_a_seeded_vocoder_is_another_system(ground):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.noise.speech.acoustic import ids_of, open_voice
+from holdfast.noise.speech.acoustic import ids_of, open_synthesizer
 from holdfast.noise.speech.card import load_speech, shipped_folder, shipped_speech
 from holdfast.noise.speech.clips import SHIPPED, open_clips, read_wav
 from holdfast.noise.speech.run import SpeechPlan, measure, prepare
@@ -31,7 +31,7 @@ def test_an_unknown_character_is_told_by_the_shipped_voice():
     from holdfast.core.errors import DataError
 
     with pytest.raises(DataError, match="the card does not know '7'"):
-        open_voice(load_speech("fast-speech")).speak("route 7")
+        open_synthesizer(load_speech("fast-speech")).speak("route 7")
 
 
 @pytest.mark.parametrize("name", ["fast-speech", "taco"])

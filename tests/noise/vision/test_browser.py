@@ -7,11 +7,11 @@ import pytest
 
 from helpers.browser import needs_browser, opened_browser
 from holdfast.diagnose import page as diagnose
-from holdfast.diagnose.run import Blame, Diagnosis, Share
+from holdfast.diagnose.run import DeploymentLoss, Diagnosis, DifferenceLoss
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision import show as noise_pictures
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.show import compared
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.show import compare_images
 from holdfast.report.tables import Table
 from holdfast.stages.families import option
 
@@ -21,14 +21,14 @@ LONG = "not installed: a library of a rather long name is not installed: pip ins
 
 
 def row(family, name, drop=12.34, note=""):
-    return Row(family, name, "measured", note, 0.8, drop, drop - 5, drop + 5, 12, 500, 0)
+    return NoiseRow(family, name, "measured", note, 0.8, drop, drop - 5, drop + 5, 12, 500, 0)
 
 
 def suite():
     """Two detectors with every family of the paper, each of several options: as wide and long as it gets."""
     named = [row(f, f"{f}-of-library-{i}", 12.34 + i, LONG) for f in FAMILIES for i in range(5)]
     precisions = [row("precision", name) for name in ("bf16", "fp16", "int8")]
-    rows = (*named, *precisions, Row("decode", "dali", "not installed", LONG))
+    rows = (*named, *precisions, NoiseRow("decode", "dali", "not installed", LONG))
     together = row("combined", "decode=decode-of-library-4 + resize=resize-of-library-4")
     model = ModelNoise("efficientdet", "0" * 64, "detect", "mAP", 0.9, 500, rows, together, {"decode": "x"})
     return Suite("coco128", (model, replace(model, model="yolox_nano")), "holdfast noise", "now", 1.0)
@@ -117,16 +117,17 @@ def heights(page, region):
 def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
     note = "10 images, percentile 99.99, per channel, QDQ, 25 layers in 8 bits, the last layer in float32"
     shares = tuple(
-        Share(name, 1.0, 0.0, 2.0, 1.0, 0.0, 2.0, 3, note) for name in ("precision=int8", "colour=nv12")
+        DifferenceLoss(name, 1.0, 0.0, 2.0, 1.0, 0.0, 2.0, 3, note)
+        for name in ("precision=int8", "colour=nv12")
     )
-    found = Blame("top1", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
+    found = DeploymentLoss("top1", "classify", "", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
     same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
-    dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])
-    made = Diagnosis(blame=found, dumps=(dump,))
+    columns = ["", "options", "exact", "largest difference", "mean difference", "equivalent"]
+    dump = Table(columns, [[1, "precision=fp16", "yes", "0", "0", same]])
+    made = Diagnosis(loss=found, dumps=(dump,))
     out = diagnose.write(made, ("net", "p.jpg"), "holdfast diagnose", tmp_path / "d.html")
     page = opened(out, 500)
-    for region in ("#blame", "#dump-1"):
+    for region in ("#losses", "#dump-1"):
         assert max(heights(page, region)) < 300, region
     assert page.evaluate("document.documentElement.scrollWidth") == 500
 
@@ -155,7 +156,7 @@ def test_no_word_is_broken(opened, tmp_path, width):
 
 def test_pictures_have_their_place_before_they_are_seen(opened, tmp_path):
     still = np.zeros((90, 120, 3), np.uint8)
-    made = [compared(option("decode=fast-idct"), still, still + 9)] * 12
+    made = [compare_images(option("decode=fast-idct"), still, still + 9)] * 12
     out = noise_pictures.write(made, [], "p.jpg", tmp_path / "p.html", "holdfast noise show p.jpg")
     page = opened(out, 1440)
     seen = page.evaluate("[...document.images].map((i) => [i.complete, i.width, i.height, i.loading])")

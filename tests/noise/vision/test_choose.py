@@ -8,11 +8,11 @@ import pytest
 from helpers import models as making
 from holdfast.core.pipeline import Pipeline
 from holdfast.data.open import open_dataset
-from holdfast.evaluate.run import Plan
+from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection, spread
 from holdfast.noise.vision import choose as calibration
-from holdfast.noise.vision.choose import reserve, unseen
+from holdfast.noise.vision.choose import images_not_in, reserve
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 
 PIPELINE = Pipeline()
@@ -44,7 +44,7 @@ def test_the_same_bytes_under_another_label_and_name_are_tested_on(data, tmp_pat
     assert not tested & set(images_of(kept))
     assert kept.words == "8 images of data that are not tested on"
     whole = reserve(data, copies, 100)
-    assert "5 of the 20 images (copies holds no others), on which" in whole.words
+    assert "5 of the 20 images (copies has no others); calibrated variants skip" in whole.words
     assert whole.without == {entry.name for entry in whole.items}
 
 
@@ -69,19 +69,19 @@ def test_only_files_of_one_size_are_read(data, monkeypatch):
     sizes = [len(entry.load().data) for entry in data.entries]
     tested = data.entries[:5]
     alike = [e.path for e, size in zip(data.entries, sizes, strict=True) if size in sizes[:5]]
-    assert unseen(data.entries, tested) == data.entries[5:]
+    assert images_not_in(data.entries, tested) == data.entries[5:]
     assert set(read) <= set(alike)
     assert len(read) == len(set(read))
     read.clear()
-    assert unseen(data.entries, data.entries) == ()
+    assert images_not_in(data.entries, data.entries) == ()
     assert read == [], "the same file is known to be tested on"
 
 
 def test_scenes_are_compared_without_being_drawn(monkeypatch):
     drawn = open_dataset("signs:3:5", task="detect").entries
     monkeypatch.setattr(type(drawn[0]), "load", lambda self: pytest.fail("drawn"))
-    assert unseen(open_dataset("signs:4:2", task="detect").entries, drawn)[1].seed == 4
-    assert [e.index for e in unseen(open_dataset("signs:3:7", task="detect").entries, drawn)] == [5, 6]
+    assert images_not_in(open_dataset("signs:4:2", task="detect").entries, drawn)[1].seed == 4
+    assert [e.index for e in images_not_in(open_dataset("signs:3:7", task="detect").entries, drawn)] == [5, 6]
 
 
 def test_scenes_written_to_files_are_known(tmp_path):
@@ -92,8 +92,8 @@ def test_scenes_written_to_files_are_known(tmp_path):
         (tmp_path / "files" / "a" / entry.name).write_bytes(entry.load().data)
     (tmp_path / "files" / "b" / "other.jpg").write_bytes(drawn[2].load().data)
     files = open_dataset(tmp_path / "files").entries
-    assert [e.name for e in unseen(files, drawn[:2])] == ["b/other.jpg"]
-    assert [e.index for e in unseen(drawn, files[:2])] == [2]
+    assert [e.name for e in images_not_in(files, drawn[:2])] == ["b/other.jpg"]
+    assert [e.index for e in images_not_in(drawn, files[:2])] == [2]
 
 
 def test_images_that_cannot_be_read_are_no_obstacle(data, tmp_path):
@@ -106,7 +106,7 @@ def test_images_that_cannot_be_read_are_no_obstacle(data, tmp_path):
     assert data.entries[9] not in kept.items
     assert len(kept.items) == 11
     model = load_model(tmp_path / "tiny.onnx")
-    plan = Plan(model, tested, runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, tested, runs=tmp_path / "runs", jobs=1)
     for spare in (data, None):  # of the latter one that is missing is held back
         (row,) = measure(prepare(NoisePlan(plan, NoiseSelection(only=("precision=int8",)), spare, 4))).rows
         assert row.outcome == "measured"
@@ -116,16 +116,16 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     making.classifier(tmp_path)
     model = load_model(tmp_path / "tiny.onnx")
     one = dataclasses.replace(data, entries=data.entries[:1])
-    plan = Plan(model, one, runs=tmp_path / "runs", jobs=1)
+    plan = EvaluationPlan(model, one, runs=tmp_path / "runs", jobs=1)
     wanted = NoiseSelection(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
     made = measure(prepare(NoisePlan(plan, wanted)))
     said = {row.label: (row.outcome, row.note) for row in made.rows}
-    reason = "1 image: none is left to test on; give --calibration DATA"
+    reason = "1 image: no image would be left to test on; add --calibration DATA"
     assert said["precision=int8-mixed"] == said["precision=int8-minmax"] == ("impossible", reason)
     assert said["resize=opencv-nearest"][0] != "impossible"
     assert made.calibration == ""
     kept = reserve(one, one, 100)
-    assert kept.lack.startswith("1 image (data holds no others): none is left")
+    assert kept.lack.startswith("1 image (data has no others): no image would be left")
 
 
 def test_copies_of_images_held_back_are_not_tested_on_either(data, tmp_path):
@@ -149,5 +149,5 @@ def test_where_all_are_copies_none_is_left_to_test_on(data, tmp_path):
         for number in range(4):
             shutil.copy(data.entries[0].path, tmp_path / "same" / name / f"{number}.jpg")
     kept = reserve(open_dataset(tmp_path / "same"), None, 100)
-    assert kept.lack == "8 images: none is left to test on; give --calibration DATA"
+    assert kept.lack == "8 images: no image would be left to test on; add --calibration DATA"
     assert kept.items == ()

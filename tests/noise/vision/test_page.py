@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from holdfast.noise.listing import kinds_table, list_table
-from holdfast.noise.vision.combine import Staircase, Step, words
-from holdfast.noise.vision.page import lead, page, staircase_section
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.show import Feature, compared, picture_section
+from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
+from holdfast.noise.vision.page import combination_section, lead, page
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.show import Feature, compare_images, image_section
 from holdfast.noise.vision.tables import (
+    combination_csv,
+    combination_table,
     families_table,
     groups_of,
     models_csv,
     models_table,
     options_table,
-    staircase_csv,
-    staircase_table,
 )
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -29,17 +29,17 @@ from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_te
 from holdfast.stages.families import option
 
 ROWS = (
-    Row("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
-    Row("decode", "fast-idct", "measured", "", 0.89, 1.0, 0.25, 2.5, 4, 100, 0),
-    Row("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
-    Row("resize", "opencv-area", "measured", "", 0.91, -1.0, -2.0, 0.5, 2, 100, 0),
-    Row("ceil", "ceil", "no effect", "no pool of stride over 1"),
-    Row("upsample", "upsample-bilinear", "impossible", "node <Resize_3>: sizes are computed"),
-    Row("precision", "fp16", "measured", "all in half", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
-    Row("precision", "int8", "measured", "100 images", 0.86, 4.0, 2.0, 6.0, 8, 100, 100),
-    Row("runtime", "ncnn", "not installed", "pip install"),
+    NoiseRow("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    NoiseRow("decode", "fast-idct", "measured", "", 0.89, 1.0, 0.25, 2.5, 4, 100, 0),
+    NoiseRow("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
+    NoiseRow("resize", "opencv-area", "measured", "", 0.91, -1.0, -2.0, 0.5, 2, 100, 0),
+    NoiseRow("ceil", "ceil", "no effect", "no pool of stride over 1"),
+    NoiseRow("upsample", "upsample-bilinear", "impossible", "node <Resize_3>: sizes are computed"),
+    NoiseRow("precision", "fp16", "measured", "all in half", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    NoiseRow("precision", "int8", "measured", "100 images", 0.86, 4.0, 2.0, 6.0, 8, 100, 100),
+    NoiseRow("runtime", "ncnn", "not installed", "pip install"),
 )
-COMBINED = Row(
+COMBINED = NoiseRow(
     "combined", "resize=opencv-nearest + precision=int8", "measured", "", 0.8, 10.0, 8.0, 12.0, 30, 100
 )
 MODEL = ModelNoise(
@@ -61,13 +61,13 @@ def test_the_papers_table_has_mean_and_worst_of_each_family():
     heads = [head.name for head in table.heads]
     row = dict(zip(heads, table.rows[0], strict=True))
     assert row["clean top-1"] == 90.0
-    assert row["Δ Decode"] == "1.00"
-    assert row["Δ Resize"] == "2.00 (5.00)"
-    assert row["Δ Ceil mode"] == "no effect"
-    assert row["Δ Upsample"] == "impossible"
-    assert row["Δ FP16"] == "0.00"
-    assert row["Δ INT8"] == "4.00"
-    assert row["Δ Combined"] == "10.00"
+    assert row["Decode"] == "1.00"
+    assert row["Resize"] == "2.00 (5.00)"
+    assert row["Ceil mode"] == "no effect"
+    assert row["Upsample"] == "not supported"
+    assert row["FP16"] == "0.00"
+    assert row["INT8"] == "4.00"
+    assert row["Combined"] == "10.00"
     assert groups_of(SUITE) == ("decode", "resize", "upsample", "FP16", "INT8", "ceil", "runtime")
 
 
@@ -82,13 +82,13 @@ def test_the_table_of_families_names_the_worst_option():
 def test_options_that_were_not_run_are_not_counted_as_the_same():
     rows = (
         *ROWS,
-        Row("decode", "dali", "not installed", "pip install"),
-        Row("ceil", "up", "impossible", "…"),
+        NoiseRow("decode", "dali", "not installed", "pip install"),
+        NoiseRow("ceil", "up", "impossible", "…"),
     )
     said = {r[0]: r[4] for r in families_table(replace(MODEL, rows=rows)).rows}
     assert said["Decode"] == "1 of 2 differ (1 not installed)"
-    assert said["Ceil mode"] == "0 of 1 differ (1 impossible)"
-    assert said["Upsample"] == "1 impossible"
+    assert said["Ceil mode"] == "0 of 1 differ (1 not supported)"
+    assert said["Upsample"] == "1 not supported"
     assert said["Runtime"] == "1 not installed"
 
 
@@ -108,12 +108,12 @@ def test_where_nothing_changes_no_option_is_the_worst():
 
 
 def test_no_table_and_no_drawing_has_a_zero_with_a_minus():
-    tiny = Row("resize", "box", "measured", "", 0.9, -0.001, -0.004, -0.002, 1, 100, 0)
-    model = replace(MODEL, rows=(tiny, replace(tiny, option="area", drop=-0.0)), combined=tiny)
+    tiny = NoiseRow("resize", "box", "measured", "", 0.9, -0.001, -0.004, -0.002, 1, 100, 0)
+    model = replace(MODEL, rows=(tiny, replace(tiny, option="area", points_lost=-0.0)), combined=tiny)
     suite = replace(SUITE, models=(model,))
-    steps = (replace(step("a=1", -0.001, -0.002, "first"), drop=-0.003, extra_low=-0.004),)
-    made = Staircase("net", "data", "top1", 0.9, steps)
-    tables = (options_table(model), families_table(model), models_table(suite), staircase_table(made))
+    steps = (replace(step("a=1", -0.001, -0.002, "first"), points_lost=-0.003, extra_low=-0.004),)
+    made = Combination("net", "data", "top1", 0.9, steps)
+    tables = (options_table(model), families_table(model), models_table(suite), combination_table(made))
     for table in tables:
         for write in (to_text, to_markdown, to_latex):
             assert "-0.00" not in write(table)
@@ -127,30 +127,34 @@ def test_no_table_and_no_drawing_has_a_zero_with_a_minus():
 def test_one_image_is_one():
     row = replace(ROWS[1], failed=1)
     model = replace(MODEL, images=1, rows=(row,), failed=("a.jpg: cannot be decoded",))
-    assert "clean on 1 image." in options_table(model).caption
+    assert "n = 1." in options_table(model).caption
     assert options_table(model).rows[0][5] == "1 image failed"
     assert options_table(replace(model, rows=(replace(row, failed=2),))).rows[0][5] == "2 images failed"
     html = page(replace(SUITE, models=(model,)))
-    assert "1 image failed and is not in the numbers" in html
+    assert "1 image failed and is not included in the numbers" in html
     assert "1 images" not in html
 
 
 def test_the_csv_has_numbers_alone():
     table = models_csv(SUITE)
     row = dict(zip([head.name for head in table.heads], table.rows[0], strict=True))
-    assert (row["resize"], row["resize worst"], row["resize worst option"]) == (2.0, 5.0, "opencv-nearest")
-    assert row["ceil"] is None
+    assert (row["resize points lost"], row["resize worst points lost"], row["resize worst option"]) == (
+        2.0,
+        5.0,
+        "opencv-nearest",
+    )
+    assert row["ceil points lost"] is None
     assert row["ceil worst option"] == "no effect"
-    assert row["combined"] == 10.0
+    assert row["combined points lost"] == 10.0
 
 
 def test_every_option_has_its_interval_and_its_words():
     rows = {r[1]: r for r in options_table(MODEL).rows}
-    assert rows["fast-idct"][2:5] == (1.0, "[0.25, 2.50]", "4 of 100")
+    assert rows["fast-idct"][2:5] == (1.0, "[0.25, 2.50]", "4 of 100 images")
     assert rows["opencv"][3] == ""
     assert rows["opencv"][5].startswith("identical")
-    assert rows["upsample-bilinear"][5] == "impossible: node <Resize_3>: sizes are computed"
-    assert rows["2 worst together"][5].startswith("resize=opencv-nearest + precision=int8")
+    assert rows["upsample-bilinear"][5] == "not supported: node <Resize_3>: sizes are computed"
+    assert rows["worst of 2 families"][5].startswith("resize=opencv-nearest + precision=int8")
     for write in (to_text, to_markdown, to_latex):
         assert "fast-idct" in write(options_table(MODEL))
 
@@ -208,7 +212,7 @@ def test_a_staircase_falls_from_step_to_step():
 
 def step(added, extra, alone, effect):
     beyond = extra - alone
-    return Step(
+    return CombineStep(
         added,
         0.8,
         10.0,
@@ -227,23 +231,23 @@ def step(added, extra, alone, effect):
 
 
 def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
-    made = Staircase("net", "data", "top1", 0.9, (
-        step("a=1", 5, 5, "first"), step("b=2", 1, 4, "overlaps"), step("c=3", 4, 1, "magnified"),
+    made = Combination("net", "data", "top1", 0.9, (
+        step("a=1", 5, 5, "first"), step("b=2", 1, 4, "overlapping"), step("c=3", 4, 1, "amplified"),
     ))  # fmt: skip
-    section = staircase_section(made, 100)
-    assert "b=2: less on top of the others than alone" in section.lead
-    assert "c=3: more on top of the others than alone" in section.lead
-    assert words(made) == section.lead
+    section = combination_section(made, 100)
+    assert "b=2: loses fewer points on top of the others than alone" in section.lead
+    assert "c=3: loses more points on top of the others than alone" in section.lead
+    assert describe_combination(made) == section.lead
 
 
 def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
     """From 55 on 100 images to 60 on 30: what the step gives, on these 30, is 3.33 and not 5."""
     steps = (
         replace(step("resize=a", 10.0, 10.0, "first"), value=0.55),
-        replace(step("precision=int8", -10 / 3, 0.0, "adds up"), value=0.6, images=30),
-        replace(step("colour=nv12", 1.0, 0.0, "adds up"), value=0.59, images=30),
+        replace(step("precision=int8", -10 / 3, 0.0, "additive"), value=0.6, images=30),
+        replace(step("colour=nv12", 1.0, 0.0, "additive"), value=0.59, images=30),
     )
-    chart, table = staircase_section(Staircase("net", "data", "top1", 0.65, steps), 100).figures
+    chart, table = combination_section(Combination("net", "data", "top1", 0.65, steps), 100).figures
     svg = re.search(r"<svg.*</svg>", chart.body, re.DOTALL)[0]
     assert [t for t in texts(svg) if t and t[0] in "+-"] == ["-10.00", "+3.33", "-1.00"]
     assert ">-3.33</td>" in table.body
@@ -251,32 +255,32 @@ def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
     heights = [float(b.get("height")) for b in blocks]
     assert heights[1] == pytest.approx(3 * heights[2], rel=0.02)
     tips = [t.text for t in drawn(svg).iter("title")]
-    told = ["70 fewer than the step before" in t for t in tips]
+    told = ["70 fewer than the previous step" in t for t in tips]
     assert told == [False, False, False, True, False]  # the whole, clean, resize, precision, colour
     assert texts(svg).count("(30 images)") == 1
-    assert "precision=int8: measured on 30 images, 70 fewer than the step before" in chart.note
+    assert "precision=int8: measured on 30 images, 70 fewer than the previous step" in chart.note
 
 
 def test_a_first_step_on_fewer_images_than_clean_is_told():
-    made = Staircase("net", "data", "top1", 0.9, (step("precision=int8", 5, 5, "first"),))
-    assert "measured on 100 images, 28 fewer" in staircase_section(made, 128).figures[0].note
-    assert not staircase_section(made, 100).figures[0].note
+    made = Combination("net", "data", "top1", 0.9, (step("precision=int8", 5, 5, "first"),))
+    assert "measured on 100 images, 28 fewer" in combination_section(made, 128).figures[0].note
+    assert not combination_section(made, 100).figures[0].note
 
 
 def test_the_csv_of_the_staircase_has_numbers_alone():
-    table = staircase_csv(Staircase("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
+    table = combination_csv(Combination("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
     (row,) = csv.DictReader(io.StringIO(to_csv(table)))
     text = {"model", "data", "metric", "added", "effect"}
     numbers = {name: float(value) for name, value in row.items() if name not in text}
-    assert (numbers["adds"], numbers["adds low"], numbers["adds high"]) == (5.25, 4.25, 6.25)
-    assert (numbers["drop"], numbers["low"], numbers["high"]) == (10.0, 8.0, 12.0)
+    assert [numbers[f"step points lost{end}"] for end in ("", " low", " high")] == [5.25, 4.25, 6.25]
+    assert (numbers["points lost"], numbers["low"], numbers["high"]) == (10.0, 8.0, 12.0)
     assert (numbers["changed"], numbers["images"], numbers["clean"]) == (3, 100, 90)
 
 
 def test_the_page_says_what_matters_and_escapes_names():
     html = page(SUITE)
-    assert "The worst single noise is resize=opencv-nearest: 5.00 points." in html
-    assert "cost 10.00" in html
+    assert "Worst option: resize=opencv-nearest, 5.00 points lost, significant." in html
+    assert "combined: 10.00 points lost" in html
     assert "node &lt;Resize_3&gt;" in html
     assert "<Resize_3>" not in html
 
@@ -285,31 +289,33 @@ def test_old_and_new_are_both_in_the_head_of_the_page():
     new = replace(MODEL, model="new", clean=0.88, rows=ROWS[:2])
     html = page(replace(SUITE, models=(MODEL, new)))
     assert "net and new" in html
-    assert "top-1 clean; at worst 5.00 less: resize=opencv-nearest" in html
-    assert "top-1 clean; at worst 1.00 less: decode=fast-idct" in html
+    assert "clean top-1, n = 100; worst option resize=opencv-nearest: 5.00 points lost" in html
+    assert "clean top-1, n = 100; worst option decode=fast-idct: 1.00 points lost" in html
     assert "new: top-1 is 88.00" in html
 
 
 def test_the_lead_does_not_make_much_of_what_may_be_luck():
-    rows = (Row("decode", "x", "measured", "", 0.89, 1.0, -0.5, 2.5, 4, 100, 0),)
+    rows = (NoiseRow("decode", "x", "measured", "", 0.89, 1.0, -0.5, 2.5, 4, 100, 0),)
     model = ModelNoise("net", "", "classify", "top1", 0.9, 100, rows, None, {}, "")
-    assert "may be the choice of images" in lead(model)
-    still = (Row("decode", "x", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 100, 0),)
-    assert "changes a single prediction" in lead(
+    assert "not significant" in lead(model)
+    still = (NoiseRow("decode", "x", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 100, 0),)
+    assert "changes a prediction" in lead(
         ModelNoise("net", "", "classify", "top1", 0.9, 100, still, None, {}, "")
     )
 
 
-def test_a_difference_is_stretched_channel_by_channel():
+def test_a_difference_is_amplified_and_the_factor_is_stated():
     before = np.full((4, 4, 3), 100, np.uint8)
     after = before.copy()
     after[0, 0] = (101, 150, 100)
-    made = compared(option("decode=opencv"), before, after)
+    made = compare_images(option("decode=opencv"), before, after)
     assert made.largest == (1, 50, 0)
-    assert made.difference[0, 0].tolist() == [255, 255, 0]
+    assert made.difference[0, 0, 0] > 1
+    assert made.difference[0, 0, 1] == 255
+    assert made.factor > 1
     assert made.mean == pytest.approx(51 / 48)
     assert not made.same
-    assert compared(option("decode=opencv"), before, before).same
+    assert compare_images(option("decode=opencv"), before, before).same
 
 
 def test_pictures_that_do_not_differ_are_named_and_not_drawn():
@@ -317,17 +323,27 @@ def test_pictures_that_do_not_differ_are_named_and_not_drawn():
     moved = still.copy()
     moved[2, 2] = 9
     made = [
-        compared(option("decode=opencv"), still, still), compared(option("decode=fast-idct"), still, moved),
+        compare_images(option("decode=opencv"), still, still),
+        compare_images(option("decode=fast-idct"), still, moved),
         (option("decode=dali"), "is not installed"),
     ]  # fmt: skip
     grid = np.ones((6, 6), np.float32)
-    section = picture_section(made, [Feature("ceil=ceil", "t", grid, grid[:5], grid, 0.5)])
+    section = image_section(made, [Feature("ceil=ceil", "t", grid, grid[:5], grid, 0.5)])
     (figure,) = section.figures
     assert figure.body.count("data:image/") == 6
-    assert "No pixel differs: decode=opencv" in figure.note
+    assert "Identical image: decode=opencv" in figure.note
     assert "decode=dali: is not installed" in figure.note
     assert figure.body.count("<figure") == 2
     assert figure.body.count(' width="8" height="8"') == 3
     assert figure.body.count(' width="204" height="204"') == 2  # blocks of 34 pixels
     assert figure.body.count(' width="204" height="170"') == 1
     assert "lazy" not in figure.body
+
+
+def test_a_box_that_moves_within_the_match_is_explained():
+    floored = replace(ROWS[0], family="boxes", option="round-floor", points_lost=2.6, changed=0, note="")
+    table = options_table(replace(MODEL, task="detect", metric="AP", rule="coco: x", rows=(floored,)))
+    assert table.heads[4].name == "detections lost or gained"
+    assert table.rows[0][4] == "0 of 100 images"
+    assert "a box that moves less can change AP" in table.caption
+    assert "AP (coco)" in table.caption

@@ -12,15 +12,23 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Ranked
-from holdfast.evaluate.difference import Side, difference
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.difference import ScoredRun, difference
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.evaluate.score import Settings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import reason_of, reserve, select_options
-from holdfast.noise.vision.combine import _step, combine, words
-from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
+from holdfast.noise.vision.combine import _step, combine, describe_combination
+from holdfast.noise.vision.result import (
+    ModelNoise,
+    NoiseRow,
+    Suite,
+    as_plain,
+    open_suite,
+    save,
+    summarize_family,
+)
 from holdfast.noise.vision.run import (
     NoisePlan,
     estimate,
@@ -62,7 +70,7 @@ def plan(tmp_path):
     """A tiny classifier on 30 JPEGs of noise-prone sizes."""
     model = load_model(str(making.classifier(tmp_path)))
     data = making.image_folder(tmp_path / "data", 30, size=37)
-    return Plan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
 
 
 @pytest.fixture
@@ -70,7 +78,7 @@ def boxes(tmp_path):
     """A tiny detector on 12 scenes."""
     model = load_model(str(making.detector(tmp_path)))
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 12))
-    return Plan(model, data, runs=tmp_path / "runs", jobs=1)
+    return EvaluationPlan(model, data, runs=tmp_path / "runs", jobs=1)
 
 
 def test_every_row_is_the_difference_of_two_plain_evaluations(plan):
@@ -82,7 +90,7 @@ def test_every_row_is_the_difference_of_two_plain_evaluations(plan):
         noised = evaluate(dataclasses.replace(plan, pipeline=pipeline_of(plan.model.card).replace(**stages)))
         told = difference(clean, noised)
         assert row.value == pytest.approx(noised.result["metrics"]["top1"], abs=1e-12)
-        assert row.drop == pytest.approx(-100 * told.interval.estimate, abs=1e-9)
+        assert row.points_lost == pytest.approx(-100 * told.interval.estimate, abs=1e-9)
         assert (row.low, row.high) == pytest.approx(
             (-100 * told.interval.high, -100 * told.interval.low), abs=1e-9
         )
@@ -94,7 +102,7 @@ def test_a_decoder_of_the_same_library_is_identical(plan):
     found = {r.option: r for r in made.rows}
     assert found["opencv"].outcome == "identical"
     assert found["opencv"].same_inputs == 30
-    assert "bit for bit" in found["opencv"].note
+    assert "bit-identical" in found["opencv"].note
     assert found["fast-idct"].outcome == "measured"
     assert found["fast-idct"].same_inputs < 30
 
@@ -119,7 +127,7 @@ def test_without_jpegs_the_decoders_are_said_to_have_nothing_to_do(tmp_path, pla
     made = measure(prepare(NoisePlan(pngs, NoiseSelection(only=("decode",)))), Watched())
     run = [r for r in made.rows if r.outcome != "not installed"]
     assert {r.outcome for r in run} == {"identical"}
-    assert all("no JPEG" in r.note for r in run)
+    assert all("no image is a JPEG" in r.note for r in run)
 
 
 def test_a_graph_without_pools_has_no_ceil_mode(boxes):
@@ -149,10 +157,12 @@ def test_calibration_takes_images_that_are_not_tested(plan):
 
 def test_combined_takes_the_worst_of_each_family():
     rows = [
-        Row("resize", "a", "measured", drop=1.0), Row("resize", "opencv-nearest", "measured", drop=2.0),
-        Row("decode", "fast-idct", "measured", drop=0.0, changed=3),
-        Row("decode", "ffmpeg", "measured", drop=0.0),
-        Row("runtime", "openvino", "measured", drop=9.0), Row("colour", "yuv444", "identical", drop=0.0),
+        NoiseRow("resize", "a", "measured", points_lost=1.0),
+        NoiseRow("resize", "opencv-nearest", "measured", points_lost=2.0),
+        NoiseRow("decode", "fast-idct", "measured", points_lost=0.0, changed=3),
+        NoiseRow("decode", "ffmpeg", "measured", points_lost=0.0),
+        NoiseRow("runtime", "openvino", "measured", points_lost=9.0),
+        NoiseRow("colour", "yuv444", "identical", points_lost=0.0),
     ]  # fmt: skip
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
@@ -160,22 +170,24 @@ def test_combined_takes_the_worst_of_each_family():
 
 def test_a_line_counts_options_that_are_alike_once():
     rows = [
-        Row("resize", "a", "measured", drop=1.0), Row("resize", "b", "measured", drop=3.0),
-        Row("resize", "c", "measured", drop=3.0, alike="b"), Row("resize", "d", "identical", drop=0.0),
+        NoiseRow("resize", "a", "measured", points_lost=1.0),
+        NoiseRow("resize", "b", "measured", points_lost=3.0),
+        NoiseRow("resize", "c", "measured", points_lost=3.0, alike="b"),
+        NoiseRow("resize", "d", "identical", points_lost=0.0),
     ]  # fmt: skip
-    made = line(rows, "resize")
+    made = summarize_family(rows, "resize")
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
-    assert line(rows[3:], "resize").words == "identical"
-    assert line([], "ceil").words == "not run"
+    assert summarize_family(rows[3:], "resize").words == "identical"
+    assert summarize_family([], "ceil").words == "not run"
 
 
 def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
     rows = tuple(
-        Row("resize", name, "measured", drop=2.5, changed=changed)
+        NoiseRow("resize", name, "measured", points_lost=2.5, changed=changed)
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
     known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
-    assert line(rows, "resize").option == "opencv-lanczos"
+    assert summarize_family(rows, "resize").option == "opencv-lanczos"
     assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
     whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
     assert whole.worst.option == "opencv-lanczos"
@@ -196,8 +208,8 @@ def test_a_suite_is_saved_and_opened(plan, tmp_path):
     [
         (NoiseSelection(only=("resize=opencv-bilinaer",)), "opencv-bilinear"),
         (NoiseSelection(skip=("rezise",)), "resize"),
-        (NoiseSelection(only=("decode=opencv",), skip=("decode",)), "no noise is left"),
-        (NoiseSelection(only=("boxes=offset",)), "is for models to detect"),
+        (NoiseSelection(only=("decode=opencv",), skip=("decode",)), "no noise option is left"),
+        (NoiseSelection(only=("boxes=offset",)), "applies to the tasks detect"),
     ],
 )
 def test_wishes_that_cannot_be_met_are_told(plan, wanted, said):
@@ -217,16 +229,18 @@ def test_on_demand_options_run_only_when_named_or_all_are():
 
 
 def test_an_option_that_changes_nothing_is_never_named_the_worst():
-    still = Row("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
-    gain = Row("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
+    still = NoiseRow("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
+    gain = NoiseRow("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
 
     def model(*rows):
         return ModelNoise("m", "ab", "detect", "mAP", 0.9, 8, rows, None, {})
 
     assert model(still).worst is None
     assert model(still, gain).worst is gain
-    assert line((still, gain), "decode").option == ""  # the largest loss is 0, by an option that does nothing
-    assert line((gain,), "decode").option == "ffmpeg"
+    assert (
+        summarize_family((still, gain), "decode").option == ""
+    )  # the largest loss is 0, by an option that does nothing
+    assert summarize_family((gain,), "decode").option == "ffmpeg"
 
 
 def test_an_alias_selects_the_option_it_stands_for():
@@ -248,12 +262,12 @@ def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     assert {s.added.split("=")[0] for s in stairs.steps} == measured
     assert len(measured) >= 3
     assert stairs.steps[0].effect == "first"
-    assert stairs.steps[0].drop == pytest.approx(max(r.drop for r in suite.rows))
+    assert stairs.steps[0].points_lost == pytest.approx(max(r.points_lost for r in suite.rows))
     assert suite.combined is not None
-    assert stairs.steps[-1].drop == pytest.approx(suite.combined.drop)
+    assert stairs.steps[-1].points_lost == pytest.approx(suite.combined.points_lost)
     sums = np.cumsum([s.extra for s in stairs.steps])
-    np.testing.assert_allclose(sums, [s.drop for s in stairs.steps], atol=1e-9)
-    assert words(stairs)
+    np.testing.assert_allclose(sums, [s.points_lost for s in stairs.steps], atol=1e-9)
+    assert describe_combination(stairs)
 
 
 def stair(*wrong):
@@ -265,7 +279,7 @@ def stair(*wrong):
             Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
             for i, name in enumerate(names)
         ]
-        return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
+        return ScoredRun(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
 
     return tuple(side(set(places)) for places in wrong)
 
@@ -273,10 +287,10 @@ def stair(*wrong):
 @pytest.mark.parametrize(
     ("alone", "before", "after", "effect"),
     [
-        (range(15), range(15), range(15), "overlaps"),  # the same images
-        (range(1), range(1, 2), range(25), "magnified"),
-        (range(10), range(10, 20), range(20), "adds up"),
-        (range(3), range(3, 20), range(2, 20), "adds up"),  # two less, which may be the choice of images
+        (range(15), range(15), range(15), "overlapping"),  # the same images
+        (range(1), range(1, 2), range(25), "amplified"),
+        (range(10), range(10, 20), range(20), "additive"),
+        (range(3), range(3, 20), range(2, 20), "additive"),  # two less, which may be the choice of images
     ],
 )
 def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, after, effect):
@@ -285,20 +299,20 @@ def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, af
     assert made.alone == pytest.approx(100 * len(alone) / 40)
     assert made.extra == pytest.approx(100 * (len(after) - len(before)) / 40)
     assert made.beyond_low - 1e-9 <= made.extra - made.alone <= made.beyond_high + 1e-9
-    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "adds up")
+    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "additive")
 
 
 def test_a_step_is_told_on_the_images_all_its_runs_have():
     clean, alone, before, after = stair((), range(30), (), range(20))
     few = dataclasses.replace(alone, records=alone.records[:4])
     made = _step(option("resize=pillow-box"), (clean, few, before, after), 200)
-    assert (made.alone, made.extra, made.drop) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
+    assert (made.alone, made.extra, made.points_lost) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
     (other,) = stair(range(1))
     made = _step(option("resize=pillow-box"), (clean, few, other, after), 200)
-    assert made.effect == "adds up"  # of four images nothing is said
+    assert made.effect == "additive"  # of four images nothing is said
     one = dataclasses.replace(alone, records=alone.records[:1])
     rest = dataclasses.replace(before, records=before.records[1:])
-    with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
+    with pytest.raises(InputError, match="resize=pillow-box: no image ran in all of"):
         _step(option("resize=pillow-box"), (clean, one, rest, after), 200)
 
 
@@ -352,9 +366,9 @@ def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
     made = measure(prepare(NoisePlan(boxes, wanted, replicates=100)), Watched())
     found = {r.option: r for r in made.rows}
     assert found["nms-inclusive"].outcome == "no effect"
-    assert found["nms-inclusive"].note == "every prediction is exactly the clean one"
+    assert found["nms-inclusive"].note == "all predictions are identical"
     assert found["offset"].outcome == "measured"
-    assert line(made.rows, "boxes").distinct == 1
+    assert summarize_family(made.rows, "boxes").distinct == 1
 
 
 def test_a_reason_does_not_repeat_where_the_model_lies(plan):

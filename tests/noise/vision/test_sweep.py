@@ -17,7 +17,7 @@ from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.engine.cells import cell_key
 from holdfast.engine.records import Failed
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, Variant, same_inputs, steps, sweep
 from holdfast.stages.boxes import Boxes
@@ -100,7 +100,7 @@ def cells(folder):
 
 def one_by_one(plan, folder):
     for variant in plan.variants:
-        evaluate(Plan(plan.model, plan.dataset, variant.pipeline, runs=folder))
+        evaluate(EvaluationPlan(plan.model, plan.dataset, variant.pipeline, runs=folder))
     return cells(folder)
 
 
@@ -128,13 +128,13 @@ def test_evaluations_and_sweeps_find_each_others_cells(plan):
     def watch(done, found):
         steps_of.append((done, found))
 
-    evaluate(Plan(plan.model, plan.dataset, plan.variants[2].pipeline, runs=plan.runs))
+    evaluate(EvaluationPlan(plan.model, plan.dataset, plan.variants[2].pipeline, runs=plan.runs))
     sweep(plan, watch)
     assert steps_of == [(100, 25), (20, 5)]
     assert sum(done for done, _ in steps_of) == steps(plan)
     steps_of.clear()
     for variant in plan.variants:
-        evaluate(Plan(plan.model, plan.dataset, variant.pipeline, runs=plan.runs), watch)
+        evaluate(EvaluationPlan(plan.model, plan.dataset, variant.pipeline, runs=plan.runs), watch)
     assert steps_of == [(25, 25), (5, 5)] * 4
 
 

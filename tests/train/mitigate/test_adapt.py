@@ -9,10 +9,18 @@ from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
-from holdfast.train.mitigate.adapt import Adaptation, Adapted, Drop, adapt, as_plain, distinct, noises
-from holdfast.train.mitigate.rows import Row
-from holdfast.train.mitigate.training import Order, Training, train
-from holdfast.train.pictures import Choice
+from holdfast.train.mitigate.adapt import (
+    Adaptation,
+    TentLoss,
+    TentResult,
+    adapt,
+    as_plain,
+    distinct_choices,
+    noises,
+)
+from holdfast.train.mitigate.rows import TrainingRecipe
+from holdfast.train.mitigate.training import Training, TrainingJob, train
+from holdfast.train.pictures import Preprocessing
 from holdfast.train.tables import tent_csv, tent_table
 
 HOW = Adaptation(batch=16)
@@ -23,26 +31,26 @@ def quiet(text):
 
 
 def test_choices_of_the_families():
-    found = dict(noises(Choice(), ("decode", "colour")))
-    assert found["decode", "ffmpeg"] == Choice(decode="ffmpeg")
-    assert found["colour", "nv12"] == Choice(colour="nv12")
+    found = dict(noises(Preprocessing(), ("decode", "colour")))
+    assert found["decode", "ffmpeg"] == Preprocessing(decode="ffmpeg")
+    assert found["colour", "nv12"] == Preprocessing(colour="nv12")
     assert ("decode", "pillow") not in found  # the usual one
     assert ("decode", "learned") not in found  # on demand only
-    assert set(dict(noises(Choice(), ("resize=opencv-area",)))) == {("resize", "opencv-area")}
+    assert set(dict(noises(Preprocessing(), ("resize=opencv-area",)))) == {("resize", "opencv-area")}
 
 
 def test_alike_pictures_count_once():
     images = np.zeros((4, 2, 3, 3, 3), np.uint8)
     images[1] = 7
     images[3, 1, 0] = 1
-    assert distinct(images) == (0, 1, 3)
+    assert distinct_choices(images) == (0, 1, 3)
 
 
 def test_a_model_with_and_without(tmp_path):
     data = open_dataset(image_folder(tmp_path / "data", 48, size=40))
     fresh = load_model(normalised_classifier(tmp_path / "model"))
     training = Training(fresh, data, tmp_path, steps=40, batch=16, rate=5e-3)
-    (model,) = train(training, [Order(Row("usual", (Choice(),)), 0)], quiet).values()
+    (model,) = train(training, [TrainingJob(TrainingRecipe("usual", (Preprocessing(),)), 0)], quiet).values()
     said = []
     found = adapt(model, data, tmp_path, HOW, said.append, over=("decode", "resize=opencv-nearest"))
     assert found.images == 48
@@ -63,13 +71,17 @@ def test_a_model_without_normalisation_and_a_batch_of_one(tmp_path):
     with pytest.raises(InputError, match="normalisation layers"):
         adapt(load_model(classifier(tmp_path)), data, tmp_path, HOW, quiet, over=("resize=pillow-box",))
     model = load_model(normalised_classifier(tmp_path / "model"))
-    with pytest.raises(InputError, match="2 images or more"):
+    with pytest.raises(InputError, match="2 or more images"):
         adapt(model, data, tmp_path, Adaptation(1), quiet, over=("resize=pillow-box",))
 
 
 def test_the_table():
-    drops = (Drop("decode", "a", 1.0, 4.0), Drop("decode", "b", 2.0, 6.0), Drop("colour", "c", 0.5, 3.0))
-    found = [Adapted("net", "data", 100, 90.0, 88.0, drops)]
+    drops = (
+        TentLoss("decode", "a", 1.0, 4.0),
+        TentLoss("decode", "b", 2.0, 6.0),
+        TentLoss("colour", "c", 0.5, 3.0),
+    )
+    found = [TentResult("net", "data", 100, 90.0, 88.0, drops)]
     lines = to_text(tent_table(found)).splitlines()
     without, adapted = lines[-2].split("  "), lines[-1].split("  ")
     assert [word.strip() for word in without if word.strip()] == [

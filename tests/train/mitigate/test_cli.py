@@ -34,8 +34,8 @@ def test_matrix(files, tmp_path, capsys):
     assert matrix(*files, with_=names, json=out, **short(tmp_path)) == 0
     shown = capsys.readouterr()
     assert "train \\ test" in shown.out
-    assert "points of mean to the best row" in shown.out
-    assert "rows are to be trained" in shown.err
+    assert "points lost against the best row" in shown.out
+    assert "training 3 of 3 rows" in shown.err
     plain = json.loads(out.read_text())
     assert [line["train"] for line in plain["lines"]] == ["pillow-bilinear", "opencv-nearest", "mix"]
     assert (plain["images"], plain["trained_on"], plain["steps"]) == (24, 72, 2)
@@ -60,12 +60,12 @@ def test_compare(files, tmp_path, capsys):
     assert compare(*files, **asked, **short(tmp_path)) == 0
     text = capsys.readouterr().out
     assert "trained with" in text
-    assert "Δ Colour mode" in text
+    assert "Colour mode" in text
     assert [one["model"] for one in json.loads(out.read_text())["models"]] == ["standard", "mix"]
 
 
 def test_one_clear_line(files, tmp_path):
-    with pytest.raises(DataError, match="images of data are in data too"):
+    with pytest.raises(DataError, match="test images of data are also in the training data data"):
         matrix(*files, test=files[1], **short(tmp_path))
     with pytest.raises(UnknownName, match="pillow-bilinear"):
         matrix(*files, with_=("pillow-bilinaer", "pillow-box"), **short(tmp_path))
@@ -75,5 +75,5 @@ def test_one_clear_line(files, tmp_path):
         compare(*files, only=("decod",), **short(tmp_path))
     with pytest.raises(InputError, match="not several"):
         matrix(*files, csv=True, latex=True)
-    with pytest.raises(HoldfastError, match="expected a classifier, got a model of the task"):
+    with pytest.raises(HoldfastError, match="expected a classifier, got a model with the task"):
         matrix(str(detector(tmp_path)), files[1], **short(tmp_path))

@@ -11,7 +11,7 @@ from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
 from holdfast.train.mitigate.matrix import families
 from holdfast.train.mitigate.rows import held_out, mitigations
-from holdfast.train.mitigate.training import Training, orders, train
+from holdfast.train.mitigate.training import Training, train, training_jobs
 from holdfast.train.onnx import open_trainable
 from holdfast.train.tables import families_csv, families_table
 from models.signs.start import NETS, start
@@ -26,7 +26,7 @@ def test_a_miniature(tmp_path):
     seen, tested = held_out(open_dataset(image_folder(tmp_path / "data", 96, size=40)), 4)
     training = Training(model, seen, tmp_path / "work", steps=2, batch=8, rate=1e-3)
     rows = mitigations(model)
-    models = train(training, orders(rows, (0,)), quiet)
+    models = train(training, training_jobs(rows, (0,)), quiet)
     assert len({found.sha256 for found in models.values()}) == 8  # each is trained in its own way
     kept = {order: found for order, found in models.items() if order.row.name in ("standard", "adversarial")}
     trial = (tested, tmp_path / "runs", ("decode", "colour"))
@@ -36,7 +36,7 @@ def test_a_miniature(tmp_path):
     assert families(training, kept, *trial) == found
     text = to_text(families_table(found, "bn"))
     assert "Fig. 4" in text
-    assert "Δ Decode" in text
+    assert "Decode" in text
     head, *body = to_csv(families_csv(found, "bn")).splitlines()
     assert len(body) == 2
     assert dict(zip(head.split(","), body[0].split(","), strict=True))["trained_with"] == "standard"

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from helpers.classifiers import model_of, node, normalised_classifier  # noqa: E402
 from holdfast.core.errors import InputError, ModelError  # noqa: E402
-from holdfast.train.onnx import open_trainable, written  # noqa: E402
-from holdfast.train.onnx.written import check_alike, scores_of  # noqa: E402
+from holdfast.train.onnx import export_trained, open_trainable  # noqa: E402
+from holdfast.train.onnx.export import check_alike, scores_of  # noqa: E402
 
 RNG = np.random.default_rng(1)
 
@@ -54,7 +54,7 @@ def test_the_last_softmax_is_left_out_and_stays_in_the_file(tmp_path):
     x = images(with_it)
     assert torch.equal(with_it(x), without(x))
     assert with_it.plan.dropped == "Softmax"
-    assert [n.op_type for n in written(with_it).graph.node][-1] == "Softmax"
+    assert [n.op_type for n in export_trained(with_it).graph.node][-1] == "Softmax"
 
 
 @pytest.mark.parametrize("behind", ["Flatten", "Identity", "Squeeze", ""])
@@ -81,7 +81,7 @@ def test_a_weight_of_several_nodes_is_one_parameter_with_one_gradient():
     assert list(found.weights) == ["w"]
     with torch.no_grad():
         found.weights["w"].mul_(0.5)
-    new = written(found)
+    new = export_trained(found)
     x = images(found)
     np.testing.assert_allclose(
         found(x).detach().numpy(), scores_of(new, x.numpy(), "y", 0), rtol=1e-4, atol=1e-5
@@ -187,10 +187,10 @@ def test_only_trained_weights_change_in_the_file(tmp_path):
     path = normalised_classifier(tmp_path)
     old = onnx.load(str(path))
     net = open_trainable(path)
-    assert written(net).SerializeToString() == old.SerializeToString()
+    assert export_trained(net).SerializeToString() == old.SerializeToString()
     with torch.no_grad():
         net.weights["fc.bias"].add_(1.0)
-    new = written(net)
+    new = export_trained(net)
     assert new.metadata_props == old.metadata_props
     assert new.opset_import == old.opset_import
     assert [n.SerializeToString() for n in new.graph.node] == [n.SerializeToString() for n in old.graph.node]
@@ -212,7 +212,7 @@ def test_weights_may_be_constants_of_nodes():
     assert list(net.weights) == ["w"]
     with torch.no_grad():
         net.weights["w"].mul_(2)
-    new = written(net)
+    new = export_trained(net)
     np.testing.assert_array_equal(
         numpy_helper.to_array(new.graph.node[0].attribute[0].t), 2 * numpy_helper.to_array(held)
     )
@@ -224,7 +224,7 @@ def test_a_number_that_is_not_finite_is_not_written(net):
     with torch.no_grad():
         net.weights["fc.bias"][0] = torch.nan
     with pytest.raises(ModelError, match=r"weight 'fc\.bias': has values that are NaN"):
-        written(net)
+        export_trained(net)
 
 
 def test_a_difference_to_onnxruntime_is_found(net):
@@ -248,7 +248,7 @@ def test_functions_of_the_file_are_inlined_and_stay_in_it():
     model.functions.append(act)
     model.opset_import.append(helper.make_opsetid("mine", 1))
     net = open_trainable(model)
-    assert written(net).functions
+    assert export_trained(net).functions
 
 
 def test_memory_formats_are_for_weights_of_four_axes():
@@ -257,7 +257,7 @@ def test_memory_formats_are_for_weights_of_four_axes():
     net = open_trainable(model).to(memory_format=torch.channels_last)
     assert net.weights["w"].is_contiguous(memory_format=torch.channels_last)
     assert copy.deepcopy(net).weights["k"].is_contiguous()
-    check_alike(net, written(net))
+    check_alike(net, export_trained(net))
 
 
 def test_pixels_as_whole_numbers_may_come_in():
@@ -378,4 +378,4 @@ def test_real_classifiers_can_be_trained(name, shared_data):
     with torch.no_grad():
         for w in net.weights.values():
             w.sub_(1e-4 * w.grad)
-    assert written(net).ByteSize() == net.plan.proto.ByteSize()
+    assert export_trained(net).ByteSize() == net.plan.proto.ByteSize()

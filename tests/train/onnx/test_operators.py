@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 
 from helpers.classifiers import model_of, node  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
+from holdfast.train.onnx.export import scores_of  # noqa: E402
 from holdfast.train.onnx.open import TABLE  # noqa: E402
-from holdfast.train.onnx.written import scores_of  # noqa: E402
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from helpers.classifiers import model_of, node  # noqa: E402
 from holdfast.core.errors import ModelError  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.onnx.written import scores_of  # noqa: E402
+from holdfast.train.onnx.export import scores_of  # noqa: E402
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.normal(size=(2, 3, 9, 8)).astype(np.float32)

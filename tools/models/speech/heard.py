@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.noise.speech.acoustic import open_voice
+from holdfast.noise.speech.acoustic import open_synthesizer
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.spectrum import Mel, Vocoder, log_mel, wave_of
 from models.speech.corpus import CHOICES, Recording
@@ -31,7 +31,7 @@ class Heard:
 def score(path: Path, recordings: tuple[Recording, ...], speak: Callable[[str], Recording]) -> Heard:
     """The model's speech against recordings; `speak` records the texts of rivals."""
     model = load_speech(path)
-    voice = open_voice(model)
+    voice = open_synthesizer(model)
     rng = np.random.default_rng(0)
     rows = []
     for recording in recordings:

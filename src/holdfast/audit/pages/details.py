@@ -19,8 +19,8 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.types import Boxes
 from holdfast.evaluate.page import pictures, task_sections, trouble_section
 from holdfast.noise.suite import NoiseSelection
-from holdfast.noise.vision.page import staircase_section
-from holdfast.noise.vision.show import Feature, features, picture_section, shown
+from holdfast.noise.vision.page import combination_section
+from holdfast.noise.vision.show import Feature, features, image_section, noise_examples
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
@@ -67,7 +67,9 @@ def sections(state: AuditState, until: float = math.inf) -> list[Section]:
 
 
 def _staircase(state: AuditState) -> list[Section]:
-    return [staircase_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
+    return (
+        [combination_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
+    )
 
 
 def _noise_pictures(state: AuditState) -> list[Section]:
@@ -82,10 +84,10 @@ def _noise_pictures(state: AuditState) -> list[Section]:
         picture = entry.load().data
         kept = prepared.context.reserved.items, prepared.context.folder
         maps = list(features(model, picture, NoiseSelection(only=labels), *kept)) if labels else []
-        few = list(shown(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
+        few = list(noise_examples(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
     except HoldfastError:  # an unreadable image, a graph that cannot be rewritten: reported in the tables
         return []
-    return [picture_section(few, [one for one in maps if isinstance(one, Feature)], entry.name)]
+    return [image_section(few, [one for one in maps if isinstance(one, Feature)], entry.name)]
 
 
 def _attack(state: AuditState) -> list[Section]:

@@ -19,8 +19,8 @@ from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.graph.session import runtime
-from holdfast.noise.language.open import LIMIT, Subject, open_language
-from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, hold_back, spread
+from holdfast.noise.language.open import LIMIT, LanguageSubject, open_language
+from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, calibration_subset, spread
 from holdfast.stages.families import Option, family, options
 
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
@@ -52,7 +52,7 @@ def select_precisions(
     selection = NoiseSelection(tuple(labelled(only)), tuple(labelled(skip)), every)
     chosen = tuple(option.name for option in offered if selection.takes(option))
     if not chosen:
-        raise InputError("no precision is left to run: --only and --skip leave none")
+        raise InputError("no precision is left to run: --only and --skip exclude all")
     return chosen
 
 
@@ -80,20 +80,20 @@ def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = Fa
             words = f"{len(held)} questions of {spare.name} that are not tested on"
             return Reserved(held, f"{words}, each with its right ending")
         if given:
-            why = "all its questions are tested on; give a set with others"
+            why = "all its questions are tested on; expected a set with other questions"
             raise InputError(f"--calibration {spare.name}: {why}")
     if len(tested.questions) < 2:  # nothing would be left to test on
-        return Reserved((), "no question: there is none that is not tested on")
-    held = hold_back(tested.questions, count)
+        return Reserved((), "no question that is not tested on")
+    held = calibration_subset(tested.questions, count)
     words = (
         f"{len(held)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
-        "precisions are not tested on them (their Δ is to fp32 on the others)"
+        "precisions skip these questions, and their points lost are relative to fp32 on the others"
     )
     return Reserved(held, words, frozenset(q.name for q in held))
 
 
 @dataclass(frozen=True)
-class Built:
+class ConvertedGraph:
     """A rewritten graph on disk; without changes there is nothing to measure."""
 
     path: Path
@@ -102,7 +102,9 @@ class Built:
     how: str
 
 
-def built(subject: Subject, precision: str, reserved: Reserved[Question], folder: Path) -> Built:
+def convert_graph(
+    subject: LanguageSubject, precision: str, reserved: Reserved[Question], folder: Path
+) -> ConvertedGraph:
     """The graph, rewritten now if it is not there; CannotRewrite if it cannot be."""
     import onnx
 
@@ -112,16 +114,16 @@ def built(subject: Subject, precision: str, reserved: Reserved[Question], folder
     versions = [onnx.__version__, runtime().__version__]
     key = fingerprint.of([subject.sha256, made_by, calibration, *versions])
     paths, facts = kept(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
-    return Built(paths[".onnx"], key, facts["changed"], facts["how"])
+    return ConvertedGraph(paths[".onnx"], key, facts["changed"], facts["how"])
 
 
-def _rewrite(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Made:
+def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Made:
     """The rewritten graph; `texts` are what it is calibrated on, None: not calibrated."""
     import onnx
 
     if subject.bytes > LIMIT:
         raise CannotRewrite(
-            f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
+            f"the model has {subject.bytes / 1e9:.1f} GB; a converted graph is one file and cannot hold "
             "more than 2.1 GB"
         )
     proto = load_proto(subject.path)
@@ -132,15 +134,15 @@ def _rewrite(subject: Subject, precision: str, texts: Sequence[Question] | None)
         fed = [{n: value for n, value in feeds.items() if n != BRANCH} for feeds in model.feeds(texts)]
         context = Context(None, lambda: iter(fed), "text")
     with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is reported
-        made: Rewritten = part("rewrite", precision).function(settled(proto), context)
+        made: Rewritten = part("rewrite", precision).function(without_cache_branch(proto), context)
     try:
         data = bytes(made.model.SerializeToString())
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
-        raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
+        raise CannotRewrite(f"the converted graph cannot be written as one file: {problem}") from problem
     return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
 
 
-def settled(proto: Any) -> Any:
+def without_cache_branch(proto: Any) -> Any:
     """The graph without the choice between past and no past: no past.
 
     ONNX Runtime then puts the chosen branch in the place of the If, where its layers can be rewritten.
@@ -156,10 +158,10 @@ def settled(proto: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Piece:
+class QuestionBatch:
     """Some questions for one model at one precision; `graph` is its rewritten graph, None the file itself."""
 
-    subject: Subject
+    subject: LanguageSubject
     precision: str
     graph: Path | None
     key: str  # of the rewritten graph
@@ -176,7 +178,7 @@ class OpenModel:
 
 
 @dataclass(frozen=True)
-class ScoringWork(Work[Piece, OpenModel]):
+class ScoringWork(Work[QuestionBatch, OpenModel]):
     """The scores of pieces. A problem of a rewritten graph is a result, one of the file itself is raised.
 
     The number of threads is part of the work: a resumed run must add up in the same order.
@@ -189,7 +191,7 @@ class ScoringWork(Work[Piece, OpenModel]):
         """Everything is the content of a piece."""
         return [Setup("language", "scores")]
 
-    def contents(self, item: Piece) -> list[Any]:
+    def contents(self, item: QuestionBatch) -> list[Any]:
         """The model and the questions."""
         model = (item.subject.sha256, item.key)
         return [[model, [content(question) for question in item.questions]]]
@@ -198,7 +200,7 @@ class ScoringWork(Work[Piece, OpenModel]):
         """No model is open at first."""
         return OpenModel()
 
-    def tally(self, item: Piece, cells: int, found: int) -> tuple[int, int]:
+    def tally(self, item: QuestionBatch, cells: int, found: int) -> tuple[int, int]:
         """Progress counts questions."""
         return len(item.questions) * cells, len(item.questions) * found
 
@@ -216,7 +218,7 @@ class ScoringWork(Work[Piece, OpenModel]):
                     state.problems[source] = str(problem)
             yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
 
-    def _scores(self, state: OpenModel, piece: Piece) -> list[Any]:
+    def _scores(self, state: OpenModel, piece: QuestionBatch) -> list[Any]:
         subject, source = piece.subject, (piece.subject.path, piece.graph)
         if state.source != source:
             state.source, state.model = None, None  # the one before makes room first
@@ -230,7 +232,7 @@ class ScoringWork(Work[Piece, OpenModel]):
             if self.strict and has_failed(one):
                 why = "the model gives no numbers (NaN)"
                 raise DataError(f"{one.name}: no likelihood at {piece.precision}: {why}")
-        return packed(found)
+        return pack_scores(found)
 
 
 def has_failed(scored: Scored) -> bool:
@@ -238,14 +240,14 @@ def has_failed(scored: Scored) -> bool:
     return any(math.isnan(total) for total in scored.sums)
 
 
-def packed(scored: Sequence[Scored]) -> list[Any]:
+def pack_scores(scored: Sequence[Scored]) -> list[Any]:
     """Scores as a cell keeps them, to the last digit, without the names of the questions."""
     return [  # JSON has no NaN
         [[n if math.isfinite(n) else repr(n) for n in s.sums], s.tokens, s.length, s.greedy] for s in scored
     ]
 
 
-def unpacked(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:
+def unpack_scores(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:
     """The scores of a cell, under the names of these questions."""
     return [
         Scored(question.name, tuple(map(float, sums)), tuple(tokens), tuple(length), tuple(greedy))

@@ -1,4 +1,4 @@
-"""`holdfast noise --task language`: what the precision of the deployed system does to language models."""
+"""`holdfast noise --task language`: points that language models lose to the precision of the deployment."""
 
 import dataclasses
 import time
@@ -13,7 +13,7 @@ from holdfast.engine.progress import progress
 from holdfast.noise.cli import finish, note_aliases, print_estimates, reject_options, stamp
 from holdfast.noise.language import result
 from holdfast.noise.language.cells import select_precisions
-from holdfast.noise.language.open import FILES, file_of, shipped, subject_of
+from holdfast.noise.language.open import FILES, file_of, language_subject, shipped
 from holdfast.noise.language.page import write
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import LanguageSuite
@@ -23,14 +23,14 @@ from holdfast.noise.suite import PRECISION
 
 
 def language(options: NoiseOptions) -> int:
-    """Run, show and save the suite, and return the exit code."""
+    """Run, print and save the suite, and return the exit code."""
     began = time.perf_counter()
     prepared = prepare(plan_of(options), progress)
     if options.dry_run:
         estimates = estimate(prepared)
         code = print_estimates(estimates, result.estimate_table(estimates))
         graphs, size = graphs_of(prepared)
-        say(f"graphs   {graphs} rewritten ones, {size / 1e6:.1f} MB, are made and kept in {options.runs}")
+        say(f"graphs   {graphs} converted graphs ({size / 1e6:.1f} MB) are stored in {options.runs}")
         return code
     made = dataclasses.replace(measure(prepared, progress), **stamp(command_line(options), began))
     tables = [result.models_table(made), result.rules_table(made)]
@@ -43,7 +43,7 @@ def language(options: NoiseOptions) -> int:
 
 
 def plan_of(options: NoiseOptions) -> LanguagePlan:
-    """The plan of a command line; InputError for words that are neither model nor set."""
+    """The plan of the options; InputError for an argument that is neither a model nor a question set."""
     reject_options(options, ("card",))
     precisions = select_precisions(options.only, options.skip, options.all)
     named = [word for word in (*options.only, *options.skip) if word != PRECISION]
@@ -54,19 +54,19 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     folder = next((word for word in words if Path(word).is_dir()), None)
     if folder is not None:
         raise InputError(
-            f"{folder}: a folder without {' or '.join(FILES)}, so no language model; question sets are files"
+            f"{folder}: expected a language model's folder with {' or '.join(FILES)}, or a question set file"
         )
     if not models or not words:
         raise InputError(
             f"expected MODEL… SET…: language models (.onnx files, their folders, or {', '.join(shipped())}) "
-            "and question sets (files or shipped ones), got "
+            "and question sets (files or shipped names), got "
             f"models: {', '.join(map(str, models)) or 'none'}; sets: {', '.join(words) or 'none'}"
         )
     whole = [open_text(Path(word)) for word in words]
     spare: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
     if options.calibration:
         spare = (open_text(Path(options.calibration)),) * len(whole)
-    subjects = [subject_of(file) for file in models]
+    subjects = [language_subject(file) for file in models]
     names = [s.name for s in subjects]
     for place, one in enumerate(subjects):  # those of one name are distinguished by their folders
         if names.count(one.name) > 1:
@@ -86,11 +86,12 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
 
 
 def _messages(made: LanguageSuite) -> Iterable[str]:
-    """What is to be said of the sets, once if it is so for every model, and of the models."""
+    """The notes on the sets, once where they apply to every model, and on the models."""
     notes: dict[tuple[str, str], list[str]] = {}
     for model in made.models:
         for of in model.sets:
-            for note in (*of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])):
+            calibration = [f"static int8 calibrated on {of.calibration}"] if of.calibration else []
+            for note in (*of.notes, *calibration):
                 notes.setdefault((of.data, note), []).append(model.model)
     for (data, note), models in notes.items():
         whose = "" if len(models) == len(made.models) else f"{', '.join(models)} on "

@@ -27,7 +27,7 @@ _WHOLE_TENSOR = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
 
 
 @dataclass(frozen=True)
-class Past:
+class PastInput:
     """A past key or value (batch, heads, past, size): its input, and the output that continues it."""
 
     name: str
@@ -38,14 +38,14 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Causal:
+class CausalGraph:
     """The roles of a causal language model's inputs and outputs; None where the graph has no such thing."""
 
     ids: TensorInfo
     mask: TensorInfo | None
     positions: TensorInfo | None
     branch: TensorInfo | None  # use_cache_branch: whether the past is to be used
-    past: tuple[Past, ...]
+    past: tuple[PastInput, ...]
     logits: str
     vocabulary: int | None  # None: the file does not say
     batch: int | None  # a number that the file fixes
@@ -58,7 +58,7 @@ class Causal:
         return bool(self.past) and all(p.present is not None for p in self.past) and self.length is None
 
 
-def causal_of(proto: Any, where: str = "the graph") -> Causal:
+def causal_graph(proto: Any, where: str = "the graph") -> CausalGraph:
     """The roles of the inputs and outputs of an ONNX language model; ModelError of one line if it is none."""
     inputs, outputs = inputs_of(proto), outputs_of(proto)
     ids = _ids(inputs, where)
@@ -74,7 +74,7 @@ def causal_of(proto: Any, where: str = "the graph") -> Causal:
     for name in (_MASK, _POSITIONS):
         _rank(named.get(name), 2, "(batch, length)", where)
     logits, vocabulary = _logits(outputs, where)
-    return Causal(
+    return CausalGraph(
         ids=ids,
         mask=named.get(_MASK),
         positions=named.get(_POSITIONS),
@@ -105,7 +105,7 @@ def _ids(inputs: Sequence[TensorInfo], where: str) -> TensorInfo:
     return found[0]
 
 
-def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> Past:
+def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> PastInput:
     _rank(value, 4, "(batch, heads, past, size)", where)
     heads, size = value.shape[1:4:2] or ("?", "?")
     if not isinstance(heads, int) or not isinstance(size, int):
@@ -117,7 +117,7 @@ def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> Past:
     rest = match["rest"] if match else ""
     names = {v.name for v in outputs}
     present = next((n for n in (f"present{rest}", f"present_key_values{rest}") if n in names), None)
-    return Past(value.name, present, value.dtype, heads, size)
+    return PastInput(value.name, present, value.dtype, heads, size)
 
 
 def _logits(outputs: Sequence[TensorInfo], where: str) -> tuple[str, int | None]:
@@ -161,14 +161,14 @@ Rows: TypeAlias = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class PastState:
     """What a model has read: its keys and values for one row of tokens, and how many tokens they are."""
 
     length: int
     values: Mapping[str, NDArray[Any]]  # by the name of the input they go to
 
 
-def feeds_of(causal: Causal, rows: Rows, after: Read | None = None) -> Feeds:
+def feeds_of(causal: CausalGraph, rows: Rows, after: PastState | None = None) -> Feeds:
     """The inputs for rows of tokens, behind what was read if it is given.
 
     Rows are padded at their end, where a causal model cannot see it, and masked there; a batch that the file
@@ -204,11 +204,11 @@ def feeds_of(causal: Causal, rows: Rows, after: Read | None = None) -> Feeds:
 class Runner:
     """An ONNX language model opened in ONNX Runtime."""
 
-    causal: Causal
+    causal: CausalGraph
     session: Any
     where: str
 
-    def logits(self, rows: Rows, after: Read | None = None) -> NDArray[Any]:
+    def logits(self, rows: Rows, after: PastState | None = None) -> NDArray[Any]:
         """The logits (rows, longest, words) of rows of tokens, all read behind `after` if it is given."""
         found = self._run([self.causal.logits], feeds_of(self.causal, rows, after), rows)[0]
         longest = max(map(len, rows))
@@ -219,12 +219,12 @@ class Runner:
             )
         return found[: len(rows), :longest]
 
-    def read(self, ids: Sequence[int]) -> Read:
+    def read(self, ids: Sequence[int]) -> PastState:
         """What the model keeps of one row of tokens, for rows that go on from there."""
         past = self.causal.past
         names = [p.present or "" for p in past]
         found = self._run(names, feeds_of(self.causal, [ids]), [ids])
-        return Read(len(ids), {p.name: value[:1] for p, value in zip(past, found, strict=True)})
+        return PastState(len(ids), {p.name: value[:1] for p, value in zip(past, found, strict=True)})
 
     def _run(self, names: list[str], feeds: Feeds, rows: Rows) -> list[NDArray[Any]]:
         try:

@@ -20,7 +20,7 @@ _MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Line:
+class EndingTokens:
     """What a model reads for one ending: all token numbers, and the place of the ending's first one."""
 
     ids: tuple[int, ...]
@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class Tokenizer:
     """A tokenizer with what it puts in front of every text."""
 
     path: Path
@@ -45,7 +45,7 @@ class Tokens:
         """The token numbers of a text, without any at its beginning or end that are not of the text."""
         return tuple(self.encoder.encode(text, add_special_tokens=False).ids)
 
-    def line(self, ending: Ending, name: str) -> Line:
+    def line(self, ending: Ending, name: str) -> EndingTokens:
         """Prompt and ending as one text in tokens, and where the ending begins.
 
         White space at the prompt's end belongs to the ending, as tokenizers join it to the next word. The
@@ -62,7 +62,7 @@ class Tokens:
                 f"{name}: the prompt is empty and {self.path.name} has no token for the beginning of a text, "
                 "so the first word of the ending cannot be scored"
             )
-        return Line((*self.first, *whole), start)
+        return EndingTokens((*self.first, *whole), start)
 
 
 def find_tokenizer(model: Path) -> Path:
@@ -79,7 +79,7 @@ def find_tokenizer(model: Path) -> Path:
     return found
 
 
-def open_tokens(path: Path) -> Tokens:
+def open_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json."""
     tokenizers = require("a language model", "tokenizers")
     try:
@@ -98,10 +98,10 @@ def open_tokens(path: Path) -> Tokens:
     vocabulary = encoder.get_vocab(with_added_tokens=True)
     if not vocabulary:
         raise InputError(f"{path}: the tokenizer has no tokens")
-    return Tokens(path, _first(path, encoder), max(vocabulary.values()) + 1, encoder)
+    return Tokenizer(path, _leading_tokens(path, encoder), max(vocabulary.values()) + 1, encoder)
 
 
-def _first(path: Path, encoder: Any) -> tuple[int, ...]:
+def _leading_tokens(path: Path, encoder: Any) -> tuple[int, ...]:
     """What stands before every text: by the tokenizer's template, else by tokenizer_config.json."""
     for text in ("a", "A", "the", "0", "."):  # one that the tokenizer knows, to tell the front from the end
         encoding = encoder.encode(text, add_special_tokens=True)
@@ -139,7 +139,7 @@ class LanguageModel:
     """A causal language model with its tokenizer, opened in ONNX Runtime; for this process only."""
 
     path: Path
-    tokens: Tokens
+    tokens: Tokenizer
     runner: Runner
     words: int  # of the logits
     positions: int | None  # the most tokens it reads; None: no bound is known
@@ -169,7 +169,7 @@ class LanguageModel:
                 sizes = tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings)
                 yield Scored(name, totals, tokens, sizes, greedy)
 
-    def lines(self, question: Question) -> tuple[Line, ...]:
+    def lines(self, question: Question) -> tuple[EndingTokens, ...]:
         """The endings as the model reads them; prompts too long for it are cut from the left."""
         return tuple(self._cut(self.tokens.line(e, question.name), question.name) for e in question.endings)
 
@@ -184,9 +184,9 @@ class LanguageModel:
                 problems.append(str(problem))
         said = []
         if cut:
-            said.append(f"{_counted(cut)} longer than {self.positions} tokens cut from the left")
+            said.append(f"{_question_count(cut)} longer than {self.positions} tokens cut from the left")
         if problems:
-            said.append(f"{_counted(len(problems))} not scored, counted as wrong; first {problems[0]}")
+            said.append(f"{_question_count(len(problems))} not scored, counted as wrong; first {problems[0]}")
         return tuple(said)
 
     def feeds(self, questions: Iterable[Question]) -> Iterator[Feeds]:
@@ -198,13 +198,13 @@ class LanguageModel:
             if lines := self._lines_if_any(question):
                 yield feeds_of(self.runner.causal, [lines[question.answer].ids[:-1]])
 
-    def _lines_if_any(self, question: Question) -> tuple[Line, ...]:
+    def _lines_if_any(self, question: Question) -> tuple[EndingTokens, ...]:
         try:
             return self.lines(question)
         except DataError:
             return ()
 
-    def _cut(self, line: Line, name: str) -> Line:
+    def _cut(self, line: EndingTokens, name: str) -> EndingTokens:
         if self.positions is None or len(line.ids) - 1 <= self.positions:
             return line
         first = self.tokens.first
@@ -214,12 +214,12 @@ class LanguageModel:
                 f"{name}: an ending of {line.tokens} tokens does not fit the {self.positions} positions of "
                 f"{self.path.name}"
             )
-        return Line((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
+        return EndingTokens((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
 
-    def _score_window(self, lines: Sequence[tuple[Line, ...]]) -> list[list[tuple[float, bool]]]:
+    def _score_window(self, lines: Sequence[tuple[EndingTokens, ...]]) -> list[list[tuple[float, bool]]]:
         """Likelihood and greediness of every ending of a window of questions."""
         found: dict[tuple[int, int], tuple[float, bool]] = {}  # by the places of question and ending
-        single: list[tuple[tuple[int, int], Line]] = []
+        single: list[tuple[tuple[int, int], EndingTokens]] = []
         for place, own in enumerate(lines):
             # Before the token that foretells the first ending's first.
             most = min((line.start for line in own), default=1) - 1
@@ -233,7 +233,7 @@ class LanguageModel:
         found |= {places: one for (places, _), one in zip(single, results, strict=True)}
         return [[found[place, ending] for ending in range(len(own))] for place, own in enumerate(lines)]
 
-    def _likelihoods(self, lines: Sequence[Line], common: int = 0) -> Iterator[tuple[float, bool]]:
+    def _likelihoods(self, lines: Sequence[EndingTokens], common: int = 0) -> Iterator[tuple[float, bool]]:
         """Those of the lines' endings; the `common` tokens that all begin with are read once."""
         after = self.runner.read(lines[0].ids[:common]) if common else None
         for batch in _batches(lines, self.rows, self.words):
@@ -243,7 +243,7 @@ class LanguageModel:
                 yield likelihood(rows, line.ids[line.start :])
 
 
-def _counted(questions: int) -> str:
+def _question_count(questions: int) -> str:
     return "1 question" if questions == 1 else f"{questions} questions"
 
 
@@ -253,7 +253,7 @@ def _count_shared(rows: Sequence[Sequence[int]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
 
 
-def _batches(lines: Sequence[Line], most_rows: int, words: int) -> Iterator[slice]:
+def _batches(lines: Sequence[EndingTokens], most_rows: int, words: int) -> Iterator[slice]:
     """Neighbours that are run together: few enough for the memory, by the longest of them."""
     start, longest = 0, 0
     budget = min(MOST_TOKENS, max(1, MOST_LOGITS // words))

@@ -14,8 +14,8 @@ from holdfast.core.model import read_onnx
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.nodes import needed, part_of
 from holdfast.graph.session import condense, open_session
-from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of
-from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
+from holdfast.noise.language.graph import CausalGraph, Runner, causal_graph, feeds_of
+from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokenizer, find_tokenizer, open_tokenizer
 from holdfast.noise.language.questions import SHIPPED
 
 # What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
@@ -40,12 +40,14 @@ def open_language(
     instead of the file's own. What does not behave as a causal language model is a ModelError of one line.
     """
     file = find_language(path)
-    tokens = open_tokens(tokenizer if tokenizer is not None else find_tokenizer(file))
+    tokens = open_tokenizer(tokenizer if tokenizer is not None else find_tokenizer(file))
     used = file if graph is None else graph
     proto = load_proto(used)
-    causal = causal_of(proto, str(used))
-    _fit(tokens, causal.vocabulary, file)  # before hundreds of megabytes are loaded for nothing
-    known = [n for n in (_configured(file), positions_of(proto, causal), causal.length) if n is not None]
+    causal = causal_graph(proto, str(used))
+    _check_vocabulary(tokens, causal.vocabulary, file)  # before hundreds of megabytes are loaded for nothing
+    known = [
+        n for n in (_configured_positions(file), positions_of(proto, causal), causal.length) if n is not None
+    ]
     del proto  # hundreds of megabytes that the session holds again
     source = read_onnx(used) if used.suffix == ".gz" else used
     try:
@@ -53,7 +55,7 @@ def open_language(
     except Exception as problem:
         raise ModelError(f"{used}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     runner = Runner(causal, session, str(used))
-    _fit(tokens, causal.vocabulary or int(runner.logits([[0]]).shape[2]), file)
+    _check_vocabulary(tokens, causal.vocabulary or int(runner.logits([[0]]).shape[2]), file)
     positions = min(known, default=None)
     return LanguageModel(
         path=file, tokens=tokens, runner=runner, positions=positions, **_probe(runner, tokens)
@@ -75,7 +77,7 @@ def find_language(path: Path) -> Path:
     )
 
 
-def _fit(tokens: Tokens, words: int | None, file: Path) -> None:
+def _check_vocabulary(tokens: Tokenizer, words: int | None, file: Path) -> None:
     if words is not None and tokens.size > words:
         raise ModelError(
             f"{file}: the tokenizer {tokens.path} has token numbers up to {tokens.size - 1}, but the model "
@@ -83,7 +85,7 @@ def _fit(tokens: Tokens, words: int | None, file: Path) -> None:
         )
 
 
-def _configured(file: Path) -> int | None:
+def _configured_positions(file: Path) -> int | None:
     """The number of positions in the model's config.json, if there is one."""
     folder = file.absolute().parent
     for place in (folder / "config.json", folder.parent / "config.json"):
@@ -96,7 +98,7 @@ def _configured(file: Path) -> int | None:
     return None
 
 
-def _probe(runner: Runner, tokens: Tokens) -> dict[str, Any]:
+def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
     """Words, rows, shares and notes of the model, from running a few tokens.
 
     ModelError if what comes later changes what was said before.
@@ -151,7 +153,7 @@ def shipped() -> dict[str, Path]:
 
 
 @dataclass(frozen=True)
-class Subject:
+class LanguageSubject:
     """A language model under test; `sha256` is of its graph, its weights and its tokenizer with settings."""
 
     name: str
@@ -171,7 +173,7 @@ def file_of(word: str) -> Path | None:
     return None if path.is_file() else shipped().get(word)
 
 
-def subject_of(file: Path) -> Subject:
+def language_subject(file: Path) -> LanguageSubject:
     """The model of a file, hashed with all that decides what it says; ModelError if it cannot be one."""
     if not file.is_file():
         raise ModelError(f"{file}: no such model file; give the path of an .onnx file")
@@ -185,10 +187,10 @@ def subject_of(file: Path) -> Subject:
     digest = of([of_file(path) for path in (*weights, tokenizer, *configs)])
     stem = file.name.removesuffix(".gz").removesuffix(".onnx")
     name = home.name if file.name in FILES else stem  # exporters call the file in every folder the same
-    return Subject(name, file, tokenizer, digest, sum(p.stat().st_size for p in weights))
+    return LanguageSubject(name, file, tokenizer, digest, sum(p.stat().st_size for p in weights))
 
 
-def positions_of(proto: Any, causal: Causal) -> int | None:
+def positions_of(proto: Any, causal: CausalGraph) -> int | None:
     """The most tokens the graph's tables of positions have rows for; None if it has no such table.
 
     A table of positions is a constant of two dimensions whose rows are looked up (Gather) by numbers that
@@ -209,7 +211,7 @@ def positions_of(proto: Any, causal: Causal) -> int | None:
     return min((bound for bound in bounds if bound > 0), default=None)
 
 
-def _last_number(proto: Any, causal: Causal, numbers: str) -> int | None:
+def _last_number(proto: Any, causal: CausalGraph, numbers: str) -> int | None:
     """The number of the last of four tokens, when they are counted up one by one; None if they are not."""
     if causal.positions is not None and numbers == causal.positions.name:
         return _TOKENS - 1

@@ -1,17 +1,19 @@
-"""A language suite as one page: what matters, the paper's table, every set in detail, how it was run."""
+"""The page of a language suite: summary, the paper's table, every set in detail, how it was run."""
 
 from pathlib import Path
 
+from holdfast.evaluate.difference import significance
 from holdfast.noise.language import result
-from holdfast.noise.page import drop_spot, suite_page
+from holdfast.noise.page import loss_spot, suite_page
+from holdfast.noise.suite import outcome_text
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, joined, table_figure
 from holdfast.report.tables import Cell, Table
 
 _READING = (
-    "A dot is what one precision costs in points of accuracy, its line the paired 95 % interval over "
-    "questions. Grey: the interval holds 0, so it may be the choice of questions."
+    "Each dot shows the points of accuracy lost by one precision, each line the paired 95% interval over "
+    "questions. Grey: not significant (the 95% interval contains 0)."
 )
 
 
@@ -38,60 +40,68 @@ def page(suite: result.LanguageSuite) -> str:
 
 
 def lead(model: result.LanguageNoise) -> str:
-    """What matters most of a model, in a sentence."""
+    """The main result of a model in a sentence, and what to do next."""
     worst = worst_of(model)
     if worst is None:
         return f"{model.model}: no precision could be measured."
     of, row = worst
     if not any(r.changed for s in model.sets for r in s.default.rows):
-        return f"{model.model}: no precision changes a single answer by the table's rules."
-    if not row.drop or row.drop <= 0:
-        return f"{model.model}: no precision costs accuracy on any set."
-    sure = "" if row.clear else ", which may be the choice of questions"
-    accuracy = 100 * of.default.clean
+        return f"{model.model}: no precision changes an answer by the default rules."
+    if not row.points_lost or row.points_lost <= 0:
+        return f"{model.model}: no precision loses accuracy on any set."
+    next_step = f" Next: choose another precision than {row.precision}." if row.clear else ""
     return (
-        f"{model.model}: the worst precision is {row.precision} on {of.data}, {row.drop:z.2f} points of "
-        f"{accuracy:.2f}{sure}; {row.changed} of {row.questions} answers change."
+        f"{model.model}: the worst precision is {row.precision} on {of.data}, {row.points_lost:z.2f} points "
+        f"lost of {100 * of.default.clean:.2f} ({significance(row.low, row.high, row.questions)}); "
+        f"{row.changed} of {row.questions} answers change.{next_step}"
     )
 
 
-def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.Row] | None:
-    """The set and the precision that cost most by the set's own rule; None if nothing was measured."""
-    found = [(s, r) for s in model.sets for r in s.default.rows if r.drop is not None]
-    return max(found, key=lambda one: (one[1].drop or 0.0, one[1].clear, one[1].changed or 0), default=None)
+def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.PrecisionRow] | None:
+    """The set and the precision that lose the most points by the default rule; None without one."""
+    found = [(s, r) for s in model.sets for r in s.default.rows if r.points_lost is not None]
+    return max(
+        found, key=lambda one: (one[1].points_lost or 0.0, one[1].clear, one[1].changed or 0), default=None
+    )
 
 
 def _cards(model: result.LanguageNoise) -> list[Card]:
     shown = [
-        Card(of.data, f"{100 * of.default.clean:.2f}", f"accuracy at fp32, {of.default.rule}")
+        Card(
+            of.data,
+            f"{100 * of.default.clean:.2f}",
+            f"accuracy at fp32, {of.default.rule}, n = {of.questions}",
+        )
         for of in model.sets[:4]
     ]
     worst = worst_of(model)
     if worst is not None:
         of, row = worst
-        shown.append(Card("worst precision", f"{row.drop:z.2f}", f"points lost: {row.precision}, {of.data}"))
+        note = f"{row.precision} on {of.data}, n = {row.questions}"
+        shown.append(Card("points lost, worst precision", f"{row.points_lost:z.2f}", note))
     return shown
 
 
 def _card(model: result.LanguageNoise) -> Card:
-    """One of several models: what its worst precision costs."""
+    """One of several models: the points lost by its worst precision."""
     worst = worst_of(model)
     if worst is None:
         return Card(model.model, "n/a", "no precision could be measured")
     of, row = worst
-    return Card(model.model, f"{row.drop:z.2f}", f"points lost at worst: {row.precision}, {of.data}")
+    note = f"points lost at {row.precision} on {of.data} (worst), n = {row.questions}"
+    return Card(model.model, f"{row.points_lost:z.2f}", note)
 
 
 def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:
     lost = [
-        f"{m.model} cannot be run at {r.precision} on {s.data}"
+        f"{m.model} does not run at {r.precision} on {s.data}"
         for m in suite.models
         for s in m.sets
         for r in s.default.rows
         if r.outcome == "impossible"
     ]
     lost += [
-        f"{m.model}: {count} without a likelihood at fp32, counted as wrong"
+        f"{m.model}: {count} questions without a likelihood at fp32, counted as wrong"
         for m in suite.models
         if (count := sum(len(s.failed) for s in m.sets))
     ]
@@ -111,27 +121,27 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     for place, model in enumerate(suite.models, 1):
         sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
         groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
-        chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
-        figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
+        chart = forest(groups, title=f"Points of accuracy lost by {model.model}", desc=_READING)
+        figures = [Figure("Points of accuracy lost", chart, _READING, wide=True)]
         for of in model.sets:
-            calibration = [f"static 8 bits see {of.calibration}"] if of.calibration else []
-            said = "; ".join([result.caption(of), *of.notes, *calibration])
-            figures.append(table_figure(of.data, result.numbers_table(of), f"{said}.", wide=True))
-        how = table_figure("How each precision was made", result.how_table(model), wide=True, sortable=False)
-        title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
+            calibration = [f"static int8 calibrated on {of.calibration}"] if of.calibration else []
+            note = "; ".join([result.caption(of), *of.notes, *calibration])
+            figures.append(table_figure(of.data, result.numbers_table(of), f"{note}.", wide=True))
+        how = table_figure("Conversion to each precision", result.how_table(model), wide=True, sortable=False)
+        title = f"Details: {model.model}" if len(suite.models) > 1 else "Details"
         sections.append(Section(f"details-{place}", title, (*figures, how), "; ".join(model.notes)))
     return sections
 
 
-def _spot(row: result.Row) -> Spot:
-    if row.drop is None:
-        return Spot(row.precision, None, words=row.outcome, note=result.words(row))
-    return drop_spot(row.precision, row, row.questions, result.words(row))
+def _spot(row: result.PrecisionRow) -> Spot:
+    if row.points_lost is None:
+        return Spot(row.precision, None, words=outcome_text(row), note=result.notes_of(row))
+    return loss_spot(row.precision, row, row.questions, result.notes_of(row))
 
 
 def _about(suite: result.LanguageSuite) -> Section:
     models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
     rows: list[list[Cell]] = [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets]
-    tables = {"Models": models, "Sets": Table(["set", "kind", "questions", "sha256"], rows)}
+    tables = {"Models": models, "Question sets": Table(["set", "kind", "questions", "sha256"], rows)}
     figures = [table_figure(name, table, sortable=False) for name, table in tables.items()]
     return about_section(figures, suite.versions)

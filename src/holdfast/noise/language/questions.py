@@ -30,7 +30,7 @@ MAX_TEXT_BYTES = 512 << 20  # the largest of the sets, HellaSwag's training part
 
 
 @dataclass(frozen=True)
-class Record:
+class JsonRecord:
     """One JSON object of a file, with the line it stands in."""
 
     path: Path
@@ -51,14 +51,14 @@ class Record:
         """A field that must be a text with something in it."""
         value = self._field(field)
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{self.where}: {field!r}: expected a text, got {shown(value)}")
+            raise DataError(f"{self.where}: {field!r}: expected a text, got {shorten(value)}")
         return value
 
     def texts(self, field: str) -> list[str]:
         """A field that must be a list of texts."""
         value = self._field(field)
         if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() for v in value):
-            raise DataError(f"{self.where}: {field!r}: expected a list of texts, got {shown(value)}")
+            raise DataError(f"{self.where}: {field!r}: expected a list of texts, got {shorten(value)}")
         return value
 
     def _field(self, field: str) -> Any:
@@ -68,13 +68,13 @@ class Record:
         return self.values[field]
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """A value as a short piece of a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def unpacked(path: Path) -> bytes:
+def read_unpacked(path: Path) -> bytes:
     """The bytes of a text file, unpacked if it is bzip2; DataError beyond 512 MB."""
     data, limit = read_label_bytes(path, MAX_TEXT_BYTES), MAX_TEXT_BYTES
     if not data.startswith(b"BZh"):
@@ -105,7 +105,7 @@ def lines_of(path: Path, data: bytes) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def records_of(path: Path, lines: Sequence[str]) -> Iterator[Record]:
+def records_of(path: Path, lines: Sequence[str]) -> Iterator[JsonRecord]:
     """The JSON objects, one a line; blank lines are passed over."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -116,11 +116,11 @@ def records_of(path: Path, lines: Sequence[str]) -> Iterator[Record]:
             said = getattr(problem, "msg", problem)
             raise DataError(f"{path}:{number}: not valid JSON: {said}; expected one object a line") from None
         if not isinstance(values, dict):
-            raise DataError(f"{path}:{number}: expected a JSON object with fields, got {shown(values)}")
-        yield Record(path, number, values)
+            raise DataError(f"{path}:{number}: expected a JSON object with fields, got {shorten(values)}")
+        yield JsonRecord(path, number, values)
 
 
-Read: TypeAlias = Callable[[Record, "Label | None"], Question]
+QuestionReader: TypeAlias = Callable[[JsonRecord, "Label | None"], Question]
 
 
 class Label(NamedTuple):
@@ -140,14 +140,14 @@ FIELDS: Mapping[TextKind, tuple[str, ...]] = {
 _TEXT_ROWS = 6  # of HellaSwag's text form: context, number of the right ending, four endings
 
 
-def kind_of(path: Path, lines: Sequence[str], first: Record | None) -> TextKind:
+def kind_of(path: Path, lines: Sequence[str], first: JsonRecord | None) -> TextKind:
     """The kind of set, from the fields of its first record or from the shape of its lines."""
     if first is None:
         if len(lines) >= _TEXT_ROWS and lines[1].strip() in ("0", "1", "2", "3"):
             return "hellaswag"
         raise DataError(
             f"{path}:1: expected questions, one JSON object a line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
-            f" or HellaSwag's text form of six lines a question; got {shown(lines[0])}"
+            f" or HellaSwag's text form of six lines a question; got {shorten(lines[0])}"
         )
     found = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
     best = max(found, key=lambda kind: found[kind])  # the order of FIELDS decides a tie
@@ -158,23 +158,23 @@ def kind_of(path: Path, lines: Sequence[str], first: Record | None) -> TextKind:
     return best
 
 
-def piqa(record: Record, label: Label | None) -> Question:
+def piqa(record: JsonRecord, label: Label | None) -> Question:
     """A question of PIQA: which of two solutions serves the goal."""
     prompt = f"Question: {record.text('goal')}\nAnswer:"
     endings = tuple(Ending(prompt, " " + record.text(field)) for field in ("sol1", "sol2"))
     return Question(record.name, endings, _answer(record, "label", label, ("0", "1")))
 
 
-def lambada(record: Record, label: Label | None) -> Question:
+def lambada(record: JsonRecord, label: Label | None) -> Question:
     """A question of LAMBADA: the last word of a passage."""
     text = record.text("text").strip()
     context, space, word = text.rpartition(" ")
     if not context.strip() or not word:
-        raise DataError(f"{record.where}: 'text': expected a passage and its last word, got {shown(text)}")
+        raise DataError(f"{record.where}: 'text': expected a passage and its last word, got {shorten(text)}")
     return Question(record.name, (Ending(context, space + word),), 0)
 
 
-def hellaswag(record: Record, label: Label | None) -> Question:
+def hellaswag(record: JsonRecord, label: Label | None) -> Question:
     """A question of HellaSwag's original file: which of the endings continues the context."""
     values = record.values
     if {"activity_label", "ctx_a", "ctx_b"} <= values.keys():
@@ -198,21 +198,21 @@ def _without_marks(text: str) -> str:
     return plain.replace("  ", " ")
 
 
-def winogrande(record: Record, label: Label | None) -> Question:
+def winogrande(record: JsonRecord, label: Label | None) -> Question:
     """A question of WinoGrande: which of two options makes the rest of the sentence likelier."""
     sentence = record.text("sentence")
     gaps = sentence.count("_")
     if gaps != 1:
-        raise DataError(f"{record.where}: 'sentence': expected one `_`, got {gaps}: {shown(sentence)}")
+        raise DataError(f"{record.where}: 'sentence': expected one `_`, got {gaps}: {shorten(sentence)}")
     before, _, after = sentence.partition("_")
     if not after.strip():
-        raise DataError(f"{record.where}: 'sentence': nothing behind `_` to score: {shown(sentence)}")
+        raise DataError(f"{record.where}: 'sentence': nothing behind `_` to score: {shorten(sentence)}")
     options = [record.text(field) for field in ("option1", "option2")]
     endings = tuple(Ending(before + option, " " + after.strip()) for option in options)
     return Question(record.name, endings, _answer(record, "answer", label, ("1", "2")))
 
 
-READERS: dict[TextKind, Read] = {
+READERS: dict[TextKind, QuestionReader] = {
     "piqa": piqa,
     "lambada": lambada,
     "hellaswag": hellaswag,
@@ -234,13 +234,13 @@ def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
             if not text.strip():
                 raise DataError(f"{path}:{start + place + 1}: expected a text, got an empty line")
         if part[1].strip() not in ("0", "1", "2", "3"):
-            raise DataError(f"{path}:{start + 2}: expected the right ending, 0 to 3, got {shown(part[1])}")
+            raise DataError(f"{path}:{start + 2}: expected the right ending, 0 to 3, got {shorten(part[1])}")
         endings = tuple(Ending(part[0], " " + text) for text in part[2:])
         questions.append(Question(f"{path.name}:{start + 1}", endings, int(part[1])))
     return questions
 
 
-def _answer(record: Record, field: str, beside: Label | None, choices: tuple[str, ...]) -> int:
+def _answer(record: JsonRecord, field: str, beside: Label | None, choices: tuple[str, ...]) -> int:
     """The place of the right ending, from the field or from the labels' file."""
     if beside is None and field not in record.values:
         raise DataError(
@@ -251,7 +251,7 @@ def _answer(record: Record, field: str, beside: Label | None, choices: tuple[str
     text = str(given).strip()
     if isinstance(given, bool) or text not in choices:
         where = f"{record.where}: {field!r}" if beside is None else beside.where
-        raise DataError(f"{where}: expected the label {' or '.join(choices)}, got {shown(given)}")
+        raise DataError(f"{where}: expected the label {' or '.join(choices)}, got {shorten(given)}")
     return choices.index(text)
 
 
@@ -260,7 +260,7 @@ _LABELS = "-labels.lst"
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _LabelFile:
     """The labels of a file beside the questions, one a line."""
 
     path: Path
@@ -277,7 +277,7 @@ def open_text(path: Path, limit: int | None = None) -> TextSet:
         raise InputError(f"expected a number of questions of 1 or more, got {limit}")
     file = find_text(path)
     sha256 = of_bytes(read_label_bytes(file))
-    lines = lines_of(file, unpacked(file))
+    lines = lines_of(file, read_unpacked(file))
     if not any(line.strip() for line in lines):
         raise DataError(f"{file}: the file is empty; expected a set of questions")
     notes = []
@@ -320,7 +320,7 @@ def find_text(path: Path) -> Path:
     raise DataError(f"{path}: no such file; give a question set or one of: {', '.join(shipped) or 'none'}")
 
 
-def _labels(file: Path, records: Sequence[Record], kind: TextKind) -> _Labels | None:
+def _labels(file: Path, records: Sequence[JsonRecord], kind: TextKind) -> _LabelFile | None:
     """The labels beside the file, when its own records have none; they must be as many as the questions."""
     if kind == "lambada" or ("answer" if kind == "winogrande" else "label") in records[0].values:
         return None
@@ -336,7 +336,7 @@ def _labels(file: Path, records: Sequence[Record], kind: TextKind) -> _Labels | 
         raise DataError(
             f"{path}: expected {len(records)} labels, one for each question of {file.name}, got {len(lines)}"
         )
-    return _Labels(path, lines, data)
+    return _LabelFile(path, lines, data)
 
 
 def _stem(file: Path) -> str:

@@ -5,59 +5,60 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import Estimate, Outcome, excludes_zero, interval_text
+from holdfast.evaluate.difference import interval_text
+from holdfast.noise.suite import Estimate, Outcome, excludes_zero, outcome_text
 from holdfast.report.tables import Cell, Column, Table, table_of
 
 
 @dataclass(frozen=True)
-class Row:
-    """One precision. Δ = fp32 − noised in points of accuracy (1 point = 0.01): positive is a loss."""
+class PrecisionRow:
+    """One precision. `points_lost` = fp32 − noisy accuracy in percentage points."""
 
     precision: str
     outcome: Outcome
     note: str = ""  # how it was done, or why not
     value: float | None = None  # the accuracy, 0 to 1
-    drop: float | None = None
-    low: float | None = None  # paired 95 % interval of the drop
+    points_lost: float | None = field(default=None, metadata={"formerly": "drop"})
+    low: float | None = None  # paired 95% interval of points_lost
     high: float | None = None
-    changed: int | None = None  # questions with another pick
-    lost: int | None = None  # right before and wrong after
+    changed: int | None = None  # questions whose answer changed
+    lost: int | None = None  # correct before and wrong after
     gained: int | None = None
     questions: int = 0
     failed: int = 0  # questions without a likelihood, counted as wrong
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 0: more than the choice of questions."""
+        """Whether the loss is significant: the 95% interval does not contain 0."""
         return excludes_zero(self.low, self.high)
 
 
 @dataclass(frozen=True)
 class RuleNoise:
-    """A set scored by one rule: the accuracy of the file as it is, and every precision."""
+    """A question set scored by one rule: the accuracy of the unchanged model, and every precision."""
 
     rule: str
     clean: float
-    rows: tuple[Row, ...]
+    rows: tuple[PrecisionRow, ...]
 
-    def row(self, precision: str) -> Row | None:
+    def row(self, precision: str) -> PrecisionRow | None:
         """The row of a precision."""
         return next((r for r in self.rows if r.precision == precision), None)
 
 
 @dataclass(frozen=True)
 class SetNoise:
-    """One set of questions for one model, by every rule that means something for it, the default first."""
+    """One question set for one model, by every rule that applies to it, the default first."""
 
     data: str
     kind: str
     sha256: str
     questions: int
-    chance: float  # accuracy of picking blindly
+    chance: float  # accuracy of random answers
     rules: tuple[RuleNoise, ...]
     calibration: str = ""
     notes: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()  # questions without a likelihood in the file as it is
+    failed: tuple[str, ...] = ()  # questions without a likelihood in the unchanged model
 
     @property
     def default(self) -> RuleNoise:
@@ -104,123 +105,127 @@ def suite_folder(suite: LanguageSuite, runs: Path) -> Path:
     return folder_of(runs, name, [same, suite.precisions])
 
 
-CLEAN = "fp32"  # the file as it is
+CLEAN = "fp32"  # the unchanged model
 RULES = {
     "plain": "the ending with the highest sum of log-likelihoods",
     "per-byte": "that sum divided by the ending's bytes (length-normalised)",
     "per-token": "that sum divided by the ending's tokens (length-normalised)",
-    "greedy": "right if the model itself would say the last word, token by token",
+    "greedy": "correct if greedy decoding gives the last word, token by token",
 }
 
 
 def models_table(suite: LanguageSuite) -> Table:
-    """The paper's Table 5: a row a model, a column a set, FP32(ACC)/FP16(Δ)/INT8(Δ) in each cell."""
+    """The paper's Table 5: one row per model, one column per set, accuracy and points lost in each cell."""
     columns = ["model", *(f"{s.data} ({s.default.rule})" for s in suite.models[0].sets)]
     rows = [[m.model, *(_cell(s, suite.precisions) for s in m.sets)] for m in suite.models]
     rows_of = [(of, row) for m in suite.models for of in m.sets for row in of.default.rows]
     fewer = any(0 < row.questions < of.questions for of, row in rows_of)
-    apart = ", for calibrated precisions on the questions they did not see" if fewer else ""
-    layout = "/".join([f"{CLEAN.upper()}(ACC)", *(f"{p.upper()}(Δ)" for p in suite.precisions)])
-    return Table(columns, rows, f"{layout}; Δ = fp32 − noised in points{apart}: lower is better")
+    apart = "; calibrated precisions are tested on the questions they were not calibrated on" if fewer else ""
+    layout = "/".join([f"{CLEAN.upper()} accuracy", *(f"{p.upper()} points lost" for p in suite.precisions)])
+    counts = ", ".join(dict.fromkeys(str(s.questions) for s in suite.models[0].sets))
+    lower = f"points lost = fp32 − noisy, in percentage points (lower is better), n = {counts}{apart}"
+    return Table(columns, rows, f"{layout}: {lower}")
 
 
 def _cell(of: SetNoise, precisions: Sequence[str]) -> str:
     rows = [of.default.row(p) for p in precisions]
-    drops = ["–" if r is None or r.drop is None else f"{r.drop:z.2f}" for r in rows]
+    drops = ["–" if r is None or r.points_lost is None else f"{r.points_lost:z.2f}" for r in rows]
     return "/".join([f"{100 * of.default.clean:.2f}", *drops])
 
 
 def how_table(model: LanguageNoise) -> Table:
-    """How each precision was made, or why it was not; once where that is the same for all sets."""
+    """How the model was converted to each precision, or why not; once where that is the same for all sets."""
     rows: list[list[Cell]] = []
     for place, first in enumerate(model.sets[0].default.rows):
-        said = [(of.data, words(of.default.rows[place])) for of in model.sets]
-        if len({text for _, text in said}) == 1:
-            said = [("all", said[0][1])]
-        rows += [[first.precision, data, text] for data, text in said]
-    return Table(["precision", "set", "how it was made"], rows)
+        notes = [(of.data, notes_of(of.default.rows[place])) for of in model.sets]
+        if len({text for _, text in notes}) == 1:
+            notes = [("all", notes[0][1])]
+        rows += [[first.precision, data, text] for data, text in notes]
+    return Table(["precision", "set", "conversion"], rows)
 
 
 def numbers_table(of: SetNoise, model: str = "") -> Table:
-    """Every precision by every rule: accuracy, Δ with its paired interval, and what changed.
+    """Every precision by every rule: accuracy, points lost with the paired interval, changed answers.
 
     With the model's name there is a caption.
     """
-    columns: list[Column[tuple[str, Row]]] = [
+    columns: list[Column[tuple[str, PrecisionRow]]] = [
         Column("precision", get=lambda e: e[1].precision),
         Column("rule", get=lambda e: e[0]),
-        Column("fp32", 2, "accuracy of the file as it is on the same questions", get=_before),
+        Column("fp32", 2, "accuracy of the unchanged model on the same questions", get=_before),
         Column("accuracy", 2, get=lambda e: None if e[1].value is None else round(100 * e[1].value, 10)),
-        Column("Δ", 2, get=lambda e: e[1].drop),
-        Column("95 % interval", get=lambda e: interval_text(e[1])),
-        Column("changed", note="questions with another pick", get=lambda e: e[1].changed),
-        Column("lost", note="right before, wrong after", get=lambda e: e[1].lost),
-        Column("gained", note="wrong before, right after", get=lambda e: e[1].gained),
-        Column("of", get=lambda e: e[1].questions or None),
+        Column("points lost", 2, get=lambda e: e[1].points_lost),
+        Column("95% interval", get=lambda e: interval_text(e[1].low, e[1].high)),
+        Column("answers changed", note="questions whose answer changed", get=lambda e: e[1].changed),
+        Column("lost", note="correct before, wrong after", get=lambda e: e[1].lost),
+        Column("gained", note="wrong before, correct after", get=lambda e: e[1].gained),
+        Column("questions", get=lambda e: e[1].questions or None),
     ]
     rows = [(by.rule, by.rows[place]) for place in range(len(of.default.rows)) for by in of.rules]
     return Table.of(rows, columns, f"{model} on {of.data}: {caption(of)}" if model else "")
 
 
-def _before(scored: tuple[str, Row]) -> float | None:
-    """The accuracy of the file as it is, on the questions of this row."""
+def _before(scored: tuple[str, PrecisionRow]) -> float | None:
+    """The accuracy of the unchanged model on the questions of this row."""
     row = scored[1]
-    return None if row.value is None or row.drop is None else round(100 * row.value + row.drop, 10)
+    return (
+        None if row.value is None or row.points_lost is None else round(100 * row.value + row.points_lost, 10)
+    )
 
 
 def caption(of: SetNoise) -> str:
-    """A set in words: its questions and the accuracy of the file as it is by every rule."""
+    """A description of a set: its questions and the accuracy of the unchanged model by every rule."""
     clean = ", ".join(f"{100 * by.clean:.2f} {by.rule}" for by in of.rules)
-    chance = f" (blind picks: {100 * of.chance:.2f})" if of.chance else ""
+    chance = f" (random answers: {100 * of.chance:.2f})" if of.chance else ""
     failed = f"; {len(of.failed)} without a likelihood, counted as wrong" if of.failed else ""
-    return f"{of.questions} questions of {of.kind}, accuracy at fp32 {clean}{chance}{failed}"
+    return f"{of.questions} questions ({of.kind}), accuracy at fp32 {clean}{chance}{failed}"
 
 
 def rules_table(suite: LanguageSuite) -> Table:
-    """What the rules of scoring mean."""
+    """The definitions of the scoring rules."""
     used = dict.fromkeys(by.rule for m in suite.models for of in m.sets for by in of.rules)
-    return Table(["rule", "which ending is picked"], [[rule, RULES[rule]] for rule in used])
+    return Table(["rule", "chosen ending"], [[rule, RULES[rule]] for rule in used])
 
 
-def words(row: Row) -> str:
-    """What is to be said of a row beside its numbers."""
-    said: list[str] = [] if row.outcome == "measured" else [row.outcome]
-    if row.failed and row.drop is not None:
-        said.append(f"{row.failed} questions without a likelihood (NaN), counted as wrong")
-    return ": ".join([*said, row.note] if row.note else said)
+def notes_of(row: PrecisionRow) -> str:
+    """The notes on a row."""
+    notes: list[str] = [] if row.outcome == "measured" else [outcome_text(row)]
+    if row.failed and row.points_lost is not None:
+        notes.append(f"{row.failed} questions without a likelihood (NaN), counted as wrong")
+    return ": ".join([*notes, row.note] if row.note else notes)
 
 
 def rows_csv(suite: LanguageSuite) -> Table:
-    """Everything as one long table: one row per model, set, rule and precision."""
+    """All numbers in one table: one row per model, set, rule and precision."""
     rows: list[dict[str, Cell]] = []
     for model, of, by in ((m, s, r) for m in suite.models for s in m.sets for r in s.rules):
-        clean = Row(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
+        clean = PrecisionRow(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
         about = {"model": model.model, "data": of.data, "kind": of.kind, "rule": by.rule}
         for row in (clean, *by.rows):
             cells: dict[str, Cell] = {**about, "default rule": by is of.default}
             cells |= {name: getattr(row, name) for name in ("precision", "outcome", "questions")}
             cells["fp32"] = 100 * by.clean
             cells["accuracy"] = None if row.value is None else 100 * row.value
-            ends = ("drop", "low", "high", "changed", "lost", "gained", "failed", "note")
+            ends = ("points_lost", "low", "high", "changed", "lost", "gained", "failed", "note")
             rows.append(cells | {name: getattr(row, name) for name in ends})
     return table_of(rows)
 
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
-    """What a suite would cost: pieces, time and disk."""
+    """The estimated cells, time and disk space."""
     columns = [
         Column("model", get=lambda e: e.model),
         Column("set", get=lambda e: e.data),
         Column("questions", get=lambda e: e.items),
         Column("precisions", get=lambda e: e.variants),
-        Column("pieces", get=lambda e: e.cells),
-        Column("finished", get=lambda e: e.cells - e.missing),
-        Column("about seconds", 1, get=lambda e: e.seconds),
-        Column("about MB", 2, get=lambda e: e.bytes / 1e6),
+        Column("cells", get=lambda e: e.cells),
+        Column("cached", get=lambda e: e.cells - e.missing),
+        Column("seconds (estimate)", 1, get=lambda e: e.seconds),
+        Column("MB (estimate)", 2, get=lambda e: e.bytes / 1e6),
         Column("timed on", get=lambda e: f"{e.sample} questions each"),
     ]
     caption = (
-        "Graphs are made, but only a sample was run, in one process with one thread; finished pieces are "
-        "not run again"
+        "Estimate from a sample that was run in one process with one thread; graphs are converted already, "
+        "and cached cells are not run again"
     )
     return Table.of(found, columns, caption)

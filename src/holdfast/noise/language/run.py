@@ -1,4 +1,4 @@
-"""The language suite: models × sets × precisions as trials, each compared with the file as it is."""
+"""The language suite: models × question sets × precisions, each compared with the unchanged model."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,53 +14,61 @@ from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
+from holdfast.evaluate.difference import points
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
 from holdfast.noise import suite
 from holdfast.noise.language import cells
-from holdfast.noise.language.open import Subject, open_language
-from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
+from holdfast.noise.language.open import LanguageSubject, open_language
+from holdfast.noise.language.result import (
+    CLEAN,
+    LanguageNoise,
+    LanguageSuite,
+    PrecisionRow,
+    RuleNoise,
+    SetNoise,
+)
 
-Results: TypeAlias = Mapping[cells.Piece, Any]  # scores as stored, or {"problem": ...}
-PIECE = 25  # questions of a cell
+Results: TypeAlias = Mapping[cells.QuestionBatch, Any]  # scores as stored, or {"problem": ...}
+BATCH = 25  # questions of a cell
 SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
-EXACTLY = "every likelihood is exactly that of fp32"
+IDENTICAL = "all likelihoods are identical to fp32"
 
 
 @dataclass(frozen=True)
 class LanguagePlan:
-    """Models, sets, precisions, and what integer ones are calibrated on.
+    """Models, question sets, precisions, and the calibration questions of integer precisions.
 
-    `spare` are the questions to calibrate on for each set (None: some of the tested ones, which are then
-    left out); `given` says that the user named them.
+    `spare` are the calibration questions of each set (None: some of the tested ones, which are then
+    skipped); `given` says that the user named them.
     """
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[LanguageSubject, ...]
     sets: tuple[TextSet, ...]
     runs: Path
     precisions: tuple[str, ...] = cells.DEFAULT
     spare: tuple[TextSet | None, ...] = ()
     given: bool = False
     calibration_questions: int = suite.CALIBRATION_ITEMS
-    jobs: int = 1  # processes; 0: one a core
+    jobs: int = 1  # worker processes; 0: one per core
     strict: bool = False
 
     @property
     def store(self) -> Store:
-        """Where finished pieces are kept."""
+        """The store of finished cells."""
         return Store(self.runs / CELLS)
 
 
 @dataclass(frozen=True)
-class Trial:
+class PrecisionTrial:
     """One model at one precision on one set; without pieces there is nothing to run, and `note` says why."""
 
-    subject: Subject
+    subject: LanguageSubject
     text: TextSet
     precision: str
     outcome: suite.Outcome = "measured"
     note: str = ""
-    pieces: tuple[cells.Piece, ...] = field(default=(), repr=False)
+    pieces: tuple[cells.QuestionBatch, ...] = field(default=(), repr=False)
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -69,16 +77,16 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A plan with every graph made; trials by model, then set, then precision, the file itself first."""
+class PreparedLanguage:
+    """A plan with every graph converted; trials by model, set and precision, the unchanged model first."""
 
     plan: LanguagePlan
-    trials: tuple[Trial, ...]
+    trials: tuple[PrecisionTrial, ...]
     reserved: dict[str, suite.Reserved[Question]]  # by the set's name
-    notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> what to say; set "": of the model
+    notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> notes; set "": notes on the model
 
 
-def prepare(plan: LanguagePlan, watch: suite.Watch = suite.unwatched) -> Prepared:
+def prepare(plan: LanguagePlan, watch: suite.Watch = suite.no_progress) -> PreparedLanguage:
     """The trials of a plan; every model is opened once, graphs are rewritten and calibrated here."""
     suite.check_distinct([s.name for s in plan.subjects], "models")
     suite.check_distinct([s.name for s in plan.sets], "sets")
@@ -92,40 +100,42 @@ def prepare(plan: LanguagePlan, watch: suite.Watch = suite.unwatched) -> Prepare
         model = open_language(subject.path, subject.tokenizer)
         notes[subject.name, ""] = model.notes
         notes |= {(subject.name, text.name): model.notes_on(text.questions) for text in plan.sets}
-    todo = [Trial(*one) for one in product(plan.subjects, plan.sets, (CLEAN, *plan.precisions))]
+    todo = [PrecisionTrial(*one) for one in product(plan.subjects, plan.sets, (CLEAN, *plan.precisions))]
     done = []
     with watch("precisions", len(todo), "graphs") as step:
         for trial in todo:
             done.append(_build(plan, trial, reserved[trial.text.name]))
             step(1, 0)
-    return Prepared(plan, tuple(done), reserved, notes)
+    return PreparedLanguage(plan, tuple(done), reserved, notes)
 
 
-def _build(plan: LanguagePlan, trial: Trial, reserved: suite.Reserved[Question]) -> Trial:
+def _build(plan: LanguagePlan, trial: PrecisionTrial, reserved: suite.Reserved[Question]) -> PrecisionTrial:
     """The trial with its graph and its pieces, or with the reason why there are none."""
     questions, subject = trial.text.questions, trial.subject
     graph: Path | None = None
     key = note = ""
     if trial.precision != CLEAN:
         try:
-            made = cells.built(subject, trial.precision, reserved, plan.runs / CELLS / suite.REWRITTEN)
+            made = cells.convert_graph(
+                subject, trial.precision, reserved, plan.runs / CELLS / suite.REWRITTEN
+            )
         except ModelError as problem:
             why = one_line(problem).removeprefix(f"{subject.path}: ")
             return replace(trial, outcome="impossible", note=why)
         if not made.changed:
-            why = made.how or "nothing in the graph it could change"
+            why = made.how or "the graph has nothing that this precision changes"
             return replace(trial, outcome="no effect", note=why)
         graph, key, note = made.path, made.key, made.how
         if cells.is_calibrated(trial.precision):
             questions = tuple(q for q in questions if q.name not in reserved.without)
-    parts = [questions[start : start + PIECE] for start in range(0, len(questions), PIECE)]
-    pieces = tuple(cells.Piece(subject, trial.precision, graph, key, some) for some in parts)
+    parts = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
+    pieces = tuple(cells.QuestionBatch(subject, trial.precision, graph, key, some) for some in parts)
     return replace(trial, note=note, pieces=pieces)
 
 
-def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> LanguageSuite:
-    """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
-    results = run_pieces(prepared, watch)
+def measure(prepared: PreparedLanguage, watch: suite.Watch = suite.no_progress) -> LanguageSuite:
+    """All numbers; a killed run continues where it stopped."""
+    results = run_batches(prepared, watch)
     plan = prepared.plan
     models = []
     for subject in plan.subjects:
@@ -134,7 +144,9 @@ def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> Languag
     return LanguageSuite(tuple(models), plan.precisions, versions=versions("language"))
 
 
-def run_pieces(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> dict[cells.Piece, Any]:
+def run_batches(
+    prepared: PreparedLanguage, watch: suite.Watch = suite.no_progress
+) -> dict[cells.QuestionBatch, Any]:
     """Piece -> its scores as stored, or {"problem": ...} where its model cannot be run."""
     plan = prepared.plan
     pieces = list(dict.fromkeys(piece for trial in prepared.trials for piece in trial.pieces))
@@ -147,12 +159,12 @@ def run_pieces(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> dict
     return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
 
 
-def scores_of(results: Results, trial: Trial) -> list[Scored]:
+def scores_of(results: Results, trial: PrecisionTrial) -> list[Scored]:
     """The scores of a finished trial, in the order of its questions."""
-    return [one for piece in trial.pieces for one in cells.unpacked(results[piece], piece.questions)]
+    return [one for piece in trial.pieces for one in cells.unpack_scores(results[piece], piece.questions)]
 
 
-def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNoise:
+def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) -> SetNoise:
     trials = [t for t in prepared.trials if (t.subject.name, t.text.name) == (model, data)]
     text = trials[0].text
     clean = {s.name: s for s in scores_of(results, trials[0])}
@@ -163,7 +175,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
             f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}{why}"
         )
     if failed and prepared.plan.strict:  # of pieces that a run without it has left
-        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
+        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; run without --strict to skip it")
     answers = {q.name: q.answer for q in text.questions}
     default = DEFAULT_RULES[text.kind]
     rules = []
@@ -172,7 +184,7 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
         rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
         rules.append(RuleNoise(rule, float(right.mean()), rows))
     calibrated = any(cells.is_calibrated(t.precision) for t in trials[1:])
-    # A model that must say a word by itself has no blind pick.
+    # Greedy decoding of a word has no chance level.
     chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(
         data=data,
@@ -188,29 +200,33 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
 
 
 def _row(
-    trial: Trial, rule: TextRule, clean: Mapping[str, Scored], answers: Mapping[str, int], results: Results
-) -> Row:
-    """The row of a precision: its scores against those of the file as it is, or why there are none."""
+    trial: PrecisionTrial,
+    rule: TextRule,
+    clean: Mapping[str, Scored],
+    answers: Mapping[str, int],
+    results: Results,
+) -> PrecisionRow:
+    """The row of a precision: its scores against those of the unchanged model, or why there are none."""
     if not trial.pieces:
-        return Row(trial.precision, trial.outcome, trial.note)
+        return PrecisionRow(trial.precision, trial.outcome, trial.note)
     problem = next((r["problem"] for p in trial.pieces if isinstance(r := results[p], dict)), "")
     if problem:
-        return Row(trial.precision, "impossible", problem)
+        return PrecisionRow(trial.precision, "impossible", problem)
     after = scores_of(results, trial)
     if all(map(cells.has_failed, after)):
         why = f"no likelihood (NaN) for any of {len(after)} questions; {trial.note}"
-        return Row(trial.precision, "impossible", why, failed=len(after))
+        return PrecisionRow(trial.precision, "impossible", why, failed=len(after))
     before = [clean[s.name] for s in after]
     change = compare(before, after, [answers[s.name] for s in after], rule, generator(0, "difference"))
     same = before == after
-    return Row(
+    return PrecisionRow(
         trial.precision,
         "no effect" if same else "measured",
-        f"{EXACTLY}; {trial.note}" if same else trial.note,
+        f"{IDENTICAL}; {trial.note}" if same else trial.note,
         value=change.after,
-        drop=suite.points(change.drop.estimate),
-        low=suite.points(_whole(change.drop.low, len(after))),
-        high=suite.points(_whole(change.drop.high, len(after))),
+        points_lost=points(change.drop.estimate),
+        low=points(_round_to_question(change.drop.low, len(after))),
+        high=points(_round_to_question(change.drop.high, len(after))),
         changed=change.changed,
         lost=change.flips.lost,
         gained=change.flips.gained,
@@ -219,24 +235,24 @@ def _row(
     )
 
 
-def _whole(share: float, questions: int) -> float:
+def _round_to_question(share: float, questions: int) -> float:
     """The end of an interval as a whole number of questions: between them it is the noise of the draws."""
     return round(share * questions) / questions
 
 
-def estimate(prepared: Prepared) -> list[suite.Estimate]:
-    """An estimate for each model and set; some questions of each trial are run now, in one thread."""
+def estimate(prepared: PreparedLanguage) -> list[suite.Estimate]:
+    """An estimate for each model and set, from some questions of each trial run in one thread."""
     each = product(prepared.plan.subjects, prepared.plan.sets)
     return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
 
 
-def graphs_of(prepared: Prepared) -> tuple[int, int]:
-    """How many rewritten graphs there are on disk for these trials, and their bytes."""
+def graphs_of(prepared: PreparedLanguage) -> tuple[int, int]:
+    """The number of converted graphs on disk for these trials, and their size in bytes."""
     graphs = {piece.graph for trial in prepared.trials for piece in trial.pieces if piece.graph is not None}
     return len(graphs), sum(graph.stat().st_size for graph in graphs)
 
 
-def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> suite.Estimate:
+def _estimate(prepared: PreparedLanguage, trials: Sequence[PrecisionTrial]) -> suite.Estimate:
     store, work = prepared.plan.store, cells.ScoringWork(1)
     able = [t for t in trials if t.pieces]
     missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
@@ -250,7 +266,7 @@ def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> suite.Estimate:
         model.score(few[0])  # warm
         began = time.perf_counter()
         scores = list(model.score_all(few))
-        took, kept = time.perf_counter() - began, len(to_json(cells.packed(scores)))
+        took, kept = time.perf_counter() - began, len(to_json(cells.pack_scores(scores)))
         # By length: a long text takes longer than a short one.
         times = sum(_length(p.questions) for p in left) / _length(few)
         seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)

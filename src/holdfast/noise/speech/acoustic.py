@@ -45,7 +45,7 @@ NEXT = "next_"  # before the name of a state: its value for the next frame
 
 
 @dataclass(frozen=True)
-class Net:
+class OpenGraph:
     """One graph, opened: its inputs and outputs with their shapes, and the session that runs it."""
 
     path: Path
@@ -58,12 +58,12 @@ class Net:
         try:
             values = self.session.run(self.outputs, feed)
         except Exception as problem:
-            what = f"{self.path.name} on it{_spoilt(self.path)}"
+            what = f"{self.path.name} on it{_invalid_weight(self.path)}"
             raise DataError(f"ONNX Runtime cannot run {what}: {condense(problem, 300)}") from problem
         return {name: np.asarray(value) for name, value in zip(self.outputs, values, strict=True)}
 
 
-def _spoilt(path: Path) -> str:
+def _invalid_weight(path: Path) -> str:
     """What to say of a file with weights that are no numbers: durations made of them give no frame."""
     import onnx
 
@@ -78,7 +78,7 @@ def _spoilt(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class Utterance:
     """A log mel spectrogram as the card's spectrum has it; `stopped` is False if max_frames ended it."""
 
     mel: Mel
@@ -86,13 +86,13 @@ class Spoken:
 
 
 @dataclass(frozen=True)
-class Voice:
+class Synthesizer:
     """An acoustic model opened in ONNX Runtime."""
 
     model: SpeechModel
-    nets: Mapping[str, Net]  # by role: model, or encoder and decoder; postnet
+    nets: Mapping[str, OpenGraph]  # by role: model, or encoder and decoder; postnet
 
-    def speak(self, text: str, watch: Watch = lambda role, feed: None) -> Spoken:
+    def speak(self, text: str, watch: Watch = lambda role, feed: None) -> Utterance:
         """The log mel spectrogram (frames, mels) of a text; `watch` sees every input of every graph."""
         card = self.model.card
         feed: Feed = {card.input: ids_of(text, card)}
@@ -110,7 +110,7 @@ class Voice:
             frames = _frames(net(feed)[net.outputs[0]], card, net)
         if not np.isfinite(frames).all():
             raise DataError("the model gave NaN or infinite values")
-        return Spoken(np.asarray(frames * np.array(card.std) + np.array(card.mean)), stopped)
+        return Utterance(np.asarray(frames * np.array(card.std) + np.array(card.mean)), stopped)
 
     def _decoded(self, encoded: Feed, watch: Watch) -> tuple[Mel, bool]:
         card, net = self.model.card, self.nets["decoder"]
@@ -143,7 +143,7 @@ class Voice:
         return np.stack(frames), False
 
 
-def _zeros(net: Net, name: str, ids: int) -> NDArray[np.float32]:
+def _zeros(net: OpenGraph, name: str, ids: int) -> NDArray[np.float32]:
     """A state of zeros in its declared shape; a dimension named t is the number of ids, the first is 1."""
     shape = []
     for axis, size in enumerate(net.inputs[name]):
@@ -159,7 +159,7 @@ def _zeros(net: Net, name: str, ids: int) -> NDArray[np.float32]:
     return np.zeros(shape, np.float32)
 
 
-def _frames(mel: NDArray[Any], card: SpeechCard, net: Net) -> Mel:
+def _frames(mel: NDArray[Any], card: SpeechCard, net: OpenGraph) -> Mel:
     """The model's output as (frames, mels); ModelError for another shape."""
     mels = card.spectrum.mels
     first = card.layout == "time-first"
@@ -176,7 +176,7 @@ def _frames(mel: NDArray[Any], card: SpeechCard, net: Net) -> Mel:
     return found
 
 
-def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Voice:
+def open_synthesizer(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Synthesizer:
     """The model in ONNX Runtime; `graphs` are rewritten files to run instead of its own, by role."""
     if digest_of(model.files) != model.sha256:  # cells are named by it
         raise ModelError(f"{model.path}: the model was changed meanwhile; run the same command again")
@@ -189,12 +189,12 @@ def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> 
         except Exception as problem:
             raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
         inputs = {i.name: tuple(i.shape) for i in session.get_inputs()}
-        nets[role] = Net(file, inputs, tuple(o.name for o in session.get_outputs()), session)
+        nets[role] = OpenGraph(file, inputs, tuple(o.name for o in session.get_outputs()), session)
         _check(nets[role], role, model)
-    return Voice(model, nets)
+    return Synthesizer(model, nets)
 
 
-def _check(net: Net, role: str, model: SpeechModel) -> None:
+def _check(net: OpenGraph, role: str, model: SpeechModel) -> None:
     """Raise ModelError if a graph lacks an input or output that the card or its role needs."""
     card = model.card
     states = [NEXT + name for name in net.inputs if name not in ("memory", "frame")]
@@ -217,7 +217,7 @@ def _check(net: Net, role: str, model: SpeechModel) -> None:
         )
 
 
-def feeds_of(voice: Voice, texts: tuple[str, ...], every: int = 5) -> dict[str, list[Feed]]:
+def feeds_of(voice: Synthesizer, texts: tuple[str, ...], every: int = 5) -> dict[str, list[Feed]]:
     """The inputs of each graph on these texts, for calibration; of a decoder's steps one in `every`."""
     found: dict[str, list[Feed]] = {role: [] for role in voice.nets}
     steps = 0

@@ -34,7 +34,7 @@ class ModelSection:
     input: str = "ids"
     mel: str = "mel"
     layout: MelLayout = "time-first"
-    decoder: str = ""  # autoregressive: the file of the decoder, beside the encoder's
+    decoder: str = ""  # autoregressive: the file of the decoder, next to the encoder
     postnet: str = ""
     stop_threshold: float = 0.5  # of the sigmoid of the decoder's stop logit
     max_frames: int = 1000
@@ -45,7 +45,7 @@ class ModelSection:
 class SpeechCard(ModelSection, TextSection):
     """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out.
 
-    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one a mel band.
+    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one per mel band.
     """
 
     spectrum: Spectrum
@@ -79,7 +79,7 @@ class _Top:
 
 @dataclass(frozen=True)
 class _Normalise:
-    """Section [normalise]: one number, or one a mel band."""
+    """Section [normalise]: one number, or one per mel band."""
 
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] = 1.0
@@ -90,7 +90,7 @@ def read_speech_card(path: Path) -> SpeechCard:
     try:
         return parse_speech_card(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise CardError(f"{path}: no such card; docs/how-to/speech.md says what it holds") from None
+        raise CardError(f"{path}: no such card; see docs/how-to/speech.md") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise CardError(f"{path}: expected a readable TOML file, got: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
@@ -131,9 +131,9 @@ def _contradictions(card: SpeechCard) -> list[str]:
     if card.end and card.end not in card.symbols:
         found.append(f"text.end: expected one of the symbols, got {card.end!r}")
     if card.kind == "autoregressive" and not card.decoder:
-        found.append("model.decoder: missing; give the file of the decoder, which lies beside the encoder's")
+        found.append("model.decoder: missing; expected the file name of the decoder, next to the encoder")
     if card.kind == "parallel" and card.decoder:
-        found.append('model.decoder: a model of kind "parallel" has none')
+        found.append('model.decoder: not used by a model of kind "parallel"')
     counts = {"max_frames": card.max_frames, "frames_per_step": card.frames_per_step}
     found += [f"model.{name}: expected 1 or more, got {n}" for name, n in counts.items() if n < 1]
     if not 0.0 < card.stop_threshold < 1.0:
@@ -141,7 +141,7 @@ def _contradictions(card: SpeechCard) -> list[str]:
     for name, values in (("mean", card.mean), ("std", card.std)):
         if len(values) not in (1, card.spectrum.mels):
             found.append(
-                f"normalise.{name}: expected one number or {card.spectrum.mels}, one a mel band, "
+                f"normalise.{name}: expected one number or {card.spectrum.mels}, one per mel band, "
                 f"got {len(values)}"
             )
     if any(not s > 0 for s in card.std):
@@ -155,12 +155,12 @@ def shipped_speech() -> list[str]:
 
 
 def shipped_folder() -> Path:
-    """Where the shipped acoustic models and clips lie."""
+    """The folder of the shipped acoustic models and clips."""
     return Path(str(resources.files("holdfast"))) / "models" / "speech"
 
 
 def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechModel:
-    """A shipped acoustic model by name, or the user's ONNX file with the card given or beside it."""
+    """A shipped acoustic model by name, or the user's ONNX file with the card given or next to it."""
     path, shipped = Path(name_or_path), shipped_speech()
     if not path.is_file() and str(name_or_path) in shipped:
         path = shipped_folder() / f"{name_or_path}.onnx"
@@ -173,8 +173,7 @@ def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechMod
     beside = card or path.with_suffix(".toml")
     if not beside.is_file():
         raise CardError(
-            f"{path}: no card: expected {beside.name} beside it, or --card; docs/how-to/speech.md says what "
-            "it holds"
+            f"{path}: no card: expected {beside.name} next to it, or --card; see docs/how-to/speech.md"
         )
     read = read_speech_card(beside)
     files = [path, *(path.parent / name for name in (read.decoder, read.postnet) if name)]

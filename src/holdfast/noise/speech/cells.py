@@ -23,7 +23,7 @@ from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.noise.speech.acoustic import Spoken, Voice, feeds_of, open_voice
+from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_synthesizer
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.clips import Clip, clip_key, read_wav
 from holdfast.noise.speech.options import CLEAN, System
@@ -59,7 +59,7 @@ def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder
 
 def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Made:
     """Every graph rewritten; `texts` are said by the clean model to calibrate, None: not calibrated."""
-    feeds = {} if texts is None else feeds_of(open_voice(model), texts)
+    feeds = {} if texts is None else feeds_of(open_synthesizer(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
     made: dict[str, Rewritten] = {}
@@ -73,7 +73,7 @@ def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) 
 
 
 @dataclass(frozen=True)
-class Measured:
+class ClipErrors:
     """The errors of one system on one clip, all against the clean system but `own`."""
 
     clip: str
@@ -91,40 +91,40 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Take:
+class ClipReference:
     """A clip with all that its measurements share: the recording's log mel, and the clean result."""
 
     clip: Clip
     recording: Wave
     target: Mel
-    spoken: Spoken
+    spoken: Utterance
     wave: Wave
     heard: Mel
 
 
 @dataclass(frozen=True)
-class Studio:
+class SpeechRunner:
     """A model opened in as many precisions as are needed, each when it is first asked for."""
 
     model: SpeechModel
     vocoder: Vocoder
     graphs: Mapping[str, Graphs]  # by precision
-    voices: dict[str, Voice] = field(default_factory=dict)
+    voices: dict[str, Synthesizer] = field(default_factory=dict)
 
-    def voice(self, precision: str) -> Voice:
+    def voice(self, precision: str) -> Synthesizer:
         """The model in that precision ("": as it is)."""
         if precision not in self.voices:
             graphs = self.graphs[precision].paths if precision else None
-            self.voices[precision] = open_voice(self.model, graphs)
+            self.voices[precision] = open_synthesizer(self.model, graphs)
         return self.voices[precision]
 
-    def take(self, clip: Clip) -> Take:
+    def take(self, clip: Clip) -> ClipReference:
         """The clip with its recording analysed and the clean system's result."""
         spectrum = self.model.card.spectrum
         recording = read_wav(clip.path, spectrum.rate)
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
-        return Take(
+        return ClipReference(
             clip, recording, log_mel(recording, spectrum), spoken, wave=wave, heard=log_mel(wave, spectrum)
         )
 
@@ -133,7 +133,7 @@ class Studio:
         how = dataclasses.replace(self.vocoder, operator=system.operator)
         return wave_of(mel, system.spectrum(self.model.card.spectrum), how)
 
-    def measured(self, take: Take, system: System, said: Callable[[str], Spoken]) -> Measured:
+    def measured(self, take: ClipReference, system: System, said: Callable[[str], Utterance]) -> ClipErrors:
         """The errors of a system on the clip; `said` gives the model's output in a precision."""
         spectrum = self.model.card.spectrum
         spoken = said(system.precision)
@@ -151,7 +151,7 @@ class Studio:
         elif not system.precision:
             other = log_mel(take.recording, system.spectrum(spectrum), system.operator)
             found = {"mel": mean_square(other, take.target)}
-        return Measured(
+        return ClipErrors(
             take.clip.name,
             len(spoken.mel),
             len(take.spoken.mel),
@@ -165,7 +165,7 @@ class Studio:
 
 
 @dataclass(frozen=True)
-class SpeechWork(Work[Clip, Studio]):
+class SpeechWork(Work[Clip, SpeechRunner]):
     """Systems on clips; a system of a calibrated precision is not tested on some clips."""
 
     model: SpeechModel
@@ -185,11 +185,11 @@ class SpeechWork(Work[Clip, Studio]):
         content = [item.name, clip_key(item)]
         return [None if item.name in self.without.get(s.precision, ()) else content for s in self.systems]
 
-    def open(self, threads: int) -> Studio:
+    def open(self, threads: int) -> SpeechRunner:
         """The model, with one thread always: sums must not depend on the number of cores."""
-        return Studio(self.model, self.vocoder, self.graphs)
+        return SpeechRunner(self.model, self.vocoder, self.graphs)
 
-    def compute(self, state: Studio, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: SpeechRunner, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The measurements of each clip."""
         for position, (clip, wanted) in enumerate(batch):
             systems = [self.systems[n] for n in wanted]
@@ -207,7 +207,7 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
     return [system, operator.function, operator.facts["inverse"], settings, graph, version]
 
 
-def _measure(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool) -> list[Measured]:
+def _measure(studio: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
     """The measurements of the clip; what cannot be done is told in them, unless it is the clean model's."""
     try:
         take = studio.take(clip)
@@ -216,7 +216,7 @@ def _measure(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool
             raise DataError(f"{clip.name} (line {clip.line}): {problem}") from problem
         # Of the folder: the cell may be read for the same recording in another one.
         said_of = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
-        return [Measured(clip.name, failed=said_of) for _ in systems]
+        return [ClipErrors(clip.name, failed=said_of) for _ in systems]
     speak = cache(lambda name: studio.voice(name).speak(clip.text) if name else take.spoken)
     found = []
     for system in systems:
@@ -225,17 +225,17 @@ def _measure(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool
         except (DataError, ModelError) as problem:
             if system == CLEAN:
                 raise
-            found.append(Measured(clip.name, failed=str(problem)))
+            found.append(ClipErrors(clip.name, failed=str(problem)))
     return found
 
 
 def measure_systems(
     work: SpeechWork, clips: Sequence[Clip], store: Store, jobs: int = 1, progress: Progress = silent
-) -> dict[System, tuple[Measured, ...]]:
+) -> dict[System, tuple[ClipErrors, ...]]:
     """The measurements of every system in the order of the clips; finished cells are not computed again."""
     cells = run(work, clips, store, jobs=jobs, progress=progress)
     found = {
-        system: tuple(Measured(**plain) for plain in cells.read(n) if plain is not None)
+        system: tuple(ClipErrors(**plain) for plain in cells.read(n) if plain is not None)
         for n, system in enumerate(work.systems)
     }
     failed = {one.clip: one.failed for one in found.get(CLEAN, ()) if one.failed}

@@ -1,4 +1,4 @@
-"""`holdfast noise --task speech`: what the deployed system does to an acoustic model."""
+"""`holdfast noise --task speech`: system noise of acoustic models."""
 
 import sys
 import time
@@ -15,19 +15,19 @@ from holdfast.noise.speech import result
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import select_options
-from holdfast.noise.speech.page import Shown, save_shown, shown, write
+from holdfast.noise.speech.page import ClipExample, clip_example, save_example, write
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
-from holdfast.noise.suite import PRECISION, NoiseSelection, cost_table
+from holdfast.noise.suite import PRECISION, NoiseSelection, estimate_table
 
 
 def speech(options: NoiseOptions) -> int:
-    """Run, show and save the suite of every model, and return the exit code."""
+    """Run, print and save the suite of every model, and return the exit code."""
     plans = plans_of(options)
     if options.dry_run:
         estimates = [estimate(plan) for plan in plans]
-        counted = "finished cells are not redone"
-        return print_estimates(estimates, cost_table(estimates, "clip", "systems", counted, digits=2))
+        counted = "cached cells are not run again"
+        return print_estimates(estimates, estimate_table(estimates, "clip", "systems", counted, digits=2))
     made, sounds = suite_of(plans, command_line(options))
     tables = [*map(result.options_table, made.models), result.paper_table(made)]
     messages = []
@@ -45,32 +45,32 @@ def speech(options: NoiseOptions) -> int:
         failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
     )
     for sound in sounds:
-        save_shown(sound, result.suite_folder(made, options.runs))
+        save_example(sound, result.suite_folder(made, options.runs))
     return code
 
 
-def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
+def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[ClipExample]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     began = time.perf_counter()
     models, sounds = [], []
     for plan in plans:
         prepared = prepare(plan)
         models.append(measure(prepared, progress))
-        sound = shown(prepared, models[-1])
+        sound = clip_example(prepared, models[-1])
         sounds += [sound] if sound is not None else []
     about = {"versions": versions("speech"), **stamp(command, began)}
     return SpeechSuite(plans[0].data.name, tuple(models), **about), sounds
 
 
 def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
-    """A plan for each model, the clips last among the words."""
+    """One plan per model; the clips are the last argument."""
     expected = "MODEL… CLIPS: one acoustic model or more, then the clips"
     names, data = models_and_data(options, expected)
     selection = NoiseSelection(options.only, options.skip, options.all)
     select_options(selection)
     note_aliases([word for word in (*options.only, *options.skip) if word.startswith(f"{PRECISION}=")])
     clips = open_clips(data, options.images)
-    # Clips that are not tested on: those named, or those beyond --images.
+    # Calibration clips that are not tested on: those named, or those beyond --images.
     source = options.calibration or (data if options.images is not None else None)
     spare = open_clips(source) if source else None
     if clips.problems and options.strict:
@@ -78,7 +78,7 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     for problem in clips.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
     if len(clips.problems) > 10:
-        sys.stderr.write(f"data     and {len(clips.problems) - 10} lines more that cannot be used\n")
+        sys.stderr.write(f"data     {len(clips.problems) - 10} more lines that cannot be used\n")
     return [
         SpeechPlan(
             model,

@@ -88,7 +88,7 @@ def _problem(fields: list[str], found: Mapping[str, Clip]) -> str:
             return f"expected id|text|normalised text, got an empty {name!r}"
     if Path(fields[0]).name != fields[0]:
         return f"id: expected a plain file name, got {fields[0]!r}"
-    return f"id {fields[0]!r} is that of line {found[fields[0]].line} too" if fields[0] in found else ""
+    return f"id {fields[0]!r} is also the id of line {found[fields[0]].line}" if fields[0] in found else ""
 
 
 def clip_key(clip: Clip) -> str:
@@ -113,13 +113,13 @@ def read_wav(path: Path, rate: int) -> Wave:
     except (OSError, EOFError, riff.Error) as problem:
         said = str(problem) or "the file ends in its header"
         raise DataError(f"{path}: expected a wav file of 16-bit PCM, got: {said}") from None
-    there = f"its header tells of {frames} samples, {len(data) // 2} are there"
+    there = f"the header states {frames} samples, the file has {len(data) // 2}"
     checks = [
         (channels == 1, f"expected one channel, got {channels}; mix them down first"),
         (width == 2, f"expected 16-bit samples, got {8 * width}-bit; convert it first"),
-        (got == rate, f"expected {rate} samples a second, as the card says, got {got}; resample it first"),
-        (len(data) >= 2 * frames, f"cut short: {there}; copy it again"),
-        (frames > 0, "holds no samples"),
+        (got == rate, f"expected {rate} Hz, as in the card, got {got}; resample it first"),
+        (len(data) >= 2 * frames, f"truncated: {there}; copy it again"),
+        (frames > 0, "the file has no samples"),
     ]
     for right, text in checks:
         if not right:

@@ -91,10 +91,10 @@ def options() -> tuple[Option, ...]:
 def select_options(selection: NoiseSelection) -> list[Option]:
     """The selected options; UnknownName for a word that means none, InputError if none is left."""
     offered = options()
-    selection.check(offered, "noise of speech")
+    selection.check(offered, "noise family of speech")
     chosen = [one for one in offered if selection.takes(one)]
     if not chosen:
-        raise InputError("no noise is left to run: --only and --skip leave none")
+        raise InputError("no noise option is left to run: --only and --skip exclude all")
     for one in chosen:
         if one.missing and selection.singles_out(one):
             raise InputError(f"--only {one.label}: {one.missing}")

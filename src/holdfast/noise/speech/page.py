@@ -1,4 +1,4 @@
-"""A speech suite as one page: what matters, the paper's table, every option, and one clip to see and hear."""
+"""The page of a speech suite: summary, the paper's table, every option, one clip to see and hear."""
 
 import io
 from collections.abc import Sequence
@@ -14,13 +14,20 @@ from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
 from holdfast.noise import page as pages
-from holdfast.noise.speech.cells import Studio
+from holdfast.noise.speech.cells import SpeechRunner
 from holdfast.noise.speech.clips import wav_bytes
 from holdfast.noise.speech.options import CLEAN, System, kind_of
-from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite, options_table, paper_table, short
-from holdfast.noise.speech.run import Prepared
+from holdfast.noise.speech.result import (
+    SpeechNoise,
+    SpeechRow,
+    SpeechSuite,
+    options_table,
+    paper_table,
+    three_digits,
+)
+from holdfast.noise.speech.run import PreparedSpeech
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
-from holdfast.noise.suite import distinct, worst_of_each
+from holdfast.noise.suite import distinct_rows, outcome_text, worst_per_group
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, fragment, table_figure
@@ -32,19 +39,19 @@ LOUDEST = 75_000  # bytes of a sound on the page, before base64 makes four of th
 _DARK_TO_LIGHT = ((8, 10, 36), (48, 38, 120), (140, 50, 120), (224, 96, 70), (252, 200, 90), (252, 250, 210))
 _BELOW_TO_ABOVE = ((20, 70, 160), (120, 170, 220), (244, 244, 240), (232, 150, 110), (160, 30, 30))
 _LEAD = (
-    "Time runs to the right, frequency (mel) upwards; clean and deployed share one scale of brightness. In "
-    "the difference blue is what the deployed system lacks, red what it adds."
+    "Time runs to the right, frequency (mel) upwards; clean and deployed share one brightness scale. In the "
+    "difference, blue is less energy in the deployed system, red is more."
 )
 _READING = (
-    "Log mel of the wave: the deployed system's wave and the clean one's, both analysed as the card says. "
-    "Wave: sample by sample after Griffin-Lim, whose phase takes another way after the smallest difference. "
-    "Log mel before the vocoder: for a precision the model's output; for STFT the analysis of the recording, "
-    "which is what the model would have been trained on."
+    "Log mel of the wave: the waves of the deployed and the clean system, both analysed as in the card. "
+    "Wave: sample by sample after Griffin-Lim, whose phase diverges after the smallest difference. "
+    "Log mel before the vocoder: for precisions, the model's output; for STFT options, the analysis of the "
+    "recording, which the model would have been trained on."
 )
 
 
 @dataclass(frozen=True)
-class Sound:
+class ExampleSound:
     """A wave with its log mel spectrogram (frames, mels), as the card's analysis has it."""
 
     label: str
@@ -53,20 +60,20 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ClipExample:
     """The sounds of one clip: the recording, the clean system's, then those of deployed systems."""
 
     model: str
     clip: str
     text: str
     rate: int
-    sounds: tuple[Sound, ...]
+    sounds: tuple[ExampleSound, ...]
 
 
-def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
+def clip_example(prepared: PreparedSpeech, made: SpeechNoise) -> ClipExample | None:
     """The clip of the shortest text through the worst systems; None if no clip can be shown."""
     plan = prepared.plan
-    studio = Studio(plan.model, plan.vocoder, prepared.graphs)
+    studio = SpeechRunner(plan.model, plan.vocoder, prepared.graphs)
     # Of the clips that every system is tested on, if there is one that can be run.
     for clip in sorted(plan.data.clips, key=lambda c: (c.name in prepared.reserved.without, len(c.text))):
         with suppress(DataError):
@@ -81,24 +88,24 @@ def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
             spoken = studio.voice(system.precision).speak(take.clip.text)
             wave = studio.wave(spoken.mel, system)
             sounds.append(_sound(system.name, log_mel(wave, spectrum), wave))
-    return Shown(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
+    return ClipExample(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
 
 
-def _sound(label: str, mel: Mel, wave: Wave) -> Sound:
-    return Sound(label, mel.astype(np.float32), wave.astype(np.float32))
+def _sound(label: str, mel: Mel, wave: Wave) -> ExampleSound:
+    return ExampleSound(label, mel.astype(np.float32), wave.astype(np.float32))
 
 
-def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
-    """The worst precision, the worst operator, the worst setting, and what was combined."""
+def _worst(prepared: PreparedSpeech, made: SpeechNoise) -> list[System]:
+    """The worst precision, the worst operator, the worst setting, and the combined system."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    worst = worst_of_each(distinct(made.rows), lambda row: kind_of(known[row.label]))
+    worst = worst_per_group(distinct_rows(made.rows), lambda row: kind_of(known[row.label]))
     found = [CLEAN.apply(known[row.label]) for row in worst]
     together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
     first = [s for s in found if s.precision]
     return [*found, *(replace(together[-1], precision=s.precision) for s in first[:1] if together)]
 
 
-def save_shown(one: Shown, folder: Path) -> None:
+def save_example(one: ClipExample, folder: Path) -> None:
     """Write the sounds next to the run's manifest."""
     arrays: dict[str, NDArray[np.generic]] = {
         "about": np.array([one.model, one.clip, one.text]),
@@ -112,40 +119,40 @@ def save_shown(one: Shown, folder: Path) -> None:
     write_atomic(folder / FILE.format(one.model), out.getvalue(), durable=False)
 
 
-def open_shown(folder: Path, model: str) -> Shown | None:
+def open_example(folder: Path, model: str) -> ClipExample | None:
     """The sounds of a model in a run's folder; None if there are none."""
     try:
         with np.load(folder / FILE.format(model), allow_pickle=False) as file:
             name, clip, text = (str(word) for word in file["about"])
             sounds = tuple(
-                Sound(str(label), file[f"mel{n}"].astype(np.float32), file[f"wave{n}"])
+                ExampleSound(str(label), file[f"mel{n}"].astype(np.float32), file[f"wave{n}"])
                 for n, label in enumerate(file["labels"])
             )
-            return Shown(name, clip, text, int(file["rate"]), sounds)
+            return ClipExample(name, clip, text, int(file["rate"]), sounds)
     except (OSError, ValueError, KeyError):
         return None
 
 
-def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
-    """A row of pictures for every deployed system beside the clean one, each with its sound."""
+def spectrogram_section(one: ClipExample, identifier: str, title: str) -> Section:
+    """A row of spectrograms for every deployed system next to the clean one, each with its sound."""
     recording, clean, *noised = one.sounds
     scale = _range(recording.mel, clean.mel)
     named = (("recording", recording), ("clean system", clean))
     own: dict[str, object] = {
         "label": "clean system and recording",
-        "note": "the model's own error: everything below is to be seen beside it",
+        "note": "the error of the clean system, as a reference for the rows below",
         "pictures": [(name, *spectrogram(s.mel, *scale), sound_uri(s.wave, one.rate)) for name, s in named],
     }
     rows = [own, *(_row(clean, sound, one.rate) for sound in noised)]
     body = fragment("speech_pictures.html", rows=rows)
-    rate = _thinned(clean.wave, one.rate)[1]
-    slower = f" Sounds at {rate} samples a second to keep the page small." if rate < one.rate else ""
+    rate = _resample(clean.wave, one.rate)[1]
+    slower = f" Sounds are resampled to {rate} Hz to keep the page small." if rate < one.rate else ""
     note = f"Clip {one.clip}.{slower}"
     figure = Figure(f"{one.model} says “{one.text}”", body, note, wide=True)
     return Section(identifier, title, (figure,), _LEAD)
 
 
-def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
+def _row(clean: ExampleSound, noised: ExampleSound, rate: int) -> dict[str, object]:
     scale = _range(clean.mel, noised.mel)
     common = min(len(clean.mel), len(noised.mel))
     difference = noised.mel[:common] - clean.mel[:common]
@@ -153,7 +160,7 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
     mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64))
     return {
         "label": noised.label,
-        "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",
+        "note": f"MSE {three_digits(mse)} on this clip; the colour scale ends at ±{three_digits(largest)}",
         "pictures": [
             ("clean", *spectrogram(clean.mel, *scale), ""),
             ("deployed", *spectrogram(noised.mel, *scale), sound_uri(noised.wave, rate)),
@@ -183,13 +190,13 @@ def spectrogram(
 
 def sound_uri(wave: Floats, rate: int) -> str:
     """The wave as a wav file in a data URI, at a lower rate if it would be too large for a page."""
-    thinned, slower = _thinned(wave, rate)
-    loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is made as loud as can be
+    thinned, slower = _resample(wave, rate)
+    loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is scaled down
     return data_uri(wav_bytes(thinned / loudest, slower), "audio/wav")
 
 
-def _thinned(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
-    """The wave at a half, a third, … of its rate, so that it is small enough; what is higher is cut off."""
+def _resample(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
+    """The wave at a half, a third, … of its rate, so that it is small enough; higher frequencies are cut."""
     factor = 1
     while 2 * len(wave) // factor > LOUDEST and rate // (factor + 1) >= 4000:
         factor += 1
@@ -201,20 +208,20 @@ def _thinned(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
     return kept[: LOUDEST // 2], rate // factor
 
 
-def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
+def write(suite: SpeechSuite, out: Path, shown: Sequence[ClipExample] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, shown), out, "speech.html")
 
 
-def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
+def page(suite: SpeechSuite, shown: Sequence[ClipExample] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first, table = suite.models[0], paper_table(suite)
     body = table_figure("", table, _READING, name="System noise of speech", wide=True)
-    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
+    sections = [Section("noise", "MSE by noise family", (body,), f"{table.caption}.")]
     for place, model in enumerate(suite.models):
         mine = options_table(model)
         sections.append(pages.options_section(suite, place, _chart(model), mine, f"{mine.caption}."))
-        heading = pages.heading(suite, place, "spectrograms", "See and hear it")
+        heading = pages.heading(suite, place, "spectrograms", "Spectrograms and sounds")
         sections += [spectrogram_section(one, *heading) for one in shown if one.model == model.model][:1]
     notes = [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
     return pages.suite_page(
@@ -225,65 +232,74 @@ def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        alerts=(*pages.failed_alerts(suite, "clip"), *notes),
+        alerts=(*pages.failure_alerts(suite, "clip"), *notes),
         sections=(*sections, _about(suite)),
     )
 
 
 def lead(model: SpeechNoise) -> str:
-    """One sentence: the worst option, and how it compares with the model's own error."""
+    """The worst option and how it compares with the error of the clean system, and what to do next."""
     worst = model.worst
     if worst is None or worst.heard is None:
-        return f"{model.model}: no option changes what is heard."
+        return f"{model.model}: no option changes the sound."
     share = worst.heard.mean / max(model.own.mean, 1e-30)
-    than = f"{share:.1f} times" if share >= 0.1 else f"{100 * share:.2g} % of"
+    than = f"{share:.1f} times" if share >= 0.1 else f"{100 * share:.2g}% of"
+    next_step = f" Next: check whether your deployment uses {worst.label}." if share >= 0.1 else ""
     return (
-        f"{model.model}: the worst single noise is {worst.label}, MSE {short(worst.heard.mean)} on the log "
-        f"mel of the wave, {than} the model's own error against the recordings ({short(model.own.mean)})."
+        f"{model.model}: the worst option is {worst.label}, MSE {three_digits(worst.heard.mean)} of the "
+        f"log mel of the wave (n = {worst.clips}), {than} the clean system's error against the recordings "
+        f"({three_digits(model.own.mean)}).{next_step}"
     )
 
 
 def _cards(model: SpeechNoise) -> list[Card]:
-    found = [Card("own error", short(model.own.mean), "clean system against the recordings, warped in time")]
-    worst = {row.family: row for row in worst_of_each(distinct(model.rows), lambda row: row.family)}
+    note = f"MSE against the recordings, warped in time, n = {model.clips}"
+    found = [Card("clean system", three_digits(model.own.mean), note)]
+    worst = {row.family: row for row in worst_per_group(distinct_rows(model.rows), lambda row: row.family)}
     found += [
-        Card(f"worst {title}", short(row.harm[0]), f"{row.option}: MSE, log mel of the wave")
+        Card(
+            f"worst {title}",
+            three_digits(row.harm[0]),
+            f"{row.option}: MSE, log mel of the wave, n = {row.clips}",
+        )
         for family, title in (("precision", "precision"), ("stft", "STFT"))
         if (row := worst.get(family))
     ]
     if model.combined is not None and model.combined.heard is not None:
-        found.append(Card("both together", short(model.combined.heard.mean), "MSE, log mel of the wave"))
+        found.append(Card("combined", three_digits(model.combined.heard.mean), "MSE, log mel of the wave"))
     return found
 
 
 def _card(model: SpeechNoise) -> Card:
-    """One of several models: its worst single noise beside its own error."""
+    """One of several models: its worst option and the error of the clean system."""
     worst = model.worst
-    value = short(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
-    label = f"{worst.label}: MSE, log mel of the wave" if worst is not None else "no option changes it"
-    return Card(model.model, value, f"{label}; own error {short(model.own.mean)}")
+    value = three_digits(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
+    label = f"{worst.label}: MSE, log mel of the wave" if worst is not None else "no option changes the sound"
+    return Card(
+        model.model, value, f"{label}, n = {model.clips}; clean system {three_digits(model.own.mean)}"
+    )
 
 
 def _chart(model: SpeechNoise) -> Figure:
-    """Every option's error of what is heard, beside the model's own."""
+    """The error of every option next to that of the clean system."""
     titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
     rows = [*model.rows, *([model.combined] if model.combined else [])]
     groups = [Group(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()]
     note = (
-        "The dashed line is the clean system's own error against the recordings; what lies far to its left "
-        "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "
+        "The dashed line is the clean system's error against the recordings; options far to its left matter "
+        "little compared with the model's own error. Each dot is the mean over clips, each line the 95% "
         "interval."
     )
     title, own = "MSE of the log mel of the wave", model.own.mean
     shown = [g for g in groups if g.spots]
-    body = decades(shown, own, title=title, desc=note, told=f"own error {short(own)}")
+    body = decades(shown, own, title=title, desc=note, told=f"clean system {three_digits(own)}")
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
-def _spot(row: Row) -> Spot:
-    name = "both" if row.family == "combined" else row.option
+def _spot(row: SpeechRow) -> Spot:
+    name = "combined" if row.family == "combined" else row.option
     if row.heard is None or row.outcome != "measured":
-        return Spot(name, None, words=row.outcome, note=row.note)
+        return Spot(name, None, words=outcome_text(row), note=row.note)
     return Spot(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
 
 
@@ -291,9 +307,9 @@ def _about(suite: SpeechSuite) -> Section:
     names = list(suite.models[0].spectrum)
     settings = [[m.model, m.kind, *(str(m.spectrum[n]) for n in names), m.vocoder] for m in suite.models]
     table = Table(["model", "kind", *names, "vocoder"], settings)
-    clean = table_figure("The clean system", table, "As the cards say.", wide=True, sortable=False)
+    clean = table_figure("Clean system", table, "As stated in the cards.", wide=True, sortable=False)
     lines = [[f"{m.model}: {line}"] for m in suite.models for line in (*m.failed, *m.notes)]
     lost = table_figure(
-        "Clips that failed, and notes", Table(["what"], lines), name="Failed", wide=True, sortable=False
+        "Failed clips and notes", Table(["note"], lines), name="Failed clips", wide=True, sortable=False
     )
     return about_section([clean], suite.versions, *([lost] if lines else []))

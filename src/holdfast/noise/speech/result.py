@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import OptionRow, Outcome, distinct, joint_outcome
+from holdfast.noise.suite import OUTCOMES, OptionRow, Outcome, common_outcome, distinct_rows, outcome_text
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
 @dataclass(frozen=True)
-class Number:
-    """A mean over clips with its 95 % interval."""
+class MeanInterval:
+    """A mean over clips with its 95% interval."""
 
     mean: float
     low: float
@@ -21,17 +21,17 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Row(OptionRow):
+class SpeechRow(OptionRow):
     """One option: mean square errors against the clean system on the same texts, over the clips."""
 
     family: str
     option: str
     outcome: Outcome
     note: str = ""
-    mel: Number | None = None  # before the vocoder (precision: the model's output; stft: the analysis)
-    heard: Number | None = None  # log mel of the wave
-    wave: Number | None = None
-    own: Number | None = None  # `heard` against the recording, warped in time
+    mel: MeanInterval | None = None  # before the vocoder (precision: the model's output; stft: the analysis)
+    heard: MeanInterval | None = None  # log mel of the wave
+    wave: MeanInterval | None = None
+    own: MeanInterval | None = None  # `heard` against the recording, warped in time
     clips: int = 0
     longer: int = 0  # clips with another number of frames than the clean system's
     unstopped: int = 0  # clips that max_frames ended
@@ -40,23 +40,23 @@ class Row(OptionRow):
 
     @property
     def loss(self) -> float | None:
-        """The error of what is heard."""
+        """The error of the log mel of the wave."""
         return self.heard.mean if self.heard else None
 
 
 @dataclass(frozen=True)
 class SpeechNoise:
-    """The noise of one acoustic model: the clean system's errors, every option, the worst two together."""
+    """The noise of one acoustic model: the clean system's errors, every option, the worst two combined."""
 
     model: str
     sha256: str
     kind: str
     clips: int
-    own: Number  # log mel of the clean system's wave against the recording's, warped in time
-    copy: Number  # what the vocoder alone costs: the recording's log mel made a wave and analysed again
+    own: MeanInterval  # log mel of the clean system's wave against the recording's, warped in time
+    copy: MeanInterval  # the vocoder alone: the recording's log mel made a wave and analysed again
     power: float  # mean square of the clean wave: twice this is the error of two unrelated waves
-    rows: tuple[Row, ...]
-    combined: Row | None
+    rows: tuple[SpeechRow, ...]
+    combined: SpeechRow | None
     spectrum: dict[str, Any] = field(default_factory=dict)
     vocoder: str = ""
     calibration: str = ""
@@ -64,9 +64,9 @@ class SpeechNoise:
     failed: tuple[str, ...] = ()
 
     @property
-    def worst(self) -> Row | None:
-        """The option with the largest error of what is heard."""
-        return max(distinct(self.rows), key=lambda row: row.harm, default=None)
+    def worst(self) -> SpeechRow | None:
+        """The option with the largest error of the log mel of the wave."""
+        return max(distinct_rows(self.rows), key=lambda row: row.harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -107,94 +107,95 @@ def groups_of(suite: SpeechSuite) -> list[str]:
 
 
 def paper_table(suite: SpeechSuite) -> Table:
-    """Table 10: a row a model and metric, mean (worst) mean square error of precisions, STFT and combined."""
+    """Table 10: one row per model and metric, mean (worst) MSE of precisions, STFT and combined."""
     groups = groups_of(suite)
     rows: list[list[Cell]] = []
     for model in suite.models:
         for metric, name in NAMES.items():
             cells = [_mean_worst([r for r in model.rows if r.group.upper() == g], metric) for g in groups]
-            own = short(model.own.mean) if metric == "heard" else ""
+            own = three_digits(model.own.mean) if metric == "heard" else ""
             both = mean(model.combined, metric)
-            rows.append([model.model, name, *cells, "–" if both is None else short(both), own])
-    columns = ["method", "MSE of"]
+            rows.append([model.model, name, *cells, "–" if both is None else three_digits(both), own])
+    columns = ["model", "MSE of"]
     columns += [g if g == "STFT" else f"precision {g}" for g in groups]
+    clips = ", ".join(dict.fromkeys(str(m.clips) for m in suite.models))
     caption = (
-        f"MSE against the clean system on the same texts of {suite.data}, mean over clips; mean (worst) over "
-        "the options that differ: lower is better. Beside it the clean system's own error against the "
-        "recordings"
+        f"MSE against the clean system on the same texts of {suite.data}, mean over clips (n = {clips}); "
+        "mean (worst) over the options that differ, lower is better. Last column: MSE of the clean system "
+        "against the recordings"
     )
-    return Table([*columns, "combined", "own error"], rows, caption)
+    return Table([*columns, "combined", "clean vs. recordings"], rows, caption)
 
 
-def short(value: float) -> str:
+def three_digits(value: float) -> str:
     """A mean square error in three digits."""
     return f"{value:.3g}"
 
 
-def _mean_worst(rows: Sequence[Row], metric: str) -> str:
-    numbers = [value for r in distinct(rows) if (value := mean(r, metric)) is not None]
+def _mean_worst(rows: Sequence[SpeechRow], metric: str) -> str:
+    numbers = [value for r in distinct_rows(rows) if (value := mean(r, metric)) is not None]
     if not numbers:
-        outcome = joint_outcome(rows)
-        return "–" if outcome == "not run" else outcome
-    average = short(sum(numbers) / len(numbers))
-    return average if len(numbers) == 1 else f"{average} ({short(max(numbers))})"
+        outcome = common_outcome(rows)
+        return "–" if outcome == "not run" else OUTCOMES.get(outcome, outcome)
+    average = three_digits(sum(numbers) / len(numbers))
+    return average if len(numbers) == 1 else f"{average} ({three_digits(max(numbers))})"
 
 
-def mean(row: Row | None, metric: str) -> float | None:
+def mean(row: SpeechRow | None, metric: str) -> float | None:
     """The row's mean of that metric over the clips."""
-    found: Number | None = getattr(row, metric, None)
+    found: MeanInterval | None = getattr(row, metric, None)
     return found.mean if found else None
 
 
 def options_table(model: SpeechNoise) -> Table:
-    """Every option of one model: its three errors, its error against the recordings, words."""
-    columns: list[Column[Row]] = [
-        Column("noise", get=lambda r: r.family),
+    """Every option of one model: its three errors, its error against the recordings, notes."""
+    columns: list[Column[SpeechRow]] = [
+        Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: r.option),
-        Column("mel of the wave", -3, get=partial(mean, metric="heard")),
-        Column("95 % interval", get=lambda r: _interval(r.heard)),
+        Column("log mel of the wave", -3, get=partial(mean, metric="heard")),
+        Column("95% interval", get=lambda r: _interval(r.heard)),
         Column("wave", -3, get=partial(mean, metric="wave")),
-        Column("mel before", -3, get=partial(mean, metric="mel")),
-        Column("to recordings", -3, get=partial(mean, metric="own")),
-        Column("what is to be said", get=words),
+        Column("log mel before the vocoder", -3, get=partial(mean, metric="mel")),
+        Column("vs. recordings", -3, get=partial(mean, metric="own")),
+        Column("notes", get=notes_of),
     ]
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
-        f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. That "
-        f"system itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
-        f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
-        f"differ by {short(2 * model.power)}"
+        f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. The MSE "
+        f"of the clean system against the recordings is {three_digits(model.own.mean)}, of the vocoder alone "
+        f"{three_digits(model.copy.mean)}; its waves have a power of {three_digits(model.power)}, so "
+        f"unrelated waves differ by {three_digits(2 * model.power)}"
     )
     return Table.of(shown, columns, caption)
 
 
-def _interval(found: Number | None) -> str:
-    return f"[{short(found.low)}, {short(found.high)}]" if found else ""
+def _interval(found: MeanInterval | None) -> str:
+    return f"[{three_digits(found.low)}, {three_digits(found.high)}]" if found else ""
 
 
-def words(row: Row) -> str:
-    """What is to be said of a row beside its numbers."""
+def notes_of(row: SpeechRow) -> str:
+    """The notes on a row."""
+    outcome = "identical output" if row.outcome == "identical" else outcome_text(row)
     if row.heard is None:
-        return f"{row.outcome}: {row.note}".rstrip(": ")
+        return f"{outcome}: {row.note}".rstrip(": ")
     note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
-    clips, verb = many(row.clips, "clip"), "has" if row.longer == 1 else "have"
-    stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
-    length = f"{row.longer} of {clips} {verb} another length; compared over common frames"
-    said = [
-        note if row.outcome == "measured" or not note else f"{row.outcome}: {note}",
-        f"the same errors as {row.alike}" if row.alike else "",
+    clips = many(row.clips, "clip")
+    length = f"the length differs in {row.longer} of {clips}; compared over common frames"
+    notes = [
+        note if row.outcome == "measured" or not note else f"{outcome}: {note}",
+        f"same errors as {row.alike}" if row.alike else "",
         length if row.longer else "",
-        f"{row.unstopped} of {clips} never {stop}" if row.unstopped else "",
+        f"{row.unstopped} of {clips} ended at max_frames" if row.unstopped else "",
         f"{many(row.failed, 'clip')} failed" if row.failed else "",
     ]
-    return "; ".join(filter(None, said))
+    return "; ".join(filter(None, notes))
 
 
 def csv_table(suite: SpeechSuite) -> Table:
     """Every number: one row per model and option, the clean system with its own error first."""
     rows: list[dict[str, Cell]] = []
     for m in suite.models:
-        clean = Row("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
+        clean = SpeechRow("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
         for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
             cells: dict[str, Cell] = {"model": m.model, "data": suite.data, "kind": m.kind}
             cells["noise"] = row.family

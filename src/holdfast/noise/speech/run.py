@@ -16,10 +16,10 @@ from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise import suite
 from holdfast.noise.speech.card import SpeechModel
-from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
+from holdfast.noise.speech.cells import ClipErrors, Graphs, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
-from holdfast.noise.speech.result import Number, Row, SpeechNoise, mean
+from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechRow, mean
 from holdfast.noise.speech.spectrum import Vocoder
 
 SpeechCandidate: TypeAlias = suite.Candidate[System]
@@ -30,7 +30,7 @@ FIELDS = ("mel", "heard", "wave", "own")
 
 @dataclass(frozen=True)
 class SpeechPlan:
-    """A model, the clips it is tested on, which noises, and clips to calibrate on (None: of the tested)."""
+    """A model, the test clips, the noise options, and the calibration clips (None: some test clips)."""
 
     model: SpeechModel
     data: ClipSet
@@ -44,7 +44,7 @@ class SpeechPlan:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSpeech:
     """A plan with every graph rewritten."""
 
     plan: SpeechPlan
@@ -65,7 +65,7 @@ class Prepared:
         return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, strict=plan.strict)
 
 
-def prepare(plan: SpeechPlan) -> Prepared:
+def prepare(plan: SpeechPlan) -> PreparedSpeech:
     """The systems of the suite; graphs are rewritten and integer precisions calibrated here."""
     reserved = reserve(plan)
     candidates: list[SpeechCandidate] = []
@@ -85,13 +85,13 @@ def prepare(plan: SpeechPlan) -> Prepared:
                 graphs[option.name] = made
                 candidates.append(suite.Candidate(option, "measured", made.how, system))
             else:
-                why = made.how or "nothing in the graphs it could change"
+                why = made.how or "the graphs have nothing that this precision changes"
                 candidates.append(suite.Candidate(option, "no effect", why))
         elif system.operator != CLEAN.operator or system.spectrum(clean) != clean:  # not what the card says
             candidates.append(suite.Candidate(option, "measured", option.summary, system))
     if not candidates:
-        raise DataError("no noise is left to run: what is asked for is how the card has it anyway")
-    return Prepared(plan, tuple(candidates), graphs, reserved)
+        raise DataError("no noise option is left to run: the selected options are already those of the card")
+    return PreparedSpeech(plan, tuple(candidates), graphs, reserved)
 
 
 def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
@@ -102,16 +102,18 @@ def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
     if free and plan.spare is not None:
         texts = suite.spread(free, min(plan.calibration, len(free)))
         return suite.Reserved(texts, f"{len(texts)} texts of {plan.spare.name} that are not tested on")
-    none = "" if plan.spare is None else f" ({plan.spare.name} holds no others)"
+    none = "" if plan.spare is None else f" ({plan.spare.name} has no others)"
     if len(tested) < 2:  # nothing would be left to test on
-        return suite.Reserved((), "no text: there is none that is not tested on")
-    held = tuple(dict.fromkeys(clip.text for clip in suite.hold_back(plan.data.clips, plan.calibration)))
+        return suite.Reserved((), "no text that is not tested on")
+    held = tuple(
+        dict.fromkeys(clip.text for clip in suite.calibration_subset(plan.data.clips, plan.calibration))
+    )
     names = frozenset(clip.name for clip in plan.data.clips if clip.text in held)
     words = f"{len(held)} of the {len(tested)} texts{none}"
-    return suite.Reserved(held, f"{words}, on whose clips calibrated systems are then not tested", names)
+    return suite.Reserved(held, f"{words}; calibrated systems skip the clips of these texts", names)
 
 
-def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechNoise:
+def measure(prepared: PreparedSpeech, watch: suite.Watch = suite.no_progress) -> SpeechNoise:
     """The noise of the model; a killed run continues where it stopped."""
     plan = prepared.plan
     found = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
@@ -119,16 +121,17 @@ def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechN
     lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
     failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
     if not clean:
-        several = f"none of the {len(failed)} clips can be used; first {failed[0]}"
-        raise DataError(several if len(failed) > 1 else f"the clip cannot be used: {failed[0]}")
-    rows: list[Row] = []
+        several = f"all {len(failed)} clips failed; first {failed[0]}"
+        raise DataError(several if len(failed) > 1 else f"the clip failed: {failed[0]}")
+    rows: list[SpeechRow] = []
     for row in (_row(one, found) for one in prepared.candidates):  # an option alike an earlier one is marked
         same = (r.option for r in rows if r.family == row.family and not r.alike and _alike(r, row))
         rows.append(dataclasses.replace(row, alike=next(same, "")))
     endless = [one.clip for one in clean if not one.stopped]
     where = f"{len(endless)} of {len(clean)} clips ({', '.join(endless[:3])})"
-    ended = f"ended at max_frames {plan.model.card.max_frames}"
-    note = f"the clean model never stops by itself on {where}: {ended}"
+    note = (
+        f"the clean model does not stop on {where}; output ended at max_frames {plan.model.card.max_frames}"
+    )
     calibrated = any(one.option.calibrated and one.variant is not None for one in prepared.candidates)
     return SpeechNoise(
         model=plan.model.name,
@@ -149,34 +152,34 @@ def measure(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> SpeechN
 
 
 def _run_systems(
-    prepared: Prepared, systems: tuple[System, ...], watch: suite.Watch, what: str
-) -> dict[System, tuple[Measured, ...]]:
+    prepared: PreparedSpeech, systems: tuple[System, ...], watch: suite.Watch, what: str
+) -> dict[System, tuple[ClipErrors, ...]]:
     plan = prepared.plan
     with watch(what, len(systems) * len(plan.data), "clips × systems") as progress:
         store = Store(plan.runs / CELLS)
         return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
-def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family: str = "") -> Row:
+def _row(one: SpeechCandidate, found: dict[System, tuple[ClipErrors, ...]], family: str = "") -> SpeechRow:
     family, name = family or one.option.family, one.option.name
     if one.variant is None:
-        return Row(family, name, one.status, one.note)
+        return SpeechRow(family, name, one.status, one.note)
     unusable = {m.clip for m in found.get(CLEAN, ()) if m.failed}
     cells = [m for m in found[one.variant] if m.clip not in unusable]
     good = [m for m in cells if not m.failed]
     lost = len(cells) - len(good)
     if not good:
         first = next((m.failed for m in cells), "no clip is left to test on")
-        return Row(family, name, "impossible", f"every clip failed: {first}", failed=lost)
+        return SpeechRow(family, name, "impossible", f"every clip failed: {first}", failed=lost)
     outcome: suite.Outcome = "measured"
     note = one.note
     if all(m.same and not m.mel for m in good):
-        outcome, note = "identical", "every wave is the clean one, bit for bit"
+        outcome, note = "identical", "all waves are bit-identical"
     elif all(max(m.heard, m.mel or 0.0) < ROUNDING for m in good):
-        outcome, note = "no effect", f"the same up to rounding in double precision: {note}"
+        outcome, note = "no effect", f"identical up to rounding in double precision: {note}"
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
     numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
-    return Row(
+    return SpeechRow(
         family,
         name,
         outcome,
@@ -189,22 +192,22 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
     )
 
 
-def _alike(first: Row, second: Row) -> bool:
+def _alike(first: SpeechRow, second: SpeechRow) -> bool:
     means = [(mean(first, key), mean(second, key)) for key in FIELDS]
     close = (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6) for a, b in means)
     return first.outcome == second.outcome == "measured" and all(close)
 
 
-def _number(values: Sequence[float]) -> Number:
+def _number(values: Sequence[float]) -> MeanInterval:
     """The mean over clips with a bootstrap interval, the same for the same numbers."""
     made = mean_interval(values, generator(0, "speech"))
-    return Number(made.estimate, max(made.low, 0.0), made.high)  # squares
+    return MeanInterval(made.estimate, max(made.low, 0.0), made.high)  # squares
 
 
-def _combined(prepared: Prepared, rows: Sequence[Row], watch: suite.Watch) -> Row | None:
-    """The worst precision and the worst STFT together; None unless each has an effect."""
+def _combined(prepared: PreparedSpeech, rows: Sequence[SpeechRow], watch: suite.Watch) -> SpeechRow | None:
+    """The worst precision and the worst STFT option combined; None unless each has an effect."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    most_harmful = suite.worst_of_each(suite.distinct(rows), lambda row: row.family)
+    most_harmful = suite.worst_per_group(suite.distinct_rows(rows), lambda row: row.family)
     worst = {row.family: known[row.label] for row in most_harmful}
     if len(worst) < 2:
         return None
@@ -215,9 +218,9 @@ def _combined(prepared: Prepared, rows: Sequence[Row], watch: suite.Watch) -> Ro
 
 
 def estimate(plan: SpeechPlan) -> suite.Estimate:
-    """The estimate, from some clips run now through every system in one process; none of it is kept.
+    """The estimate, from a few clips that are run through every system in one process and discarded.
 
-    Graphs are rewritten where the run keeps them, if it has begun.
+    Rewritten graphs are stored with the run if it has begun.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
         folder, store = Path(name), Store(plan.runs / CELLS)

@@ -1,4 +1,4 @@
-"""What a suite runs: every option that can change something, or why not; and the images to calibrate on."""
+"""Selection of the options of a suite, with the reason for each that cannot run; calibration images."""
 
 import dataclasses
 import os
@@ -16,7 +16,14 @@ from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
 from holdfast.graph.rewrite.follow.walk import unchanged
-from holdfast.noise.suite import CALIBRATION_ITEMS, Candidate, NoiseSelection, Reserved, hold_back, spread
+from holdfast.noise.suite import (
+    CALIBRATION_ITEMS,
+    Candidate,
+    NoiseSelection,
+    Reserved,
+    calibration_subset,
+    spread,
+)
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
@@ -35,7 +42,7 @@ class SuiteContext:
     clean: Pipeline
     reserved: Reserved[Entry]
     calibration: Calibration
-    folder: Path  # where rewritten models are kept
+    folder: Path  # where rewritten models are stored
 
 
 def select_options(context: SuiteContext, selection: NoiseSelection) -> list[ImageCandidate]:
@@ -45,7 +52,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     taken = [option for of in families() for option in options(of) if selection.takes(option)]
     found: list[ImageCandidate | None] = []
     for option in taken:
-        unfit = not_for(option, model)
+        unfit = task_mismatch(option, model)
         if (unfit or option.missing) and selection.singles_out(option):
             raise InputError(f"--only {option.label}: {unfit or option.missing}")
         if option.missing and not unfit:
@@ -53,31 +60,31 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
         elif not unfit:
             found.append(build_variant(context, [option]))
     if not any(found):
-        why = "--only and --skip leave none"
+        why = "--only and --skip exclude all"
         if any(task in option.tasks for option in taken):
-            why = f"what is asked for is how {model.name} is fed and run anyway"
+            why = f"the selected options are already part of the training pipeline of {model.name}"
         elif taken:
             names = ", ".join(sorted({option.family for option in taken}))
-            why = f"{names}: not for a model to {task}, which {model.name} is"
-        raise InputError(f"no noise is left to run: {why}; see `holdfast noise list`")
+            why = f"{names}: not applicable to {model.name}, whose task is {task}"
+        raise InputError(f"no noise option is left to run: {why}; see `holdfast noise list`")
     return [one for one in found if one is not None]
 
 
-def not_for(option: Option, model: Model) -> str:
+def task_mismatch(option: Option, model: Model) -> str:
     """Why an option does not concern a model of this task; empty if it does."""
     task = model.card.task
     if task in option.tasks:
         return ""
-    return f"is for models to {', '.join(option.tasks)}; {model.name} is one to {task}"
+    return f"applies to the tasks {', '.join(option.tasks)}; the task of {model.name} is {task}"
 
 
 def reason_of(text: str, model: Model) -> str:
-    """A reason in one line without the model's path: the row says which model it is."""
+    """A reason in one line without the model's path, which the row states already."""
     return " ".join(text.split()).removeprefix(f"{model.path}: ")
 
 
-def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
-    """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in.
+def with_calibration(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
+    """The pipeline with the calibration images and the folder that a rewritten graph needs.
 
     A pipeline that has calibration images already keeps them.
     """
@@ -88,15 +95,15 @@ def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pi
     return pipeline.replace(infer=dataclasses.replace(infer, calibration=images, folder=folder))
 
 
-def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
+def fit_no_effect(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
     """Why the fit `square` alone changes nothing for a card with this input; empty if it changes it."""
     if pipeline.fit != "square" or pipeline.replace(fit=clean.fit) != clean or square(fed) != fed:
         return ""
-    return f"applies to cards of policy crop only; this one's is {fed.policy}"
+    return f"applies only to cards with the input policy crop; this card has {fed.policy}"
 
 
 def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandidate | None:
-    """The options applied one after the other and built; None if that is the pipeline as it was trained."""
+    """The options applied one after the other and built; None if that is the training pipeline."""
     pipeline, last = applied(context.clean, chosen), chosen[-1]
     if pipeline.infer == Deployed():
         pipeline = pipeline.replace(infer="onnxruntime")
@@ -104,10 +111,10 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
         return None
     name = " + ".join(one.label for one in chosen)
     useless = no_effect(last.name, context.model.card) if last.family == "boxes" else ""
-    useless = useless or no_fit(pipeline, context.clean, context.model.card.input)
+    useless = useless or fit_no_effect(pipeline, context.clean, context.model.card.input)
     if useless and len(chosen) == 1:
         return Candidate(last, "no effect", useless)
-    pipeline = calibrated(pipeline, context.calibration, context.folder)
+    pipeline = with_calibration(pipeline, context.calibration, context.folder)
     infer = pipeline.infer
     if not isinstance(infer, Deployed):
         return Candidate(last, "measured", "", Variant(name, pipeline))
@@ -124,28 +131,32 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
 
 def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_ITEMS) -> Reserved[Entry]:
     """Images of `spare` that are not tested on; else some of the tested, which are then skipped."""
-    free = () if spare is None else unseen(spare.entries, tested.entries)
+    free = () if spare is None else images_not_in(spare.entries, tested.entries)
     if free and spare is not None:
         taken = spread(free, min(images, len(free)))
         verb = "is" if len(taken) == 1 else "are"
         return Reserved(taken, f"{many(len(taken), 'image')} of {spare.name} that {verb} not tested on")
-    none = "" if spare is None else f" ({spare.name} holds no others)"
-    held = hold_back(tested.entries, images)
-    others = {entry.name for entry in unseen(tested.entries, held)}  # a copy of one held back was seen, too
+    none = "" if spare is None else f" ({spare.name} has no others)"
+    held = calibration_subset(tested.entries, images)
+    others = {
+        entry.name for entry in images_not_in(tested.entries, held)
+    }  # a copy of one held back was seen, too
     if not others:
-        lack = f"{many(len(tested), 'image')}{none}: none is left to test on; give --calibration DATA"
+        lack = (
+            f"{many(len(tested), 'image')}{none}: no image would be left to test on; add --calibration DATA"
+        )
         return Reserved((), f"no image: {lack}", lack=lack)
     words = (
-        f"{len(held)} of the {len(tested)} images{none}, on which calibrated variants are then not tested "
-        "(their Δ is to the clean result on the others)"
+        f"{len(held)} of the {len(tested)} images{none}; calibrated variants skip these images, and their "
+        "points lost are relative to the clean result on the other images"
     )
     return Reserved(held, words, frozenset(e.name for e in tested.entries if e.name not in others))
 
 
-def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The images of `spare` that are none of the tested, by their bytes: names and truth do not matter.
+def images_not_in(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The images of `spare` that are not among the tested ones, compared by their bytes.
 
-    Those that cannot be read are left out. Files are read only where two have equally many bytes.
+    Images that cannot be read are skipped. Files are read only where two have the same size.
     """
     origins = {_origin(entry) for entry in tested}
     others = tuple(entry for entry in spare if _origin(entry) not in origins)
@@ -159,7 +170,7 @@ def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]
     return tuple(e for e, size in pairs if size and (size not in shared or of_bytes(_data(e)) not in known))
 
 
-def spare_of(
+def calibration_pool(
     data: str,
     task: Task,
     format: str | None,  # noqa: A002 (the name of the option)
@@ -168,7 +179,7 @@ def spare_of(
     *,
     whole: bool = True,
 ) -> Dataset | None:
-    """Other embedded scenes, or all of the data (`reserve` leaves out what is tested); else None."""
+    """Other embedded scenes, or all of the data (`reserve` skips the tested images); else None."""
     words = data.split(":")
     if is_embedded(data):
         seed = int(words[1]) if len(words) > 1 else 0
@@ -177,7 +188,7 @@ def spare_of(
 
 
 def _origin(entry: Entry) -> Hashable:
-    """What an image is read or drawn from: equal for two entries of one image, known without loading it."""
+    """The source of an image: equal for two entries of the same image, and known without loading it."""
     if isinstance(entry, FileEntry):
         return entry.path
     if isinstance(entry, EmbeddedEntry):

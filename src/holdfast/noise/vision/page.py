@@ -1,14 +1,21 @@
-"""A noise suite as one page: what matters, the paper's table, every option, the staircase, how it was run."""
+"""The page of a noise suite: summary, the paper's table, every option, the combination, how it was run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from holdfast.evaluate.difference import COUNTED, interval_text, significance
 from holdfast.noise import page as pages
-from holdfast.noise.vision.combine import Staircase, Step
-from holdfast.noise.vision.combine import words as combination_words
-from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.tables import metric_name, models_table, options_table, staircase_table, words
+from holdfast.noise.suite import outcome_text
+from holdfast.noise.vision.combine import Combination, CombineStep
+from holdfast.noise.vision.combine import describe_combination as combination_words
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.tables import (
+    combination_table,
+    metric_label,
+    models_table,
+    notes_of,
+    options_table,
+)
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
@@ -17,8 +24,8 @@ from holdfast.report.tables import Table, many
 from holdfast.stages.families import families
 
 _READING = (
-    "A dot is what one option costs in points of the metric, its line the paired 95 % interval over images. "
-    "Grey: the interval holds 0, so it may be the choice of images."
+    "Each dot shows the points lost by one option, each line the paired 95% interval over images. "
+    "Grey: not significant (the 95% interval contains 0)."
 )
 
 
@@ -28,116 +35,128 @@ def _chart(model: ModelNoise) -> Figure:
     groups = [Group(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
     if model.combined is not None:
         groups.append(Group("Combined", [_spot(model.combined, combined=True)]))
-    metric = metric_name(model)
-    chart = forest(groups, title=f"{metric} lost to each option", desc=_READING)
-    return Figure(f"{metric} lost, {many(model.images, 'image')}", chart, _READING, wide=True)
+    metric = metric_label(model)
+    chart = forest(groups, title=f"Points lost by each option, {metric}", desc=_READING)
+    return Figure(f"Points lost, {metric}, n = {model.images}", chart, _READING, wide=True)
 
 
-def _spot(row: Row, combined: bool = False) -> Spot:
+def _spot(row: NoiseRow, combined: bool = False) -> Spot:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
-        return Spot(name, None, words=row.outcome, note=f"{row.outcome}: {row.note}")
-    return pages.drop_spot(name, row, row.images, words(row, combined))
+        return Spot(name, None, words=outcome_text(row), note=f"{outcome_text(row)}: {row.note}")
+    return pages.loss_spot(name, row, row.images, notes_of(row, combined))
 
 
 def lead(model: ModelNoise) -> str:
-    """What matters most, in a sentence or two."""
-    metric, worst = metric_name(model), model.worst
-    said = f"{metric} is {100 * model.clean:.2f} where the system is the one it was trained with."
+    """The main result in a sentence or two, and what to do next."""
+    worst = model.worst
+    text = (
+        f"{metric_label(model)} is {100 * model.clean:.2f} with the training pipeline (n = {model.images})."
+    )
     measured = [r for r in model.rows if r.outcome == "measured"]
     if not measured:
-        return f"{said} No noise that could be run here changes it."
-    if worst is None or worst.drop is None:
-        return f"{said} Of {many(len(measured), 'noise')} that could be run none changes a single prediction."
-    sure = "" if worst.clear else ", which may be the choice of images"
-    said += f" The worst single noise is {worst.label}: {worst.drop:z.2f} points{sure}."
-    if model.combined is not None and model.combined.drop is not None:
-        said += f" The worst of every kind together cost {model.combined.drop:z.2f}."
-    return said
+        return f"{text} No noise option that ran here changes it."
+    if worst is None or worst.points_lost is None:
+        return f"{text} No option that ran changes a prediction ({many(len(measured), 'option')})."
+    words = significance(worst.low, worst.high, worst.images)
+    text += f" Worst option: {worst.label}, {worst.points_lost:z.2f} points lost, {words}."
+    if model.combined is not None and model.combined.points_lost is not None:
+        text += f" Worst options of all families combined: {model.combined.points_lost:z.2f} points lost."
+    if worst.clear and worst.points_lost > 0:
+        text += (
+            f" Next: check whether your deployment uses {worst.label}, for example with holdfast diagnose."
+        )
+    return text
 
 
-def staircase_section(made: Staircase, images: int) -> Section:
-    """The build-up of noises, drawn and in a table; `images` is how many the clean metric is of."""
-    metric = metric_name(made)
+def combination_section(made: Combination, images: int) -> Section:
+    """The combination of options, as a chart and in a table; `images` are those of the clean metric."""
+    metric = metric_label(made)
     counts = [images, *(s.images for s in made.steps)]
     fewer = {  # steps that are measured on fewer images than the one before
-        s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the step before"
+        s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the previous step"
         for s, before in zip(made.steps, counts, strict=False)
         if s.images < before
     }
     chart = staircase(
         Stair("clean", "", 100 * made.clean),
         [_stair(s, fewer.get(s.added, "")) for s in made.steps],
-        title="Noise upon noise",
+        title="Combined noise, step by step",
         y_label=metric,
-        desc=f"{metric} after each noise is added to those before it, the most harmful first.",
+        desc=f"{metric} after each option is added to those before it, the most harmful first.",
     )
-    notes = [f"{added}: {said}: its column is what it adds on these." for added, said in fewer.items()]
-    notes += [f"Could not be added: {'; '.join(made.left_out)}"] if made.left_out else []
+    notes = [f"{added}: {text}; its column shows this step on those images." for added, text in fewer.items()]
+    notes += [f"Skipped: {'; '.join(made.skipped)}"] if made.skipped else []
     figures = (
-        Figure("", scroll(chart, "Noise upon noise"), " ".join(notes), wide=True),
-        table_figure("", staircase_table(made), name="Noise upon noise, in numbers", wide=True),
+        Figure(f"{metric}, n = {images}", scroll(chart, "Combined noise"), " ".join(notes), wide=True),
+        table_figure("", combination_table(made), name="Combined noise, in numbers", wide=True),
     )
-    return Section("staircase", "Noise upon noise", figures, combination_words(made))
+    return Section("staircase", "Combined noise, step by step", figures, combination_words(made))
 
 
-def _stair(step: Step, fewer: str) -> Stair:
-    """A step as it is drawn; what it changes is what it adds, which is in points lost."""
+def _stair(step: CombineStep, fewer: str) -> Stair:
+    """A step as it is drawn."""
     family, option = step.added.split("=", 1)
-    note = f"adds {step.extra:z.2f}, alone {step.alone:z.2f}: {step.effect}"
+    note = f"{step.extra:z.2f} points lost by this step, {step.alone:z.2f} alone: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
     return Stair(family, option, 100 * step.value, -step.extra, *more)
 
 
-def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
+def write(suite: Suite, out: Path, stairs: Sequence[Combination] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, stairs), out, "noise.html")
 
 
-def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
+def page(suite: Suite, stairs: Sequence[Combination] = ()) -> str:
     """The suite as one self-contained HTML file."""
     models, table = suite.models, models_table(suite)
-    columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
-    body = table_figure("", Table(columns, table.rows), name="System noise", wide=True)
-    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
+    body = table_figure("", table, name="System noise", wide=True)
+    sections = [Section("noise", "Points lost by noise family", (body,), f"{table.caption}.")]
     for place, model in enumerate(models):
-        said = lead(model) if len(models) > 1 else ""
-        sections.append(pages.options_section(suite, place, _chart(model), options_table(model), said))
+        table = options_table(model)
+        text = lead(model) if len(models) > 1 else f"{table.caption}."
+        sections.append(pages.options_section(suite, place, _chart(model), table, text))
     images = {m.model: m.images for m in models}
-    sections += [staircase_section(s, images[s.model]) for s in stairs]
+    sections += [combination_section(s, images[s.model]) for s in stairs]
     several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
     warnings = [Alert(f"{m.model}: {line}", "about") for m in models for line in m.warnings]
     return pages.suite_page(
         suite,
         suite.data,
-        {"images": models[0].images, "options run": sum(r.drop is not None for m in models for r in m.rows)},
+        {
+            "images": models[0].images,
+            "options run": sum(r.points_lost is not None for m in models for r in m.rows),
+        },
         _cards,
         _card,
         verdict=several if len(models) > 1 else lead(models[0]),
         rule=models[0].rule,
-        alerts=(*warnings, *pages.failed_alerts(suite, "image")),
+        alerts=(*warnings, *pages.failure_alerts(suite, "image")),
         sections=(*sections, _about(suite)),
         layout="noise",
     )
 
 
 def _cards(model: ModelNoise) -> list[Card]:
-    metric = metric_name(model)
-    worst, combined = model.worst, model.combined
-    shown = [Card(metric, 100 * model.clean, "clean: the system it was trained with", 2)]
-    if worst is not None and worst.drop is not None:
-        shown.append(Card("worst single noise", f"{worst.drop:z.2f}", f"points lost: {worst.label}"))
-        shown.append(Card("predictions changed by it", worst.changed, f"of {many(worst.images, 'image')}"))
-    if combined is not None and combined.drop is not None:
-        shown.append(Card("worst of each together", f"{combined.drop:z.2f}", "points lost"))
-    return shown
+    metric, worst, combined = metric_label(model), model.worst, model.combined
+    cards = [Card(f"clean {metric}", 100 * model.clean, f"training pipeline, n = {model.images}", 2)]
+    if worst is not None and worst.points_lost is not None:
+        ends = f"95% interval {interval_text(worst.low, worst.high)}, n = {worst.images}"
+        cards.append(Card("points lost, worst option", f"{worst.points_lost:z.2f}", f"{worst.label}, {ends}"))
+        counted = f"{COUNTED[model.task][0]} by {worst.label}"
+        cards.append(Card(counted, f"{worst.changed} of {worst.images}", "images"))
+    if combined is not None and combined.points_lost is not None:
+        ends = f"95% interval {interval_text(combined.low, combined.high)}, n = {combined.images}"
+        cards.append(Card("points lost, combined", f"{combined.points_lost:z.2f}", ends))
+    return cards
 
 
 def _card(model: ModelNoise) -> Card:
-    """One of several models: its metric as trained, and what the worst single noise takes from it."""
-    metric, worst = metric_name(model), model.worst
-    cost = f"; at worst {worst.drop:z.2f} less: {worst.label}" if worst and worst.drop is not None else ""
-    return Card(model.model, f"{100 * model.clean:.2f}", f"{metric} clean{cost}")
+    """One of several models: its clean metric, and the points lost by its worst option."""
+    note, worst = f"clean {metric_label(model)}, n = {model.images}", model.worst
+    if worst and worst.points_lost is not None:
+        note += f"; worst option {worst.label}: {worst.points_lost:z.2f} points lost"
+    return Card(model.model, f"{100 * model.clean:.2f}", note)
 
 
 def _about(suite: Suite) -> Section:
@@ -145,11 +164,11 @@ def _about(suite: Suite) -> Section:
     clean = table_figure(
         "Clean pipeline",
         Table(["model", *suite.models[0].pipeline], stages),
-        "What every option is compared with.",
-        name="The clean pipeline",
+        "Every option is compared with this pipeline.",
+        name="Clean pipeline",
         wide=True,
         sortable=False,
     )
     failed = [[line] for m in suite.models for line in m.failed]
-    lost = table_figure("Images that failed", Table(["failed"], failed), name="Failed", sortable=False)
+    lost = table_figure("Failed images", Table(["failed"], failed), name="Failed images", sortable=False)
     return about_section([clean], suite.versions, *([lost] if failed else []))

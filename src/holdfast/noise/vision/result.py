@@ -1,4 +1,4 @@
-"""What a noise suite found: one row an option, one line a family, one model or many. Saved as JSON."""
+"""The result of a noise suite: one row per option, a summary per family, one or more models."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,73 +11,68 @@ from holdfast.core.result import Result
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import Store
-from holdfast.noise.suite import OptionRow, Outcome, distinct, excludes_zero, joint_outcome
+from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_rows, excludes_zero
 
 if TYPE_CHECKING:
     from holdfast.report.tables import Table
 
 
 @dataclass(frozen=True)
-class Row(OptionRow):
-    """One option. Δ = clean − noised in points of the metric (1 point = 0.01): positive is a loss."""
+class NoiseRow(OptionRow):
+    """One option. `points_lost` = clean − noisy in percentage points (1 point = 0.01 of the metric)."""
 
     family: str
     option: str
     outcome: Outcome
     note: str = ""  # how it was done, or why not
     value: float | None = None  # the metric under the noise, 0 to 1
-    drop: float | None = None
-    low: float | None = None  # paired 95 % interval of the drop
+    points_lost: float | None = field(default=None, metadata={"formerly": "drop"})
+    low: float | None = None  # paired 95% interval of points_lost
     high: float | None = None
-    changed: int | None = None  # images whose prediction is another
+    changed: int | None = None  # images whose prediction changed (see holdfast.evaluate.difference)
     images: int = 0
     same_inputs: int = 0  # of those, images whose input tensor is the clean one bit for bit
     failed: int = 0
-    alike: str = ""  # another option of the family with the same inputs throughout
-    setup: str = field(default="", repr=False)  # the name of its cells in the store beside the run
+    alike: str = ""  # another option of the family with the same inputs on all images
+    setup: str = field(default="", repr=False)  # the name of its cells in the store next to the run
     skipped: tuple[int, ...] = field(default=(), repr=False)  # places of the clean images it is not tested on
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 0: more than the choice of images."""
+        """Whether the loss is significant: the 95% interval does not contain 0."""
         return excludes_zero(self.low, self.high)
 
     @property
     def loss(self) -> float | None:
-        """The drop."""
-        return self.drop
-
-    @property
-    def points_lost(self) -> float | None:
-        """Clean − noisy in percentage points; positive is a loss."""
-        return self.drop
+        """The points lost."""
+        return self.points_lost
 
     @property
     def harm(self) -> tuple[float, int]:
-        """The points it costs, then the predictions it changes."""
-        return self.drop or 0.0, self.changed or 0
+        """The points lost, then the number of changed images."""
+        return self.points_lost or 0.0, self.changed or 0
 
     @property
     def moves(self) -> bool:
-        """Whether it changes anything: the metric, or a prediction."""
-        return self.outcome == "measured" and bool(self.drop or self.changed)
+        """Whether it changes the metric or a prediction."""
+        return self.outcome == "measured" and bool(self.points_lost or self.changed)
 
 
 @dataclass(frozen=True)
-class Line:
-    """A family of one model: mean and worst Δ over its distinct options, as the paper's tables have it."""
+class FamilySummary:
+    """A family of one model: mean and worst points lost over its distinct options, as in the paper."""
 
     family: str
     mean: float | None
     worst: float | None
-    option: str  # the worst one; empty if it changes neither the metric nor a prediction
+    option: str  # the worst option; empty if it changes neither the metric nor a prediction
     distinct: int  # options with inputs or graphs of their own
-    words: str = ""  # when there is nothing to measure
+    words: str = ""  # the outcome if nothing was measured
 
 
 @dataclass(frozen=True)
 class ModelNoise:
-    """The noise of one model: its clean metric, every option, and all families' worst options together."""
+    """The noise of one model: its clean metric, every option, and the worst options combined."""
 
     model: str
     sha256: str
@@ -85,8 +80,8 @@ class ModelNoise:
     metric: str
     clean: float
     images: int
-    rows: tuple[Row, ...]
-    combined: Row | None
+    rows: tuple[NoiseRow, ...]
+    combined: NoiseRow | None
     pipeline: dict[str, str]
     calibration: str = ""
     rule: str = ""
@@ -98,20 +93,20 @@ class ModelNoise:
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
     settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
 
-    def cells(self, store: Store, row: Row | None = None) -> CellSet:
+    def cells(self, store: Store, row: NoiseRow | None = None) -> CellSet:
         """The cells of a row's records, or of the clean ones."""
         if row is None:
             return CellSet(store, self.setup, self.items)
         skipped = set(row.skipped)
         return CellSet(store, row.setup, tuple(h for n, h in enumerate(self.items) if n not in skipped))
 
-    def of(self, family: str) -> tuple[Row, ...]:
+    def of(self, family: str) -> tuple[NoiseRow, ...]:
         """The rows of a family."""
         return tuple(r for r in self.rows if r.family == family)
 
     @property
-    def worst(self) -> Row | None:
-        """Of the options that change the metric or a prediction, the one that costs most; else None."""
+    def worst(self) -> NoiseRow | None:
+        """The option that loses the most points, of those that change anything; None without one."""
         return max((r for r in self.rows if r.moves), key=lambda r: r.harm, default=None)
 
 
@@ -127,7 +122,7 @@ class Suite(Result):
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> NoiseRow | None:
         """Of the options that change the metric or a prediction, the one that costs most; else None."""
         found = [model.worst for model in self.models if model.worst is not None]
         return max(found, key=lambda row: row.harm, default=None)
@@ -139,7 +134,7 @@ class Suite(Result):
 
         return options_table(self.models[0]) if len(self.models) == 1 else models_table(self)
 
-    def row(self, label: str, model: str = "") -> Row:
+    def row(self, label: str, model: str = "") -> NoiseRow:
         """The row of an option such as resize=opencv-nearest, of the first model or the named one."""
         rows = {row.label: row for one in self.models if model in ("", one.model) for row in one.rows}
         if label not in rows:
@@ -169,15 +164,17 @@ class Suite(Result):
         return page(self)
 
 
-def line(rows: Sequence[Row], family: str) -> Line:
-    """The family's line: options with the same inputs as another or as the clean ones count once or not."""
+def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
+    """The summary of a family; options with identical inputs count once, and not at all if they are clean."""
     own = [r for r in rows if r.family == family]
-    measured = distinct(own)
+    measured = distinct_rows(own)
     if not measured:
-        return Line(family=family, mean=None, worst=None, option="", distinct=0, words=joint_outcome(own))
+        return FamilySummary(
+            family=family, mean=None, worst=None, option="", distinct=0, words=common_outcome(own)
+        )
     worst = max(measured, key=lambda r: r.harm)
-    mean = sum(r.drop or 0.0 for r in measured) / len(measured)
-    return Line(family, mean, worst.drop, worst.option if worst.moves else "", len(measured))
+    mean = sum(r.points_lost or 0.0 for r in measured) / len(measured)
+    return FamilySummary(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))
 
 
 class _NoiseManifest(Manifest[Suite]):
@@ -188,7 +185,7 @@ class _NoiseManifest(Manifest[Suite]):
         plain = super().to_plain(result)
         for model, noise in zip(plain["models"], result.models, strict=True):
             names = dict.fromkeys(r.family for r in noise.rows)
-            model["families"] = [dataclasses.asdict(line(noise.rows, name)) for name in names]
+            model["families"] = [dataclasses.asdict(summarize_family(noise.rows, name)) for name in names]
         return plain
 
 

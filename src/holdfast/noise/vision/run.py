@@ -1,4 +1,4 @@
-"""The noise suite of one model: every option alone, then the worst of each family together; or its cost."""
+"""The noise suite of one model: every option alone, then the worst of each family combined; estimates."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.records import Failed, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.difference import Side, compare, side_of
-from holdfast.evaluate.reading import doubts
+from holdfast.evaluate.difference import ScoredRun, compare, scored_run
+from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.noise import suite
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
-from holdfast.noise.vision.result import ModelNoise, Row
+from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
 
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
-EXACTLY = "every prediction is exactly the clean one"
-APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
+IDENTICAL = "all predictions are identical"
+NOT_COMBINED = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
 
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
+    """The clean evaluation, the noise options, and the calibration images of integer precisions."""
 
-    plan: Plan
+    plan: EvaluationPlan
     selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
-    spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
+    spare: Dataset | None = None  # calibration images; None: some of the tested ones, which are then skipped
     calibration_images: int = suite.CALIBRATION_ITEMS
     replicates: int = 1000
-    own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
+    own: Mapping[str, Noise] = field(default_factory=dict)  # the user's noise functions by name
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A plan with everything tried that can be tried before an image is run."""
+class PreparedNoise:
+    """A plan with all variants built: graphs are rewritten, integer precisions calibrated."""
 
     noise: NoisePlan
     context: choose.SuiteContext
@@ -63,27 +63,27 @@ class Prepared:
         """The options of the suite by their labels."""
         return {one.option.label: one.option for one in self.candidates}
 
-    def first(self, count: int) -> Prepared:
-        """The same on the first images alone; what precisions are calibrated on does not change."""
+    def first(self, count: int) -> PreparedNoise:
+        """The same on the first images; calibration images do not change."""
         plan = self.noise.plan
         return self if count >= len(plan.dataset) else self._with(dataset=plan.dataset.first(count))
 
-    def within(self, until: float) -> Prepared:
-        """The same with another end (of time.monotonic)."""
+    def within(self, until: float) -> PreparedNoise:
+        """The same with another deadline (of time.monotonic)."""
         return self._with(until=until)
 
-    def _with(self, **changes: Any) -> Prepared:
+    def _with(self, **changes: Any) -> PreparedNoise:
         plan = replace(self.noise.plan, **changes)
         return replace(self, noise=replace(self.noise, plan=plan))
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The clean one and all that are to be measured alone."""
+        """The clean variant and all variants that are measured alone."""
         alone = [a.variant for a in self.candidates if a.variant is not None]
         return (Variant(CLEAN, self.context.clean), *alone)
 
 
-def prepare(noise: NoisePlan) -> Prepared:
+def prepare(noise: NoisePlan) -> PreparedNoise:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
     mine = [Option(OWN, name, function) for name, function in noise.own.items()]
@@ -93,26 +93,28 @@ def prepare(noise: NoisePlan) -> Prepared:
     return replace(bare, candidates=(*named, *filter(None, own)))
 
 
-def prepare_context(noise: NoisePlan) -> Prepared:
-    """What all variants have in common, with none of them yet."""
+def prepare_context(noise: NoisePlan) -> PreparedNoise:
+    """The context that all variants share, without variants."""
     plan = noise.plan
     alignment = alignment_of(plan)
     clean = plan.pipeline or pipeline_of(plan.model.card)
     reserved = choose.reserve(plan.dataset, noise.spare, noise.calibration_images)
     calibration = Calibration(reserved.items, clean, reserved.lack)
     folder = plan.runs / CELLS / suite.REWRITTEN
-    return Prepared(noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
+    return PreparedNoise(
+        noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment
+    )
 
 
-def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool = True) -> ModelNoise:
+def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
     """The noise of the model; a killed run continues where it stopped.
 
-    The worst options are also run together, unless that is not asked for or the plan's time is over.
+    The worst options are also run combined, unless `together` is False or the plan's time is over.
     """
     plan = prepared.noise.plan
     found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(found[CLEAN].images)
-    judge = _Judge(prepared, found[CLEAN])
+    judge = _RowBuilder(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.candidates)
     chosen = worst_options(rows, prepared.options) if together else []
     worst = choose.build_variant(prepared.context, chosen) if len(chosen) > 1 else None
@@ -127,7 +129,7 @@ def measure(prepared: Prepared, watch: Watch = suite.unwatched, together: bool =
 
 
 def run_variants(
-    prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
+    prepared: PreparedNoise, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
 ) -> dict[str, SweepResult]:
     """The variants run together on all images; finished cells are not run again.
 
@@ -142,23 +144,23 @@ def run_variants(
         return sweep.sweep(whole, progress)
 
 
-def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> sweep.SweepPlan:
+def sweep_plan(plan: EvaluationPlan, dataset: Dataset, variants: tuple[Variant, ...]) -> sweep.SweepPlan:
     """These variants of the plan's model on a dataset, run as the plan says."""
     return sweep.SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
 
-class _Judge:
+class _RowBuilder:
     """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
 
-    def __init__(self, prepared: Prepared, clean: SweepResult) -> None:
+    def __init__(self, prepared: PreparedNoise, clean: SweepResult) -> None:
         if clean.problem:
             raise DataError(clean.problem)
         self.prepared, self.result, self.cells = prepared, clean, clean.read()
         records = self.cells.records
         if all(isinstance(r, Failed) for r in records):
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
-        self.clean = side_of(prepared.noise.plan, prepared.alignment, records)
-        self.answers = _answers(self.clean)
+        self.clean = scored_run(prepared.noise.plan, prepared.alignment, records)
+        self.answers = _predictions_hash(self.clean)
         self.seen: dict[str, str] = {}
 
     @functools.cached_property
@@ -171,40 +173,40 @@ class _Judge:
                     return True
         return False
 
-    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
+    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> NoiseRow:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
-            return Row(family, name, "impossible" if one.status == "measured" else one.status, one.note)
+            return NoiseRow(family, name, "impossible" if one.status == "measured" else one.status, one.note)
         found = made[one.variant.name]
         if found.problem:
             why = choose.reason_of(found.problem, self.prepared.context.model)
-            return Row(family, name, "impossible", why)
+            return NoiseRow(family, name, "impossible", why)
         cells = found.read()
         same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
         if common == 0 or failed == len(cells.records):
             first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
-            return Row(family, name, "impossible", f"every image failed: {first}", failed=failed)
+            return NoiseRow(family, name, "impossible", f"every image failed: {first}", failed=failed)
         plan = self.prepared.noise.plan
-        after = side_of(plan, self.prepared.alignment, cells.records)
+        after = scored_run(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
-        interval = difference.interval
+        lost = difference.points_lost
         pipeline, clean = one.variant.pipeline, self.prepared.context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
         alike = self.seen.setdefault(kind, name)
-        still = not identical and _answers(after) == self.answers
+        still = not identical and _predictions_hash(after) == self.answers
         outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
-        return Row(
+        return NoiseRow(
             family,
             name,
             outcome,
-            EXACTLY if still else self._words(one, identical),
+            IDENTICAL if still else self._words(one, identical),
             value=difference.after,
-            drop=suite.points(-interval.estimate),
-            low=suite.points(-interval.high),
-            high=suite.points(-interval.low),
+            points_lost=lost.estimate,
+            low=lost.low,
+            high=lost.high,
             changed=difference.changed,
             images=difference.images,
             same_inputs=same,
@@ -218,11 +220,11 @@ class _Judge:
         if not identical:
             return one.note
         if one.option.family == "decode" and not self.jpeg:
-            return "no JPEG among the images, and this decoder gives the same pixels of all of them"
+            return "no image is a JPEG, and this decoder gives the same pixels for all of them"
         alike = f" ({one.option.alike})" if one.option.alike else ""
-        return f"bit for bit the same input on all images{alike}"
+        return f"bit-identical on all images{alike}"
 
-    def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
+    def summary(self, rows: tuple[NoiseRow, ...], combined: NoiseRow | None) -> ModelNoise:
         """The model with all its rows."""
         plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
         infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
@@ -240,7 +242,7 @@ class _Judge:
             calibration=context.reserved.words if calibrated else "",
             rule=self.clean.rule,
             notes=tuple(self.cells.notes),
-            warnings=doubts(
+            warnings=output_warnings(
                 plan.model, plan.dataset, context.clean, self.cells.records, self.prepared.alignment
             ),
             failed=tuple(str(r) for r in self.cells.records if isinstance(r, Failed)),
@@ -251,21 +253,25 @@ class _Judge:
         )
 
 
-def _answers(side: Side) -> str:
-    """A hash of every prediction of a run, to the last digit."""
+def _predictions_hash(side: ScoredRun) -> str:
+    """A hash of every prediction of a run."""
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
-def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
-    """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
-    measured = [r for r in rows if r.outcome == "measured" and r.drop is not None and r.family not in APART]
-    return [known[row.label] for row in suite.worst_of_each(measured, lambda row: row.family)]
+def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, Option]) -> list[Option]:
+    """The option of each family that loses the most points; runtimes are not part of Combined."""
+    measured = [
+        r
+        for r in rows
+        if r.outcome == "measured" and r.points_lost is not None and r.family not in NOT_COMBINED
+    ]
+    return [known[row.label] for row in suite.worst_per_group(measured, lambda row: row.family)]
 
 
 def estimate(noise: NoisePlan) -> suite.Estimate:
-    """The estimate, from some images run now through every variant in one process.
+    """The estimate, from a few images that are run through every variant in one process.
 
-    Graphs are rewritten where the run keeps them, if it has begun; else nothing of them stays.
+    Rewritten graphs are stored with the run if it has begun, else they are discarded.
     """
     plan = noise.plan
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:

@@ -1,4 +1,4 @@
-"""What a noise does to one picture: before, after, and the difference stretched to 0 … 255, as a page."""
+"""What noise options do to one image: before, after, and the amplified difference, as a page."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -20,33 +20,34 @@ from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.suite import NoiseSelection
-from holdfast.noise.vision.choose import no_fit
+from holdfast.noise.vision.choose import fit_no_effect
 from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.stages.deployed import Calibration, Deployed, rewritten
 from holdfast.stages.families import Option, families, options
 
-WIDEST = 420  # pixels of one picture on the page
+WIDEST = 420  # pixels of one image on the page
 _LEAD = (
-    "The same picture before and after, and |after − before| with each channel stretched to 0 … 255, so that "
-    "one level of difference shows as well as fifty."
+    "The image before and after each noise option, and the difference |after − before|. Differences are "
+    "amplified by the factor below each image to make them visible."
 )
 # Convolutions, pools and what follows them: operators whose outputs are feature maps.
 MAPS = ("Conv", "MaxPool", "AveragePool", "Relu", "LeakyRelu", "Concat", "Add", "Clip")
-PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model says otherwise
+PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # without a model
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """One pre-processing option on one picture: both pictures, and how far they are apart."""
+class NoiseExample:
+    """One pre-processing option on one image: before, after, and the difference."""
 
     option: Option
     original: Image
     noised: Image
-    difference: Image  # |noised − original| of each channel, stretched so that its largest value is 255
+    difference: Image  # |noised − original| · factor, clipped
     largest: tuple[int, ...]  # of R, G, B
     mean: float
+    factor: float = 1.0  # by which the difference is amplified
 
     @property
     def same(self) -> bool:
@@ -57,10 +58,12 @@ class Shown:
 Failure: TypeAlias = tuple[Option, str]  # an option that cannot be shown, and why
 
 
-def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Shown | Failure]:
-    """Each pre-processing option on the picture, or the option with the reason why it cannot be shown.
+def noise_examples(
+    data: bytes, model: Model | None, selection: NoiseSelection
+) -> Iterator[NoiseExample | Failure]:
+    """Each pre-processing option on the image, or the option with the reason why it cannot be shown.
 
-    Decoders and colours are compared at the picture's own size, resizes at the network's.
+    Decoders and colours are compared at the image's own size, resizes at the network's.
     """
     card = model.card if model else None
     clean = Pipeline(decode=card.decode, resize=card.resize) if card else Pipeline()
@@ -71,7 +74,7 @@ def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterat
         pipeline = option.noise(clean)
         if pipeline == clean:
             continue
-        if useless := option.missing or no_fit(pipeline, clean, fed):
+        if useless := option.missing or fit_no_effect(pipeline, clean, fed):
             yield option, useless
             continue
         try:
@@ -80,25 +83,26 @@ def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterat
             yield option, str(problem)
             continue
         at = "resize" if option.family == "resize" else "colour"
-        yield compared(option, original[at], noised[at])
+        yield compare_images(option, original[at], noised[at])
 
 
 def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
-    """The picture after colour, at its own size, and after resize, as the network gets it."""
+    """The image after the colour stage, at its own size, and after the resize stage."""
     pixels: Image = lookup("colour", pipeline.colour)(lookup("decode", pipeline.decode)(data))
     small, _ = place(pixels, lookup("fit", pipeline.fit)(fed), lookup("resize", pipeline.resize))
     return {"colour": pixels, "resize": small}
 
 
-def compared(option: Option, original: Image, noised: Image) -> Shown:
-    """Both pictures and their difference, each channel stretched to 0 … 255."""
+def compare_images(option: Option, original: Image, noised: Image) -> NoiseExample:
+    """Both images and their difference, amplified so that all but its largest 0.5% are at most 255."""
     if original.shape != noised.shape:
-        raise InputError(f"{option.label}: expected a picture of {original.shape}, got {noised.shape}")
+        raise InputError(f"{option.label}: expected an image of {original.shape}, got {noised.shape}")
     gap = np.abs(noised.astype(np.int16) - original.astype(np.int16))
-    most = gap.max(axis=(0, 1))
-    stretched = (gap * (255.0 / np.maximum(most, 1))).round().astype(np.uint8)
-    return Shown(
-        option, original, noised, difference=stretched, largest=tuple(map(int, most)), mean=float(gap.mean())
+    largest = tuple(map(int, gap.max(axis=(0, 1))))
+    factor = 255.0 / (float(np.percentile(gap, 99.5)) or max(1, *largest))
+    amplified = (gap * factor).round().clip(0, 255).astype(np.uint8)
+    return NoiseExample(
+        option, original, noised, difference=amplified, largest=largest, mean=float(gap.mean()), factor=factor
     )
 
 
@@ -109,9 +113,9 @@ class Feature:
     label: str
     tensor: str
     original: NDArray[np.float32]  # (h, w)
-    noised: NDArray[np.float32]  # (h', w'): another size if pools round otherwise
-    difference: NDArray[np.float32]  # (h, w) of what both have
-    relative: float  # mean |difference| in parts of the mean |value|
+    noised: NDArray[np.float32]  # (h', w'): another size if pools round differently
+    difference: NDArray[np.float32]  # (h, w) of the common part
+    relative: float  # mean |difference| / mean |value|
 
 
 def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | None:
@@ -155,8 +159,8 @@ def _run(graph: bytes, name: str, tensor: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class OnePicture:
-    """The picture itself as the only entry of a data set: to calibrate on when nothing else is at hand."""
+class SingleImage:
+    """The image itself as the only entry of a dataset, to calibrate on when there is no other."""
 
     name: str
     data: bytes
@@ -166,7 +170,7 @@ class OnePicture:
         return fingerprint.of_bytes(self.data)
 
     def load(self) -> Sample:
-        """Its bytes; nothing is known of what it shows."""
+        """Its bytes, with a placeholder label."""
         return Sample(self.name, self.data, Label(0))
 
 
@@ -179,11 +183,11 @@ def features(
 ) -> Iterator[Feature | Failure]:
     """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
 
-    Rewritten graphs that a suite has built in `folder` are not built again.
+    Rewritten graphs that a suite has stored in `folder` are reused.
     """
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
-    calibration = Calibration(images or (OnePicture("picture", data),), clean)
+    calibration = Calibration(images or (SingleImage("picture", data),), clean)
     rewriting = [family for family in families() if "rewrite" in family.kinds]
     for option in (o for family in rewriting for o in options(family) if selection.takes(o)):
         if option.missing or model.card.task not in option.tasks:
@@ -199,7 +203,7 @@ def features(
         if found is not None:
             yield found
         elif changed:
-            yield option, "no feature map has the same name before and after"
+            yield option, "the two graphs have no feature map of the same name"
         else:
             yield option, how or unchanged(model.read(), option.family)
 
@@ -213,86 +217,96 @@ def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
     return made.model.SerializeToString(), bool(made.changed), made.how
 
 
-def picture_section(
-    made: Sequence[Shown | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
+def image_section(
+    made: Sequence[NoiseExample | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
 ) -> Section:
-    """A row of three pictures for every option that changes a pixel; the others in words."""
-    drawn = [one for one in made if isinstance(one, Shown) and not one.same][:limit]
-    same = [one.option.label for one in made if isinstance(one, Shown) and one.same]
+    """A row of three images for every option that changes a pixel; a note for the others."""
+    drawn = [one for one in made if isinstance(one, NoiseExample) and not one.same][:limit]
+    same = [one.option.label for one in made if isinstance(one, NoiseExample) and one.same]
     failed = [f"{one[0].label}: {one[1]}" for one in made if isinstance(one, tuple)]
     rows = [*map(_row, drawn), *map(_row, features)]
-    note = "; ".join([f"No pixel differs: {', '.join(same)}"] * bool(same) + failed)
+    note = "; ".join([f"Identical image: {', '.join(same)}"] * bool(same) + failed)
     body = fragment("noise_pictures.html", rows=rows)
-    title = f"{name}: what each noise changes" if name else "What each noise changes"
-    return Section("pictures", "See it", (Figure(title, body, note, wide=True),), _LEAD)
+    title = f"{name}: effect of each option" if name else "Effect of each option"
+    return Section("pictures", "Noise on an image", (Figure(title, body, note, wide=True),), _LEAD)
 
 
-def shown_table(found: Sequence[Shown | Feature | Failure]) -> Table:
-    """How far every option moves the picture, in numbers."""
+def examples_table(found: Sequence[NoiseExample | Feature | Failure]) -> Table:
+    """How much every option changes the image, in numbers."""
     rows: list[list[Cell]] = []
     for one in found:
-        if isinstance(one, Shown):
-            rows.append([one.option.label, *one.largest, one.mean, "no pixel differs" if one.same else ""])
+        if isinstance(one, NoiseExample):
+            rows.append([one.option.label, *one.largest, one.mean, "identical image" if one.same else ""])
         elif isinstance(one, Feature):
-            said = f"feature map {one.tensor}: mean difference {100 * one.relative:.1f} % of the mean value"
-            rows.append([one.label, None, None, None, None, said])
+            text = f"feature map {one.tensor}: mean difference {100 * one.relative:.1f}% of the mean value"
+            rows.append([one.label, None, None, None, None, text])
         else:
             rows.append([one[0].label, None, None, None, None, one[1]])
-    columns: list[Column | str] = ["noise", "largest R", "G", "B", Column("mean", 2), "what is to be said"]
-    return Table(columns, rows, "Levels (of 255) by which the picture differs")
+    columns: list[Column | str] = ["noise option", "largest R", "largest G", "largest B"]
+    return Table([*columns, Column("mean", 2), "notes"], rows, "Difference of the image in levels (0 to 255)")
 
 
 def write(
-    made: Sequence[Shown | Failure], maps: Sequence[Feature | Failure], name: str, out: Path, command: str
+    made: Sequence[NoiseExample | Failure],
+    maps: Sequence[Feature | Failure],
+    name: str,
+    out: Path,
+    command: str,
 ) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    seen = [one for one in made if isinstance(one, Shown)]
+    seen = [one for one in made if isinstance(one, NoiseExample)]
     differ = sum(not one.same for one in seen)
-    verdict = f"{differ} of {len(seen)} options change this picture."
+    verdict = f"{differ} of {len(seen)} options change this image."
     if differ:
         worst = max(seen, key=lambda one: one.mean)
-        verdict += f" The largest on average: {worst.option.label}, {worst.mean:.2f} levels."
-    table = scroll(to_html(shown_table([*made, *maps])), "In numbers")
-    numbers = Section("numbers", "In numbers", (Figure("", table, wide=True),))
+        verdict += f" Largest mean difference: {worst.option.label}, {worst.mean:.2f} of 255 levels."
+        verdict += " Next: measure the points lost with holdfast noise MODEL DATA."
+    table = examples_table([*made, *maps])
+    lead = f"{table.caption}."
+    body = scroll(to_html(Table(table.columns, table.rows)), "In numbers")
+    numbers = Section("numbers", "In numbers", (Figure("", body, wide=True),), lead)
     features = [one for one in maps if isinstance(one, Feature)]
     page = Document(
         title=f"Noise on {name}",
         subject=("System noise", name),
-        facts=(("options", str(len(seen))), ("that change a pixel", str(differ))),
+        facts=(("options", str(len(seen))), ("options that change a pixel", str(differ))),
         verdict=verdict,
         command=command,
-        sections=(picture_section(made, features), numbers),
+        sections=(image_section(made, features), numbers),
         kind="system noise",
     )
     return write_page(document(page), out, "noise.html")
 
 
-def _row(one: Shown | Feature) -> dict[str, object]:
-    """Label, note and pictures of a row; feature maps are drawn in grey."""
-    images: dict[str, Any] = {"before": one.original, "after": one.noised, "difference": one.difference}
-    if isinstance(one, Shown):
+def _row(one: NoiseExample | Feature) -> dict[str, object]:
+    """Label, note and images of a row; feature maps are drawn in grey."""
+    images: dict[str, Any] = {"before": one.original, "after": one.noised}
+    if isinstance(one, NoiseExample):
         label, (r, g, b) = one.option.label, one.largest
         note = f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}"
-        pictures = [(name, *embedded(image)) for name, image in images.items()]
+        images[f"difference × {one.factor:.3g}"] = one.difference
+        pictures = [(name, *image_uri(image)) for name, image in images.items()]
     else:
         label, shapes = one.label, (one.original.shape, one.noised.shape)
         sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in shapes))
-        difference = f"mean difference {100 * one.relative:.1f} % of the mean value"
+        difference = f"mean difference {100 * one.relative:.1f}% of the mean value"
         note = f"feature map {one.tensor} ({sizes}); {difference}"
-        pictures = [(name, *embedded(_grey(values), lossless=True)) for name, values in images.items()]
+        top = [float(values.max()) or 1.0 for values in (one.original, one.difference)]
+        images[f"difference × {top[0] / top[1]:.3g}"] = one.difference
+        pictures = [(name, *image_uri(_grey_image(values), lossless=True)) for name, values in images.items()]
     return {"label": label, "note": note, "pictures": pictures}
 
 
-def _grey(values: NDArray[np.float32]) -> Image:
-    """A map (h, w) as a picture, its largest value white, each value a block of several pixels."""
+def _grey_image(values: NDArray[np.float32]) -> Image:
+    """A map (h, w) as an image, its largest value white, each value a block of several pixels."""
     top = float(values.max()) or 1.0
     grey = (values * (255.0 / top)).clip(0, 255).astype(np.uint8)
     times = max(1, 208 // max(grey.shape))
     return np.repeat(np.repeat(grey, times, axis=0), times, axis=1)[:, :, np.newaxis].repeat(3, axis=2)
 
 
-def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
-    """The picture as a data URI, at most `WIDEST` pixels wide, with its width and height."""
+def image_uri(image: Image, lossless: bool = False) -> tuple[str, int, int]:
+    """The image as a data URI, at most `WIDEST` pixels wide, with its width and height."""
     from PIL import Image as Pillow
 
     picture = Pillow.fromarray(image)
@@ -304,11 +318,11 @@ def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
-def save_pictures(made: Sequence[Shown | Failure], folder: Path) -> None:
-    """Write the pictures of every option as PNG files."""
+def save_images(made: Sequence[NoiseExample | Failure], folder: Path) -> None:
+    """Write the images of every option as PNG files."""
     from PIL import Image as Pillow
 
-    for one in [one for one in made if isinstance(one, Shown)]:
+    for one in [one for one in made if isinstance(one, NoiseExample)]:
         name = one.option.label.replace("=", "-")
         for what in ("original", "noised", "difference"):
             out = io.BytesIO()

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
+from holdfast.core.errors import BudgetSpent, HoldfastError
 from holdfast.core.pipeline import Pipeline
 from holdfast.engine.cells import CellSet, count_missing, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import ImagePipeline, ImageRecords, PipelineWork, read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, work_for
+from holdfast.evaluate.run import EvaluationPlan, check_task, work_for
 from holdfast.noise.suite import check_distinct
 
 CLEAN = "clean"
@@ -53,7 +53,7 @@ def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[in
 
 
 @dataclass(frozen=True)
-class SweepPlan(Plan):
+class SweepPlan(EvaluationPlan):
     """One model, one dataset and the pipelines to run on it."""
 
     variants: tuple[Variant, ...] = ()
@@ -67,11 +67,8 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
     it. BudgetSpent if not all images (with `partial`: none) are finished in time.
     """
     check_distinct([v.name for v in plan.variants], "variants")
-    data, task = plan.dataset, plan.model.card.task
-    if not data.entries:
-        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
-    if data.task != task and {data.task, task} != {"detect", "single"}:
-        raise DataError(f"{data.name} is a data set to {data.task}, {plan.model.name} is a model to {task}")
+    data = plan.dataset
+    check_task(plan.model, data)
     runnable, problems = _runnable(plan)
     results = {}
     for variant in plan.variants:
@@ -116,7 +113,7 @@ def _runnable(plan: SweepPlan) -> tuple[list[Variant], dict[str, str]]:
 
 
 def images(dataset: Dataset, variant: Variant) -> int:
-    """How many images of the data set a variant is run on."""
+    """The number of images of the dataset a variant runs on."""
     return sum(entry.name not in variant.without for entry in dataset.entries)
 
 

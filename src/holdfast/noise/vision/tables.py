@@ -1,12 +1,13 @@
-"""The tables of a noise suite: the paper's, with a row a model; one with a row an option; and the list."""
+"""The tables of a noise suite: the paper's, with one row per model, and one with one row per option."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from holdfast.noise.suite import interval_text
-from holdfast.noise.vision.combine import Staircase, Step
-from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
+from holdfast.evaluate.difference import COUNTED, interval_text
+from holdfast.noise.suite import OUTCOMES, outcome_text
+from holdfast.noise.vision.combine import Combination, CombineStep
+from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, Suite, summarize_family
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
@@ -16,8 +17,14 @@ _NOT_RUN = ("not installed", "impossible")
 
 
 def metric_name(of: Any) -> str:
-    """How the metric of a model's noise, a staircase or a diagnosis is written."""
+    """The metric of a model's noise, a combination or a diagnosis as it is written."""
     return METRICS.get(of.metric, str(of.metric))
+
+
+def metric_label(of: Any) -> str:
+    """The metric of a model's noise, a combination or a diagnosis with its AP rule: "AP (coco)"."""
+    rule = str(of.rule).split(":")[0]
+    return f"{metric_name(of)} ({rule})" if of.task == "detect" and rule else metric_name(of)
 
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
@@ -30,136 +37,167 @@ def _family(group: str) -> str:
     return "precision" if group.isupper() else group
 
 
-def title_of(group: str) -> str:
+def family_title(group: str) -> str:
     """The heading of a column."""
     known = {f.name: f.title for f in families()}
     return known.get(group, group)
 
 
-def lines_of(model: ModelNoise, groups: Sequence[str]) -> list[Line]:
+def family_summaries(model: ModelNoise, groups: Sequence[str]) -> list[FamilySummary]:
     """The line of every column of one model."""
-    return [line([r for r in model.rows if r.group == g], _family(g)) for g in groups]
+    return [summarize_family([r for r in model.rows if r.group == g], _family(g)) for g in groups]
 
 
 def models_table(suite: Suite) -> Table:
-    """The paper's table: a row a model, mean (worst) Δ of every family in points of the metric."""
+    """The paper's table: one row per model, mean (worst) points lost by every family."""
     groups = groups_of(suite)
-    metrics = ", ".join(dict.fromkeys(metric_name(m) for m in suite.models))
+    metrics = ", ".join(dict.fromkeys(metric_label(m) for m in suite.models))
     rows: list[list[Cell]] = []
     for model in suite.models:
-        found, both = [_mean_worst(made) for made in lines_of(model, groups)], model.combined
-        combined = "–" if both is None else both.outcome if both.drop is None else f"{both.drop:z.2f}"
+        found, both = [_mean_worst(made) for made in family_summaries(model, groups)], model.combined
+        combined = "–"
+        if both is not None:
+            combined = outcome_text(both) if both.points_lost is None else f"{both.points_lost:z.2f}"
         rows.append([model.model, 100 * model.clean, *found, combined])
-    columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2)]
-    columns += [f"Δ {title_of(g)}" for g in groups]
+    columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2), *map(family_title, groups)]
+    counts = ", ".join(dict.fromkeys(many(m.images, "image") for m in suite.models))
     caption = (
-        f"Δ {metrics} = clean − noised on {suite.data}, in points, mean (worst) over the options that "
-        "differ: lower is better"
+        f"Points lost by each noise family: {metrics}, clean − noisy in percentage points, on {counts} of "
+        f"{suite.data}. Mean (worst) over the options that differ; lower is better"
     )
-    return Table([*columns, "Δ Combined"], rows, caption)
+    return Table([*columns, "Combined"], rows, caption)
 
 
 def models_csv(suite: Suite) -> Table:
-    """The same with numbers alone: mean, worst and the worst option of every family."""
+    """The same as numbers: mean and worst points lost and the worst option of every family."""
     groups = groups_of(suite)
     rows = []
     for model in suite.models:
         about = {"model": model.model, "data": suite.data, "task": model.task, "metric": model.metric}
         row: dict[str, Cell] = {**about, "images": model.images, "clean": 100 * model.clean}
-        for name, made in zip(map(str.lower, groups), lines_of(model, groups), strict=True):
-            worst = {f"{name} worst": made.worst, f"{name} worst option": made.option or made.words}
-            row |= {name: made.mean, **worst}
-        rows.append({**row, "combined": model.combined.drop if model.combined else None})
+        for name, made in zip(map(str.lower, groups), family_summaries(model, groups), strict=True):
+            row |= {f"{name} points lost": made.mean, f"{name} worst points lost": made.worst}
+            row[f"{name} worst option"] = made.option or made.words
+        together = model.combined.points_lost if model.combined else None
+        rows.append({**row, "combined points lost": together})
     return table_of(rows)
 
 
-def _mean_worst(made: Line) -> str:
+def _mean_worst(made: FamilySummary) -> str:
     if made.mean is None or made.worst is None:
-        return made.words if made.words in ("identical", "no effect", "impossible") else "–"
+        return (
+            OUTCOMES.get(made.words, made.words)
+            if made.words in ("identical", "no effect", "impossible")
+            else "–"
+        )
     if made.distinct == 1:
         return f"{made.worst:z.2f}"
     return f"{made.mean:z.2f} ({made.worst:z.2f})"
 
 
 def families_table(model: ModelNoise) -> Table:
-    """Every family of one model: mean and worst Δ, the worst option by name, and how many options differ."""
+    """Every family of one model: mean and worst points lost, the worst option, and how many differ."""
     groups = groups_of(Suite("", (model,)))
-    deltas = [Column("mean Δ", 2), Column("worst Δ", 2)]
+    deltas = [Column("mean points lost", 2), Column("worst points lost", 2)]
     rows: list[list[Cell]] = []
-    for group, made in zip(groups, lines_of(model, groups), strict=True):
-        differ = _differ(made.distinct, [r for r in model.rows if r.group == group])
-        rows.append([title_of(group), made.mean, made.worst, made.option or made.words or "–", differ])
+    for group, made in zip(groups, family_summaries(model, groups), strict=True):
+        differ = _count_text(made.distinct, [r for r in model.rows if r.group == group])
+        words = OUTCOMES.get(made.words, made.words)
+        rows.append([family_title(group), made.mean, made.worst, made.option or words or "–", differ])
     if model.combined is not None:
         every = model.combined.option.count("=")
-        rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
-    caption = f"{model.model}: what each kind of noise costs, in points"
-    return Table(["noise", *deltas, "worst option", "options"], rows, caption)
+        rows.append(
+            ["Combined", None, model.combined.points_lost, "worst of each family", f"{every} options"]
+        )
+    caption = f"{model.model}: points lost by noise family, {metric_label(model)}, n = {model.images}"
+    return Table(["family", *deltas, "worst option", "options"], rows, caption)
 
 
-def _differ(distinct: int, rows: Sequence[Row]) -> str:
-    """How many of the options that could be run differ, and how many could not: 6 of 7 differ (2 …)."""
+def _count_text(distinct: int, rows: Sequence[NoiseRow]) -> str:
+    """How many of the options that ran differ, and how many could not run: 6 of 7 differ (2 …)."""
     counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
-    there = len(rows) - sum(counts.values())
-    left = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    if not there:
-        return left
-    return f"{distinct} of {there} differ" + (f" ({left})" if left else "")
+    ran = len(rows) - sum(counts.values())
+    skipped = ", ".join(
+        f"{count} {OUTCOMES.get(outcome, outcome)}" for outcome, count in counts.items() if count
+    )
+    if not ran:
+        return skipped
+    return f"{distinct} of {ran} differ" + (f" ({skipped})" if skipped else "")
 
 
 def options_table(model: ModelNoise) -> Table:
-    """Every option of one model: Δ with its paired interval, what changed, and words."""
-    metric, combined = metric_name(model), model.combined
-    together = f"{combined.option.count('=')} worst together" if combined else ""
-    columns: list[Column[Row]] = [
-        Column("noise", get=lambda r: r.family),
+    """Every option of one model: points lost with the paired interval, changed images, notes."""
+    metric, combined = metric_label(model), model.combined
+    together = f"worst of {combined.option.count('=')} families" if combined else ""
+    heading, counted = COUNTED[model.task]
+    columns: list[Column[NoiseRow]] = [
+        Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: together if r is combined else r.option),
-        Column(f"Δ {metric}", 2, get=lambda r: r.drop),
-        Column("95 % interval", get=lambda r: interval_text(r) if r.outcome == "measured" else ""),
-        Column("changed", get=lambda r: "" if r.drop is None else f"{r.changed} of {r.images}"),
-        Column("what is to be said", get=lambda r: words(r, r is combined)),
+        Column("points lost", 2, get=lambda r: r.points_lost),
+        Column("95% interval", get=_interval),
+        Column(
+            heading,
+            get=lambda r: "" if r.points_lost is None else f"{r.changed} of {many(r.images, 'image')}",
+        ),
+        Column("notes", get=lambda r: notes_of(r, r is combined)),
     ]
     caption = (
-        f"{model.model}: {metric} {100 * model.clean:.2f} clean on {many(model.images, 'image')}. Changed: "
-        "images whose prediction is another. An interval that holds 0 may be the choice of images"
+        f"{model.model}: {metric} {100 * model.clean:.2f} with the training pipeline, n = {model.images}. "
+        f"Points lost: clean − noisy, in percentage points; not significant if the 95% interval contains 0. "
+        f"{counted.rstrip('.')}"
     )
     return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
 
 
-def words(row: Row, combined: bool = False) -> str:
-    """What is to be said of a row beside its numbers."""
-    if row.drop is None:
-        return f"{row.outcome}: {row.note}" if row.note else row.outcome
-    still = row.outcome == "measured" and row.changed == 0 and not row.drop
-    said = [
+def _interval(row: NoiseRow) -> str:
+    return interval_text(row.low, row.high) if row.outcome == "measured" else ""
+
+
+def notes_of(row: NoiseRow, combined: bool = False) -> str:
+    """The notes on a row."""
+    if row.points_lost is None:
+        return f"{outcome_text(row)}: {row.note}" if row.note else outcome_text(row)
+    still = row.outcome == "measured" and row.changed == 0 and not row.points_lost
+    notes = [
         row.option if combined else "",
-        f"{row.outcome}: {row.note}" if row.outcome in ("identical", "no effect") else row.note,
+        f"{outcome_text(row)}: {row.note}" if row.outcome in ("identical", "no effect") else row.note,
         f"same inputs as {row.alike}" if row.alike else "",
-        "no prediction changes" if still else "",
+        "predictions differ slightly, the metric does not" if still else "",
         f"{many(row.failed, 'image')} failed" if row.failed else "",
     ]
-    return "; ".join(filter(None, said))
+    return "; ".join(filter(None, notes))
 
 
-def staircase_table(made: Staircase) -> Table:
-    """Every step of the build-up in numbers."""
-    columns: list[Column[tuple[int, Step]]] = [
+def combination_table(made: Combination) -> Table:
+    """Every step of the combination in numbers."""
+    columns: list[Column[tuple[int, CombineStep]]] = [
         Column("step", get=lambda e: e[0]),
         Column("added", get=lambda e: e[1].added),
         Column(metric_name(made), 2, get=lambda e: 100 * e[1].value),
-        Column("Δ so far", 2, get=lambda e: e[1].drop),
-        Column("adds", 2, get=lambda e: e[1].extra),
-        Column("95 % interval", get=lambda e: f"[{e[1].extra_low:z.2f}, {e[1].extra_high:z.2f}]"),
+        Column("points lost", 2, get=lambda e: e[1].points_lost),
+        Column("by this step", 2, get=lambda e: e[1].extra),
+        Column("95% interval", get=lambda e: interval_text(e[1].extra_low, e[1].extra_high)),
         Column("alone", 2, get=lambda e: e[1].alone),
-        Column("changed", get=lambda e: f"{e[1].changed} of {e[1].images}"),
+        Column(
+            COUNTED[made.task][0] if made.task else "changed",
+            get=lambda e: f"{e[1].changed} of {many(e[1].images, 'image')}",
+        ),
         Column("effect", get=lambda e: e[1].effect),
     ]
-    return Table.of(enumerate(made.steps, 1), columns)
+    caption = (
+        f"{made.model} on {made.data}: points lost ({metric_name(made)}) as noise is added, the most harmful "
+        "option first; by this step, and alone"
+    )
+    return Table.of(enumerate(made.steps, 1), columns, caption)
 
 
-def staircase_csv(made: Staircase) -> Table:
-    """The same with plain numbers alone, each in a column of its own, and what they are of."""
+def combination_csv(made: Combination) -> Table:
+    """The same as plain numbers, each in its own column, with model, data and metric."""
     about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
-    names = ["step", *(f.name.replace("extra", "adds").replace("_", " ") for f in fields(Step))]
+    names = [
+        "step",
+        *(f.name.replace("extra", "step points lost").replace("_", " ") for f in fields(CombineStep)),
+    ]
     steps = [asdict(step) | {"value": 100 * step.value} for step in made.steps]
     rows = [[*about.values(), number, *step.values()] for number, step in enumerate(steps, 1)]
     return Table([*about, *names], rows)

@@ -25,7 +25,7 @@ def check(name: str, images: Pictures, severity: float) -> None:
     """Raise InputError unless these are pictures (n, h, w, 3) uint8 and the severity is 0..1."""
     if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
         got = f"{images.shape} {images.dtype.name}"
-        raise InputError(f"augment {name!r}: expected pictures (n, h, w, 3) uint8, got {got}")
+        raise InputError(f"augment {name!r}: expected images (n, h, w, 3) uint8, got {got}")
     if not 0 <= severity <= 1:
         raise InputError(f"augment {name!r}: expected a severity of 0 to 1, got {severity}")
 

@@ -14,12 +14,12 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.core.types import Floats
-from holdfast.evaluate.run import Plan
-from holdfast.noise.suite import NoiseSelection, Watch, unwatched
+from holdfast.evaluate.run import EvaluationPlan
+from holdfast.noise.suite import NoiseSelection, Watch, no_progress
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.train.mitigate.rows import MIX, Over, choice_of
-from holdfast.train.mitigate.training import Trained, Training, pictures_for, right
+from holdfast.train.mitigate.training import TrainedModels, Training, correct_predictions, pictures_for
 from holdfast.train.pictures import Say
 
 REPLICATES: Final = 1000
@@ -28,11 +28,11 @@ FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 
 
 @dataclass(frozen=True)
-class Line:
+class MatrixRow:
     """A row: accuracy in percent by test, their mean and sample standard deviation, averaged over seeds.
 
-    The intervals hold 95 % of what other test images would give (drawn with replacement, the same for all
-    cells); `spread` is the standard deviation of the mean over seeds, None with one seed.
+    The 95% intervals are bootstrap intervals over test images (the same draws for all cells); `spread` is the
+    standard deviation of the mean over seeds, None with one seed.
     """
 
     train: str
@@ -48,28 +48,28 @@ class Line:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A row for each way to train, a column for each way to test, on the same images."""
+    """One row per training, one column per test, on the same images."""
 
     over: Over
     model: str
     data: str
     images: int
     tests: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[MatrixRow, ...]
     seeds: tuple[int, ...]
     trained_on: int = 0
     steps: int = 0
     binomial: float = 0.0  # standard deviation of one accuracy by the number of images alone, in points
 
-    def line(self, train: str) -> Line:
+    def line(self, train: str) -> MatrixRow:
         """The row of that name."""
         for found in self.lines:
             if found.train == train:
                 return found
-        raise InputError(f"no row {train!r} in this matrix; there are {', '.join(self.rows)}")
+        raise InputError(f"no row {train!r} in this matrix; expected one of {', '.join(self.rows)}")
 
-    def behind(self, line: Line) -> float:
-        """By how many points a row is behind the best row of each column, in the mean of the columns."""
+    def behind(self, line: MatrixRow) -> float:
+        """The points by which a row is below the best row of each column, mean over the columns."""
         best = np.max([other.accuracy for other in self.lines], axis=0)
         return float(np.mean(best - np.array(line.accuracy)))
 
@@ -80,9 +80,9 @@ class Matrix:
 
 
 def matrix(
-    training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
+    training: Training, tested: Dataset, over: Over, models: TrainedModels, tests: Sequence[str], say: Say
 ) -> Matrix:
-    """The matrix of trained rows by tests; what is tested already is not done again."""
+    """The matrix of trained rows by tests; cached tests are not run again."""
     choices = [choice_of(training.model, over, name) for name in tests]
     shown = pictures_for(training, tested, choices, say)
     places = [shown.place(choice) for choice in choices]
@@ -93,9 +93,9 @@ def matrix(
         rows.setdefault(order.row.name, {})[order.seed] = model
     lines = []
     for name, by_seed in rows.items():
-        found = [right(model, shown, training.folder) for model in by_seed.values()]
-        lines.append(line_of(name, np.stack(found)))
-        say(f"{name}: mean {lines[-1].mean:.2f}, std {lines[-1].std:.3f}")
+        found = [correct_predictions(model, shown, training.folder) for model in by_seed.values()]
+        lines.append(matrix_row(name, np.stack(found)))
+        say(f"{name}: mean accuracy {lines[-1].mean:.2f}%, std {lines[-1].std:.3f}")
     share = float(np.mean([line.mean for line in lines])) / 100
     seeds = tuple(dict.fromkeys(order.seed for order in models))
     return Matrix(
@@ -112,14 +112,14 @@ def matrix(
     )
 
 
-def line_of(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> Line:
+def matrix_row(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> MatrixRow:
     """The row of right-or-wrong values (seeds, tests, n)."""
     each = 100 * hits.mean(2)
-    drawn = _drawn(hits, replicates)
+    drawn = _bootstrap(hits, replicates)
     stds, means = _std(drawn), drawn.mean((1, 2))
     std_low, std_high = np.quantile(stds, (0.025, 0.975))
     mean_low, mean_high = np.quantile(means, (0.025, 0.975))
-    return Line(
+    return MatrixRow(
         train=name,
         accuracy=tuple(float(a) for a in each.mean(0)),
         mean=float(each.mean()),
@@ -140,7 +140,7 @@ def _std(accuracy: Floats) -> Floats:
     return found
 
 
-def _drawn(hits: NDArray[np.bool_], replicates: int) -> Floats:
+def _bootstrap(hits: NDArray[np.bool_], replicates: int) -> Floats:
     """Accuracies in percent (replicates, seeds, tests) on images drawn with replacement."""
     seeds, tests, count = hits.shape
     rng = np.random.default_rng(0)
@@ -151,24 +151,23 @@ def _drawn(hits: NDArray[np.bool_], replicates: int) -> Floats:
 
 
 def verdict(found: Matrix) -> str:
-    """Whether mix training came out as in the paper, in a sentence: lowest std, at most 0.5 points lost."""
+    """Whether mix training reproduces the paper, in a sentence: lowest std, at most 0.5 points lost."""
     mix = found.line(MIX)
     others = [line for line in found.lines if line.train != MIX]
     steady = min(others, key=lambda line: line.std)
     best = max(others, key=lambda line: line.mean)
     loss = best.mean - mix.mean
     if mix.std == steady.std:
-        first = f"mix has the lowest std, {mix.std:.3f}, and so has {steady.train}"
+        first = f"mix and {steady.train} both have the lowest std, {mix.std:.3f}"
     elif mix.std < steady.std:
-        first = f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"
+        first = f"mix has the lowest std, {mix.std:.3f} (next: {steady.train}, {steady.std:.3f})"
     else:
-        first = f"mix has not the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
-    said = "gains" if loss < 0 else "loses"
+        first = f"mix does not have the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
     limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
     nearest = min(others, key=found.behind)
     return (
-        f"{first}; it {said} {abs(loss):.2f} points of mean to the best row, {best.train}{limit}. It is "
-        f"{found.behind(mix):.2f} points behind the best of each column in the mean, {nearest.train} "
+        f"{first}; its mean is {loss:z.2f} points lost against the best row, {best.train}{limit}. On average "
+        f"it is {found.behind(mix):.2f} points behind the best row of each column, {nearest.train} "
         f"{found.behind(nearest):.2f}."
     )
 
@@ -181,16 +180,16 @@ def as_plain(found: Matrix) -> dict[str, Any]:
 
 
 def families(
-    training: Training, models: Trained, data: Dataset, runs: Path, over: tuple[str, ...] = FAMILIES,
-    watch: Watch = unwatched,
+    training: Training, models: TrainedModels, data: Dataset, runs: Path, over: tuple[str, ...] = FAMILIES,
+    watch: Watch = no_progress,
 ) -> Suite:  # fmt: skip
-    """The noise suite of the model after each row, by the row's name; nothing that is finished is redone.
+    """The noise suite of the model after each training; cached cells are not run again.
 
     Integer precisions are calibrated on training images.
     """
     suites = []
     for order, model in models.items():
         named = dataclasses.replace(model, name=order.row.name)
-        plan = Plan(named, data, runs=runs, jobs=training.jobs)
+        plan = EvaluationPlan(named, data, runs=runs, jobs=training.jobs)
         suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(over), training.data)), watch))
     return Suite(data.name, tuple(suites))

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables, each a way to train, and images to train and to test on."""
+"""The rows of the paper's tables, each one training, and the training and test images."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
 from holdfast.noise.suite import spread
-from holdfast.train.pictures import Choice
+from holdfast.train.pictures import Preprocessing
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -22,18 +22,18 @@ RESIZES: Final = (
 )  # fmt: skip
 DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
 LEARNED: Final = "learned"
-EVERY: Final = tuple(Choice(decode, resize) for decode in DECODERS for resize in RESIZES)
+EVERY: Final = tuple(Preprocessing(decode, resize) for decode in DECODERS for resize in RESIZES)
 STANDARD: Final = "standard"
 EPSILON: Final = 4.0  # of 255: the L-infinity ball of adversarial training
 PGD_STEPS: Final = 3
 
 
 @dataclass(frozen=True)
-class Row:
+class TrainingRecipe:
     """One way to train: the choices to draw from, augmentations in order, PGD's epsilon."""
 
     name: str
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     augment: tuple[str, ...] = ()
     adversarial: float = 0.0
 
@@ -46,40 +46,40 @@ class Row:
         return "-".join([seen, *self.augment, *attack])
 
 
-def choice_of(model: Model, over: Over, name: str) -> Choice:
+def choice_of(model: Model, over: Over, name: str) -> Preprocessing:
     """Decoder and resize of the model's card with the one or the other exchanged."""
-    return dataclasses.replace(Choice(model.card.decode, model.card.resize), **{over: name})
+    return dataclasses.replace(Preprocessing(model.card.decode, model.card.resize), **{over: name})
 
 
-def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[str]) -> tuple[Row, ...]:
-    """A row for each decoder or resize alone, and one that draws among those of `mix` for every image.
+def matrix_rows(
+    model: Model, over: Over, names: Sequence[str], mix: Sequence[str]
+) -> tuple[TrainingRecipe, ...]:
+    """One row per decoder or resize, and one that draws from those of `mix` for every image.
 
-    Nothing but whole-pixel shifts augments them: what a decoder or a resize does to pixels is to be learned
-    as it is, not after another interpolation.
+    The only augmentation is a shift by whole pixels, so that training sees what a decoder or a resize does
+    to pixels without another interpolation.
     """
     for name in (*names, *mix):
         lookup(over, name)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         got, known = ", ".join(names), ", ".join(registry.names(over))
-        raise InputError(
-            f"--with: expected two or more different names of {over}, got {got}; there are {known}"
-        )
-    alone = [Row(name, (choice_of(model, over, name),)) for name in names]
-    return (*alone, Row(MIX, tuple(choice_of(model, over, name) for name in mix)))
+        raise InputError(f"--with: expected two or more different {over} names of {known}, got {got}")
+    alone = [TrainingRecipe(name, (choice_of(model, over, name),)) for name in names]
+    return (*alone, TrainingRecipe(MIX, tuple(choice_of(model, over, name) for name in mix)))
 
 
-def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
-    usual = (Choice(model.card.decode, model.card.resize),)
+def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[TrainingRecipe, ...]:
+    """The rows of Fig. 4 by name (default: all); the first is the baseline."""
+    usual = (Preprocessing(model.card.decode, model.card.resize),)
     rows = (
-        Row(STANDARD, usual, (STANDARD,)),
-        Row("augmix", usual, (STANDARD, "augmix")),
-        Row("apr-sp", usual, (STANDARD, "apr-sp")),
-        Row("deep", usual, (STANDARD, "deep")),
-        Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
-        Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
-        Row("adversarial", usual, (STANDARD,), EPSILON),
-        Row(MIX, EVERY, (STANDARD,)),
+        TrainingRecipe(STANDARD, usual, (STANDARD,)),
+        TrainingRecipe("augmix", usual, (STANDARD, "augmix")),
+        TrainingRecipe("apr-sp", usual, (STANDARD, "apr-sp")),
+        TrainingRecipe("deep", usual, (STANDARD, "deep")),
+        TrainingRecipe("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
+        TrainingRecipe("deep+augmix", usual, (STANDARD, "deep", "augmix")),
+        TrainingRecipe("adversarial", usual, (STANDARD,), EPSILON),
+        TrainingRecipe(MIX, EVERY, (STANDARD,)),
     )
     known = [row.name for row in rows]
     for name in names:
@@ -94,7 +94,7 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
     rest = tuple(entry for at, entry in enumerate(data.entries) if at % every != every - 1)
     if not held:
         raise DataError(
-            f"{data.name}: expected at least {every} images to train and test on, got {len(data)}"
+            f"{data.name}: expected at least {every} images for training and test, got {len(data)}"
         )
     return (
         dataclasses.replace(data, entries=rest, name=f"{data.name} (train)"),
@@ -102,7 +102,7 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
     )
 
 
-def some(data: Dataset, count: int | None) -> Dataset:
+def subset(data: Dataset, count: int | None) -> Dataset:
     """At most this many of the images, evenly spread: a folder is sorted by class."""
     if count is None or count >= len(data):
         return data
@@ -111,14 +111,14 @@ def some(data: Dataset, count: int | None) -> Dataset:
 
 def check_apart(data: Dataset, tested: Dataset) -> None:
     """Raise DataError if an image is in both."""
-    if twice := in_both(data, tested):
+    if twice := shared_images(data, tested):
         raise DataError(
-            f"{len(twice)} images of {tested.name} are in {data.name} too, first {twice[0]}; "
-            "test on images that are not trained on"
+            f"{len(twice)} test images of {tested.name} are also in the training data {data.name}, first "
+            f"{twice[0]}; use test images that are not trained on"
         )
 
 
-def in_both(data: Dataset, tested: Dataset) -> list[str]:
+def shared_images(data: Dataset, tested: Dataset) -> list[str]:
     """The names of images to test on that are among the data too."""
     known = {entry.key() for entry in data.entries}
     return [entry.name for entry in tested.entries if entry.key() in known]

@@ -1,4 +1,4 @@
-"""Rows trained from the same weights, and which images each gets right; what is finished is not redone."""
+"""Rows trained from the same weights, and their correct predictions; finished work is cached."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,8 @@ from holdfast.graph.load import load_model
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
 from holdfast.train.loop import threads
-from holdfast.train.mitigate.rows import PGD_STEPS, Row
-from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.mitigate.rows import PGD_STEPS, TrainingRecipe
+from holdfast.train.pictures import PreparedImages, Preprocessing, Say, prepare_images
 from holdfast.train.tune import Tuning, tune
 
 MODELS: Final = "trained"
@@ -48,9 +48,9 @@ class Training:
     rate: float = 1e-3
     shift: int = 2
     jobs: int = 1  # processes, each with one thread
-    seen: tuple[Choice, ...] = ()  # that pictures are made for even if no row needs them
+    seen: tuple[Preprocessing, ...] = ()  # that pictures are made for even if no row needs them
 
-    def tuning(self, row: Row) -> Tuning:
+    def tuning(self, row: TrainingRecipe) -> Tuning:
         """How the row is trained."""
         return Tuning(
             self.steps,
@@ -65,25 +65,25 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Order:
+class TrainingJob:
     """A row to be trained from a seed."""
 
-    row: Row
+    row: TrainingRecipe
     seed: int
 
 
-Trained: TypeAlias = Mapping[Order, Model]
+TrainedModels: TypeAlias = Mapping[TrainingJob, Model]
 
 
 @dataclass(frozen=True)
-class TrainWork(ItemWork[Order, None]):
+class TrainWork(ItemWork[TrainingJob, None]):
     """The trained model of each order, written to a folder with its card.
 
     A row is trained by one thread, and so gives the same model anywhere.
     """
 
     training: Training
-    choices: tuple[Choice, ...]
+    choices: tuple[Preprocessing, ...]
     pictures: str  # the key of the pictures: part of what decides the weights
     say: Say | None = None  # for training in this process
 
@@ -97,7 +97,7 @@ class TrainWork(ItemWork[Order, None]):
         training = self.training
         return [Setup("train", ["row", training.model.sha256, training.model.card, self.pictures])]
 
-    def contents(self, item: Order) -> list[Any]:
+    def contents(self, item: TrainingJob) -> list[Any]:
         """How the row is trained, and its seed."""
         return [[self.training.tuning(item.row), item.seed]]
 
@@ -107,7 +107,7 @@ class TrainWork(ItemWork[Order, None]):
         files = {self.folder / name: digest for name, digest in cell["files"].items()}
         return all(path.is_file() and fingerprint.of_file(path) == digest for path, digest in files.items())
 
-    def compute_item(self, state: None, item: Order) -> dict[str, Any]:
+    def compute_item(self, state: None, item: TrainingJob) -> dict[str, Any]:
         """Train a model; a killed run continues from its checkpoint."""
         training, row, say = self.training, item.row, self.say or (lambda text: None)
         pictures = pictures_for(training, training.data, self.choices, say)
@@ -127,12 +127,12 @@ class TrainWork(ItemWork[Order, None]):
         return {"model": f"{stem}.onnx", "files": files}
 
 
-def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
+def training_jobs(rows: Sequence[TrainingRecipe], seeds: Sequence[int]) -> tuple[TrainingJob, ...]:
     """Every row from every seed, seed by seed."""
-    return tuple(Order(row, seed) for seed in seeds for row in rows)
+    return tuple(TrainingJob(row, seed) for seed in seeds for row in rows)
 
 
-def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, Model]:
+def train(training: Training, asked: Iterable[TrainingJob], say: Say) -> dict[TrainingJob, Model]:
     """The trained model of every order; the pictures come first, and each finished model is stored."""
     wanted = tuple(dict.fromkeys(asked))
     choices = [choice for order in wanted for choice in order.row.choices]
@@ -142,13 +142,13 @@ def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, M
     store = Store(training.folder / CELLS)
     missing, done = count_missing(work, wanted, store), 0
     if missing:
-        say(f"{training.model.name}: {missing} of {len(wanted)} rows are to be trained")
+        say(f"{training.model.name}: training {missing} of {len(wanted)} rows")
 
     def step(rows: int, found: int) -> None:
         nonlocal done
         done += rows - found
         if rows > found:
-            say(f"{training.model.name}: trained {done} of {missing}")
+            say(f"{training.model.name}: trained {done} of {missing} rows")
 
     cells = run(work, wanted, store, jobs=training.jobs, progress=step).read()
     models = {order: cell["model"] for order, cell in zip(wanted, cells, strict=True)}
@@ -160,17 +160,19 @@ def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
     return align(model.card.classes, data.classes).places() if data.classes else None
 
 
-def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:
+def pictures_for(
+    training: Training, data: Dataset, choices: Sequence[Preprocessing], say: Say
+) -> PreparedImages:
     """The pictures of a data set as the network is shown them under each choice, and those of `seen`."""
     model, choices = training.model, tuple(dict.fromkeys((*training.seen, *choices)))
-    return pictures_of(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
+    return prepare_images(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 
 
 @dataclass(frozen=True)
-class RightWork(ItemWork[Model, None]):
+class CorrectWork(ItemWork[Model, None]):
     """Which pictures each model classifies right."""
 
-    pictures: Pictures
+    pictures: PreparedImages
 
     def setups(self) -> list[Setup]:
         """The pictures and their classes."""
@@ -182,17 +184,17 @@ class RightWork(ItemWork[Model, None]):
 
     def compute_item(self, state: None, item: Model) -> Any:
         """One or zero per choice and picture."""
-        said = np.stack([answers(item, images) for images in self.pictures.images])
+        said = np.stack([predicted_classes(item, images) for images in self.pictures.images])
         return (said == self.pictures.labels).astype(int).tolist()
 
 
-def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
+def correct_predictions(model: Model, pictures: PreparedImages, folder: Path) -> NDArray[np.bool_]:
     """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
-    (cell,) = run(RightWork(pictures), [model], Store(folder / CELLS)).read()
+    (cell,) = run(CorrectWork(pictures), [model], Store(folder / CELLS)).read()
     return np.array(cell, bool)
 
 
-def answers(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
+def predicted_classes(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
     """The class (n,) the model says of each picture (n, h, w, 3), as it is before normalisation."""
     infer, options = onnxruntime(model, 1), model.card.head.options
     step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a batch that is fixed

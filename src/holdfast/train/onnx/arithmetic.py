@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from holdfast.graph.lower.values import Lowering, Node
-from holdfast.train.onnx.net import Run, plain, recorded
+from holdfast.train.onnx.net import OperatorRun, plain, record_operators
 
 
-def _curve(function: Callable[..., Tensor], **defaults: float) -> Run:
+def _curve(function: Callable[..., Tensor], **defaults: float) -> OperatorRun:
     """A function of one tensor and of the node's numbers, which have these defaults."""
 
     def run(net: Any, node: Node, x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def _product(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     return x
 
 
-def _reduction(function: Callable[..., Tensor]) -> Run:
+def _reduction(function: Callable[..., Tensor]) -> OperatorRun:
     def run(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
         stated = node.attributes.get("axes") or () if axes is None else axes.tolist()
         if not stated and node.attributes.get("noop_with_empty_axes"):
@@ -54,7 +54,7 @@ def _reduction(function: Callable[..., Tensor]) -> Run:
     return run
 
 
-_WITH_ATTRIBUTES: Final[Mapping[str, Run]] = {
+_WITH_ATTRIBUTES: Final[Mapping[str, OperatorRun]] = {
     "LeakyRelu": _curve(functional.leaky_relu, alpha=0.01),
     "ThresholdedRelu": _curve(lambda x, limit: torch.where(x > limit, x, torch.zeros_like(x)), alpha=1.0),
     "Elu": _curve(functional.elu, alpha=1.0),
@@ -126,6 +126,6 @@ _PLAIN: Final[Mapping[str, Callable[..., Tensor]]] = {
     "Mean": lambda *values: reduce(torch.add, values) / len(values),
     "Where": lambda condition, a, b: torch.where(condition.bool(), a, b),
 }
-OPERATORS: Mapping[str, Lowering] = recorded(
+OPERATORS: Mapping[str, Lowering] = record_operators(
     {**_WITH_ATTRIBUTES, **{name: plain(function) for name, function in _PLAIN.items()}}
 )

@@ -15,7 +15,7 @@ from holdfast.graph.lower.conv import Window, counts_of, transposed_size, window
 from holdfast.graph.lower.matrix import along, per_axis
 from holdfast.graph.lower.values import Lowering, Node
 from holdfast.graph.lower.values import run as run_in_onnxruntime
-from holdfast.train.onnx.net import plain, recorded
+from holdfast.train.onnx.net import plain, record_operators
 
 _window = lru_cache(maxsize=1024)(window_of)
 
@@ -201,7 +201,7 @@ def _compact(matrix: np.ndarray) -> Tensor:
     return torch.from_numpy(matrix.argmax(0)) if picks else torch.from_numpy(matrix).to(torch.float32)
 
 
-OPERATORS: Mapping[str, Lowering] = recorded(
+OPERATORS: Mapping[str, Lowering] = record_operators(
     {
         "BatchNormalization": _batch,
         "InstanceNormalization": _instance,

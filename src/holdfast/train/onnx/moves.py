@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from holdfast.graph.lower.values import Build, Lowering, Node, Value
-from holdfast.train.onnx.net import is_batched, plain, recorded, tape_of
+from holdfast.train.onnx.net import is_batched, plain, record_operators, tape_of
 
 _CASTS = ("float32", "float64", "int64", "int32", "bool", "uint8", "int8", "float16")
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
@@ -182,7 +182,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Identity": _same,
     "Dropout": _same,
     "Reshape": _reshape,
-    **recorded(
+    **record_operators(
         {
             "Cast": _cast,
             "Flatten": _flatten,

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
-Run: TypeAlias = Callable[..., Any]  # (net, node, *inputs) -> a tensor, or as many as the node has outputs
+OperatorRun: TypeAlias = Callable[
+    ..., Any
+]  # (net, node, *inputs) -> a tensor, or as many as the node has outputs
 _NOWHERE: Final = np.zeros(0, np.int64)
 Statistics: TypeAlias = Literal["file", "batch", "moving"]
 # What torch raises for values that do not fit an operator; the node is then named.
@@ -33,11 +35,11 @@ class Symbol(View):
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class GraphStep:
     """One node of the forward pass: what it runs on, and the numbers of what it makes."""
 
     node: Node
-    run: Run
+    run: OperatorRun
     inputs: tuple[int | Tensor | None, ...]
     outputs: tuple[int, ...]
 
@@ -59,7 +61,7 @@ class Tape(Build):
 
     def __init__(self) -> None:
         super().__init__((), np.dtype(np.float32))
-        self.tape: list[Step] = []
+        self.tape: list[GraphStep] = []
         self.count = 0
 
     def symbol(self, batched: bool = False) -> Symbol:
@@ -71,7 +73,7 @@ class Tape(Build):
         """The value as it is."""
         return view
 
-    def record(self, node: Node, run: Run) -> list[Value]:
+    def record(self, node: Node, run: OperatorRun) -> list[Value]:
         """The values of the outputs of a new step."""
         batched = any(map(is_batched, node.inputs))
         made = [self.symbol(batched) for _ in range(node.outputs)]
@@ -80,20 +82,20 @@ class Tape(Build):
             v.number if isinstance(v, Symbol) else None if v is None else torch.from_numpy(np.array(v))
             for v in node.inputs
         )
-        self.tape.append(Step(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
+        self.tape.append(GraphStep(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
         return list(made)
 
 
-def recorded(runs: Mapping[str, Run]) -> dict[str, Lowering]:
+def record_operators(runs: Mapping[str, OperatorRun]) -> dict[str, Lowering]:
     """The lowerings that each put one step with the function of the operator on the tape."""
 
-    def lowering(run: Run) -> Lowering:
+    def lowering(run: OperatorRun) -> Lowering:
         return lambda node, build: tape_of(build).record(node, run)
 
     return {operator: lowering(run) for operator, run in runs.items()}
 
 
-def plain(function: Callable[..., Tensor]) -> Run:
+def plain(function: Callable[..., Tensor]) -> OperatorRun:
     """The step of a function of its inputs alone."""
     return lambda net, node, *inputs: function(*inputs)
 
@@ -111,11 +113,11 @@ def is_batched(value: Value | None) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ForwardPlan:
     """What a forward pass does: steps, the numbers of input, weights and output, and what they belong to."""
 
     proto: Any  # the file as it was opened
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
     given: int
     numbers: Mapping[str, int]  # weights and statistics by name
     result: int
@@ -135,7 +137,7 @@ class Trainable(nn.Module):
     """
 
     def __init__(
-        self, plan: Plan, weights: Mapping[str, NDArray[Any]], statistics: Mapping[str, NDArray[Any]]
+        self, plan: ForwardPlan, weights: Mapping[str, NDArray[Any]], statistics: Mapping[str, NDArray[Any]]
     ) -> None:
         super().__init__()
         self.plan = plan

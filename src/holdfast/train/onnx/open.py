@@ -14,8 +14,8 @@ from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.values import Value
 from holdfast.graph.nodes import needed
 from holdfast.train.onnx import arithmetic, layers, moves
-from holdfast.train.onnx.net import Normalisation, Plan, Symbol, Tape, Trainable
-from holdfast.train.onnx.written import check_alike
+from holdfast.train.onnx.export import check_alike
+from holdfast.train.onnx.net import ForwardPlan, Normalisation, Symbol, Tape, Trainable
 
 # Constants keep their type: what these two give for constants is a view of float numbers.
 _MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
@@ -94,7 +94,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     (found,) = walked(cut, tape, values, TABLE)
     if not isinstance(found, Symbol) or not found.batched:
         raise ModelError(f"output {name!r} does not depend on the image; expected a classifier")
-    plan = Plan(
+    plan = ForwardPlan(
         proto=proto,
         steps=tuple(tape.tape),
         given=given.number,

@@ -77,7 +77,7 @@ def _random(net: Trainable, seed: int) -> NDArray[Any]:
     return rng.normal(size=shape).astype(np.float32)
 
 
-def written(net: Trainable) -> Any:
+def export_trained(net: Trainable) -> Any:
     """The ONNX model: the original graph with the trained weights and the running statistics put in.
 
     ModelError if a number is not finite, or if ONNX Runtime does not give what torch gives.

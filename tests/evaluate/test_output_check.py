@@ -14,8 +14,8 @@ from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import Found
 from holdfast.evaluate.classes import align
-from holdfast.evaluate.reading import doubts
-from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.output_check import output_warnings
+from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.guess import write_guess
 from holdfast.graph.load import load_model
@@ -36,7 +36,7 @@ def evaluated(path, data, runs, **changes):
         assert lines != text.splitlines()
         text = "\n".join(lines)
     card.write_text(text)
-    return evaluate(Plan(load_model(path), open_dataset(data), runs=runs))
+    return evaluate(EvaluationPlan(load_model(path), open_dataset(data), runs=runs))
 
 
 @pytest.mark.parametrize("layout", ["tensorflow", "torchvision"])
@@ -74,7 +74,7 @@ def test_the_warning_is_on_the_command_line_in_json_and_on_the_page(signs, holdf
     run = next(tmp_path.glob("runs/net-on-*"))
     assert holdfast("report", run, "-o", "page.html").code == 0
     assert (tmp_path / "page.html").read_text().count(
-        "the reading is doubtful"
+        "the card may decode the outputs wrongly"
     ) >= 2  # above, and in the notes
 
 
@@ -88,7 +88,7 @@ def test_noise_says_it_too(signs, holdfast, tmp_path):
     assert "warning  net: the boxes hardly overlap" in done.err
     (model,) = json.loads((tmp_path / "out.json").read_text())["models"]
     assert "normalised = true" in model["warnings"][0]
-    assert "the reading is doubtful" in (tmp_path / "page.html").read_text()
+    assert "the card may decode the outputs wrongly" in (tmp_path / "page.html").read_text()
 
 
 def test_an_audit_says_it_too(signs, holdfast, tmp_path):
@@ -110,7 +110,7 @@ def some(boxes, classes, names, detected, offset=None):
     card = Card("detect", Input(Size(100, 100)), Head("yolox"), names)
     model = Model("m", None, card, "0" * 64)
     data = Dataset("d", "coco", "detect", names, ())
-    return doubts(model, data, Pipeline(), records, align(names, names))
+    return output_warnings(model, data, Pipeline(), records, align(names, names))
 
 
 BOXES = [[10, 10, 40, 40], [50, 50, 90, 80]]
@@ -120,8 +120,8 @@ def test_a_model_that_confuses_classes_is_not_accused_of_wrong_boxes():
     assert some(BOXES, [0, 1], numbered(4), BOXES, offset=[0, 3]) == ()  # half of the classes right
     (line,) = some(BOXES, [0, 1], numbered(4), BOXES, offset=[3, 3])
     assert line == (
-        "the boxes fit the ground truth but the classes do not (0% of 20 boxes that meet an object have its "
-        "class, 10 images); check the order of `classes` in the card"
+        "the boxes match the ground truth but the classes do not (0% of 20 boxes that match an object have "
+        "its class, 10 images); check the order of `classes` in the card"
     )
 
 
@@ -151,6 +151,6 @@ def test_a_real_detector_in_other_layouts_keeps_its_ap(shared_data, tmp_path):
     for layout in ("tensorflow", "torchvision"):
         path = yolox_as(layout, source, tmp_path / f"{layout}.onnx")
         model, data = load_model(path), open_dataset(shared_data / "coco128")
-        found = evaluate(Plan(model, data, runs=tmp_path))
+        found = evaluate(EvaluationPlan(model, data, runs=tmp_path))
         assert found.result["metrics"]["AP50"] > 0.45
         assert "warnings" not in found.result

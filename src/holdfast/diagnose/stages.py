@@ -1,4 +1,4 @@
-"""Two pipelines on the same images, stage by stage: where they part, and by how much."""
+"""Two pipelines on the same images, stage by stage: where they differ, and by how much."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.types import Detections, LabelMap, Scores
-from holdfast.evaluate.difference import partners
+from holdfast.evaluate.difference import matched_pairs
 
 STAGES = ("decode", "colour", "resize", "normalise", "infer", "post")
 
 
 @dataclass(frozen=True)
-class Apart:
+class ValueDifference:
     """How two values of one stage differ: the largest and the mean difference, and the share of values."""
 
     largest: float
@@ -30,8 +30,8 @@ class Apart:
 
 
 @dataclass(frozen=True)
-class StageApart:
-    """A stage over all images looked at: how many differ there, and by how much at most and on average."""
+class StageDifference:
+    """A stage over all compared images: how many differ, and by how much at most and on average."""
 
     stage: str
     images: int
@@ -41,15 +41,15 @@ class StageApart:
     share: float
 
 
-def lockstep(
+def compare_stages(
     model: Model, train: Pipeline, deploy: Pipeline, images: Iterable[tuple[str, bytes]]
-) -> tuple[StageApart, ...]:
-    """What every stage of the two hands on, compared image by image; images that fail are left out.
+) -> tuple[StageDifference, ...]:
+    """The outputs of every stage of the two pipelines, compared image by image; failed images are skipped.
 
-    If all of them fail, the first failure is an InputError: nothing was compared, so nothing agrees.
+    Raise InputError with the first failure if all images fail.
     """
     first, second = open_machine(train, model), open_machine(deploy, model)
-    seen: dict[str, list[Apart]] = {stage: [] for stage in STAGES}
+    seen: dict[str, list[ValueDifference]] = {stage: [] for stage in STAGES}
     failed = ""
     for name, data in images:
         try:
@@ -58,11 +58,11 @@ def lockstep(
             failed = failed or f"{name}: {problem}"
             continue
         for stage in STAGES:
-            seen[stage].append(apart(found[0][stage], found[1][stage]))
+            seen[stage].append(compare_values(found[0][stage], found[1][stage]))
     if failed and not seen[STAGES[0]]:
-        raise InputError(f"no image could be run in both systems; first {failed}")
+        raise InputError(f"no image ran in both pipelines; first {failed}")
     return tuple(
-        StageApart(
+        StageDifference(
             stage,
             len(every),
             differ=sum(not a.same for a in every),
@@ -74,26 +74,26 @@ def lockstep(
     )
 
 
-def first_apart(stages: Iterable[StageApart]) -> StageApart | None:
-    """The first stage at which any image differs; None if the two are alike throughout."""
+def first_difference(stages: Iterable[StageDifference]) -> StageDifference | None:
+    """The first stage at which any image differs; None if all stages are identical."""
     return next((stage for stage in stages if stage.differ), None)
 
 
-def apart(one: Any, other: Any) -> Apart:
-    """How two values of a stage differ; values of different shapes differ in all.
+def compare_values(one: Any, other: Any) -> ValueDifference:
+    """How two outputs of a stage differ; values of different shapes differ in all values.
 
-    Of detections each is compared with its partner; one without counts as different in all its values.
+    Each detection is compared with its match; one without a match counts as different in all its values.
     """
     if isinstance(one, Detections) and isinstance(other, Detections):
-        return _of_detections(one, other)
+        return _compare_detections(one, other)
     if isinstance(one, Mapping):
         pairs = [(value, other.get(name, np.zeros(0))) for name, value in one.items()]
     else:
         pairs = [(_numbers(one), _numbers(other))]
-    parts = [_of_arrays(a, b) for a, b in pairs]
+    parts = [_compare_arrays(a, b) for a, b in pairs]
     sizes = np.array([max(np.size(a), 1) for a, _ in pairs], np.float64)
     weight = sizes / sizes.sum()
-    return Apart(
+    return ValueDifference(
         max((p.largest for p in parts), default=0.0),
         float(sum(w * p.mean for w, p in zip(weight, parts, strict=True))),
         float(sum(w * p.share for w, p in zip(weight, parts, strict=True))),
@@ -101,29 +101,31 @@ def apart(one: Any, other: Any) -> Apart:
 
 
 def _numbers(value: Any) -> Any:
-    """The array that a prediction or a picture is compared by."""
+    """The array by which a prediction or an image is compared."""
     if isinstance(value, Scores):
         return value.values
     return value.classes if isinstance(value, LabelMap) else value
 
 
-def _of_detections(one: Detections, other: Detections) -> Apart:
-    pairs = partners(one, other)
+def _compare_detections(one: Detections, other: Detections) -> ValueDifference:
+    pairs = matched_pairs(one, other)
     alone = len(one) + len(other) - 2 * len(pairs)
     first, second = (
         np.column_stack([found.boxes, found.scores, found.classes])[[pair[side] for pair in pairs]]
         for side, found in enumerate((one, other))
     )
-    met = _of_arrays(first, second)
+    met = _compare_arrays(first, second)
     values = len(pairs) + alone
-    return Apart(met.largest, met.mean, (met.share * len(pairs) + alone) / values if values else 0.0)
+    return ValueDifference(
+        met.largest, met.mean, (met.share * len(pairs) + alone) / values if values else 0.0
+    )
 
 
-def _of_arrays(one: Any, other: Any) -> Apart:
+def _compare_arrays(one: Any, other: Any) -> ValueDifference:
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
     if first.shape != second.shape:
-        return Apart(float("inf"), float("inf"), 1.0)
+        return ValueDifference(float("inf"), float("inf"), 1.0)
     if not first.size:
-        return Apart(0.0, 0.0, 0.0)
+        return ValueDifference(0.0, 0.0, 0.0)
     gap = np.abs(first - second)
-    return Apart(float(gap.max()), float(gap.mean()), float((gap > 0).mean()))
+    return ValueDifference(float(gap.max()), float(gap.mean()), float((gap > 0).mean()))

@@ -1,8 +1,8 @@
-"""Whether a detector's outputs were read rightly: a warning when predictions hardly meet the ground truth.
+"""Warn when a detector's outputs hardly match the ground truth: the card may decode them wrongly.
 
-A box order, a unit or a class list that is wrong in the card gives an AP near zero. The boxes are compared
-with the ground truth whatever their class; if they do not meet it, other readings of the same outputs are
-tried on some images.
+A wrong box order, unit or class list in the card gives an AP near zero. The boxes are compared with the
+ground truth regardless of class; if they do not overlap, other ways to decode the same outputs are tried on
+some images.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from holdfast.graph.card import BUILT_IN, toml
 from holdfast.graph.nms import ious
 from holdfast.stages.post import finish
 
-IOU = 0.5  # from here on a box meets an object
-DOUBTFUL = 0.05  # share of objects met below which a reading is doubtful
-WEAK = 0.3  # share below which other readings are tried: one that meets many more is the right one
-FEW = 5  # objects below which only a reading that fits better is worth a word
-IMAGES = 16  # read again with other readings
+IOU = 0.5  # from here on a box matches an object
+DOUBTFUL = 0.05  # share of matched objects below which a warning is due
+WEAK = 0.3  # share below which other box orders and units are tried
+FEW = 5  # objects below which only a better decoding is worth a warning
+IMAGES = 16  # decoded again in other ways
 ORDERS = {
     "xyxy": ("x1", "y1", "x2", "y2"),
     "yxyx": ("y1", "x1", "y2", "x2"),
@@ -40,7 +40,7 @@ ORDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Per object the IoU of the box that meets it best, whatever its class, in this many images."""
+    """The IoU of the best box of any class for each object, in this many images."""
 
     values: Floats
     images: int
@@ -52,7 +52,7 @@ class Overlap:
 
     @property
     def met(self) -> float:
-        """The share of objects that a box meets."""
+        """The share of objects that some box matches."""
         return float((self.values >= IOU).mean()) if len(self.values) else 0.0
 
     def __str__(self) -> str:
@@ -63,21 +63,21 @@ class Overlap:
         )
 
 
-def doubts(
+def output_warnings(
     model: Model, dataset: Dataset, pipeline: Pipeline, records: Sequence[Record], alignment: Alignment
 ) -> tuple[str, ...]:
-    """One line if boxes or classes hardly meet the ground truth; `records` have the numbers of both sides."""
+    """One line if boxes or classes hardly match the ground truth; `records` are not realigned."""
     found = [r for r in records if isinstance(r, Found) and (~r.truth.crowd).any()]
     if not any(len(r.detections) for r in found):
         return ()
     now = overlap([(r.truth, r.detections) for r in found])
-    line = _box_doubt(now, model, dataset, pipeline, found) if now.met < WEAK else ""
-    line = line or _class_doubt(found, model.card, alignment)
+    line = _box_warning(now, model, dataset, pipeline, found) if now.met < WEAK else ""
+    line = line or _class_warning(found, model.card, alignment)
     return (line,) if line else ()
 
 
 def overlap(pairs: Sequence[tuple[Boxes, Detections]]) -> Overlap:
-    """How well the best-scored boxes of each image meet its objects; crowds are skipped."""
+    """How well the highest-scored boxes of each image overlap its objects; crowds are skipped."""
     best = [_overlaps(truth, found).max(axis=1, initial=0.0) for truth, found in pairs]
     return Overlap(np.concatenate([np.zeros(0), *best]), len(best))
 
@@ -92,23 +92,23 @@ def _best(found: Detections, objects: int) -> Ints:
     return np.argsort(-found.scores, kind="stable")[: max(10, 2 * objects)]
 
 
-def _box_doubt(
+def _box_warning(
     now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
 ) -> str:
-    other = _better_reading(now, model, dataset, pipeline, found)
+    other = _better_decoding(now, model, dataset, pipeline, found)
     if other is None and (now.met >= DOUBTFUL or len(now.values) < FEW):
         return ""
-    said = f"the boxes hardly overlap the ground truth ({now}): the reading is doubtful"
+    text = f"the boxes hardly overlap the ground truth ({now}): the card may decode the outputs wrongly"
     if other is None:
-        return f"{said}; check the head, its box order and units, and the input policy in the card"
+        return f"{text}; check the head, its box order and units, and the input policy in the card"
     change, then = other
-    return f"{said}; {change} under [head] in the card gives {then}"
+    return f"{text}; {change} under [head] in the card gives {then}"
 
 
-def _better_reading(
+def _better_decoding(
     now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
 ) -> tuple[str, Overlap] | None:
-    """The reading that meets many more objects, as a change of the card; None without one."""
+    """The change of the card that matches many more objects; None without one."""
     cards = dict(_other_cards(model.card))
     if not cards:
         return None
@@ -136,13 +136,13 @@ def _better_reading(
 
 
 def _other_cards(card: Card) -> Iterator[tuple[str, Card]]:
-    """The other box orders and units the card's head can read, each as the change it is."""
+    """The other box orders and units of the card's head, each as a change of the card."""
     shape = part("head", card.head.name).facts.get("options")
     known = get_type_hints(shape) if shape else {}
     given = dict(card.head.options)
     orders: list[Mapping[str, Any]] = [{}]
     if "columns" in given:
-        orders += [{"columns": _reordered(given["columns"], order)} for order in ORDERS.values()]
+        orders += [{"columns": _reorder(given["columns"], order)} for order in ORDERS.values()]
     elif "form" in known:
         orders += [{"form": form} for form in get_args(known["form"])]
     units: list[Mapping[str, Any]] = [{}]
@@ -155,34 +155,34 @@ def _other_cards(card: Card) -> Iterator[tuple[str, Card]]:
             yield words, dataclasses.replace(card, head=Head(card.head.name, {**given, **changes}))
 
 
-def _reordered(columns: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+def _reorder(columns: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
     """The columns with those of the box, wherever they are, in another order."""
     corners = set(itertools.chain(*ORDERS.values()))
     names = iter(order)
     return tuple(next(names) if column in corners else column for column in columns)
 
 
-def _class_doubt(found: Sequence[Found], card: Card, alignment: Alignment) -> str:
-    """A line if boxes meet objects but their classes do not, with the numbering that fits; else empty."""
-    got, wanted = _met_classes(found, alignment)
+def _class_warning(found: Sequence[Found], card: Card, alignment: Alignment) -> str:
+    """A line if boxes match objects but their classes do not, with the numbering that fits; else empty."""
+    got, wanted = _matched_classes(found, alignment)
     if len(got) < FEW:
         return ""
     agreed = float((got == wanted).mean())
-    said = (
-        f"the boxes fit the ground truth but the classes do not ({agreed:.0%} of {len(got)} boxes that meet "
-        f"an object have its class, {len(found)} image{'s' * (len(found) != 1)})"
+    text = (
+        f"the boxes match the ground truth but the classes do not ({agreed:.0%} of {len(got)} boxes that "
+        f"match an object have its class, {len(found)} image{'s' * (len(found) != 1)})"
     )
     if agreed >= 0.1:
         return ""
-    fits = [(float((numbers[got] == wanted).mean()), change) for change, numbers in _numberings(card)]
+    fits = [(float((numbers[got] == wanted).mean()), change) for change, numbers in _other_numberings(card)]
     share, change = max(fits, default=(0.0, ""))
     if share >= 0.5:
-        return f"{said}; {change} gives {share:.0%}"
-    return f"{said}; check the order of `classes` in the card" if len(got) >= 4 * FEW else ""
+        return f"{text}; {change} gives {share:.0%}"
+    return f"{text}; check the order of `classes` in the card" if len(got) >= 4 * FEW else ""
 
 
-def _met_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, Ints]:
-    """Per object that a box meets: that box's class and the right one, both as the model counts."""
+def _matched_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, Ints]:
+    """For each object that a box matches: the class of the box and the true one, as the model counts."""
     right = {int(place): i for i, place in enumerate(alignment.of_model) if place >= 0}
     got, wanted = [], []
     for record in found:
@@ -197,13 +197,13 @@ def _met_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, In
     return np.array(got, np.int64), np.array(wanted, np.int64)
 
 
-def _numberings(card: Card) -> Iterator[tuple[str, Ints]]:
+def _other_numberings(card: Card) -> Iterator[tuple[str, Ints]]:
     """Other class numberings: the change of the card and, per class of the model, the class it is."""
     count = len(card.classes)
     offset = int(card.head.options.get("label_offset", 0))
     shape = part("head", card.head.name).facts.get("options")
     for step in (1, -1):
-        change = f"taking class i of the outputs for class i {'−' if step > 0 else '+'} 1 of the card's"
+        change = f"reading output class i as class i {'−' if step > 0 else '+'} 1 of the card"
         if shape is not None and "label_offset" in get_type_hints(shape):
             change = f"label_offset = {offset + step} under [head] in the card"
         yield change, np.arange(count) - step
