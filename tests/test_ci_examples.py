@@ -52,7 +52,7 @@ def test_every_gate_in_the_document_exists():
     texts = re.findall(r"[`\"]((?:[\w-]+\.)+[\w-]+ (?:[<>]=?|==|!=) [-\d.]+)[`\"]", DOC)
     gates = [gate_of(text) for text in texts]
     assert len(gates) > 12
-    check([g for g in gates if g.text != "noise.map50.drop > 2"])  # the one that is shown to be refused
+    check([g for g in gates if g.text != "clean.map50 < 80"])  # the one that is shown to be refused
 
 
 def test_the_tables_of_the_document_are_gates():

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from holdfast.experiment.plan import DOES, GivenData, GivenModel, keys_of, schema
+from holdfast.experiment.plan import DOES, DatasetEntry, ModelEntry, keys_of, schema
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +85,7 @@ def test_every_field_of_every_condition_is_in_the_schema_with_words():
 
 def test_every_field_is_in_the_documentation():
     lines = (ROOT / "docs" / "experiment.md").read_text().splitlines()
-    for shape in (GivenModel, GivenData, *DOES.values()):
+    for shape in (ModelEntry, DatasetEntry, *DOES.values()):
         for key, spec in keys_of(shape).items():
             row = next(line for line in lines if line.startswith(f"| `{key}` |") and spec.option.help in line)
             assert spec.default in (None, "", (), {}) or spec.many or str(spec.default).lower() in row.lower()

@@ -59,7 +59,7 @@ def test_an_audit_from_the_form_to_its_page_and_two_compared(page, folders, two_
     page.click("text=Use this folder as data")
     page.wait_for_selector("#data[value='scenes']")
     page.fill("#budget", "1m")
-    page.fill("#fail-if", "noise.map50.drop > 0.02")
+    page.fill("#fail-if", "noise.map50.points_lost > 2")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector(".job.running progress[value]")

@@ -219,11 +219,11 @@ def test_an_audit_of_another_terminal_is_shown_but_not_ended_here(site, folders)
         ({"budget": "-1m"}, "--budget"),
         ({"places": "3"}, "places: expected a whole number from 4"),
         ({"only": "squares\natack"}, "only: expected"),
-        ({"fail-if": "noise.map50.drop"}, "gates"),
+        ({"fail-if": "noise.map50.points_lost"}, "gates"),
         ({"fail-if": "--json=x > 1"}, "gates"),
         ({"fail-if": "nois.map50.drop > 0.02"}, "Did you mean"),
-        ({"fail-if": "\n".join(["noise.map50.drop > 0.02"] * 60)}, "at most 50"),
-        ({"fail-if": "noise.map50.drop\x00 > 0.02"}, "printable"),
+        ({"fail-if": "\n".join(["noise.map50.points_lost > 2"] * 60)}, "at most 50"),
+        ({"fail-if": "noise.map50.points_lost\x00 > 0.02"}, "printable"),
     ],
 )
 def test_a_form_that_cannot_be_taken_comes_back_with_one_line(site, changed, line):
@@ -240,13 +240,13 @@ def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):
     root, runs = folders
     (root / "-o.onnx").touch()
     (root / "--version").mkdir()
-    gates = "noise.map50.drop > 0.02\n\n  clean.map50 < 0.5 "
+    gates = "noise.map50.points_lost > 2\n\n  clean.map50 < 0.5 "
     values = {"model": "-o.onnx", "data": "--version", "budget": "90s", "split": "--json=x", "fail-if": gates}
     options = options_of(values, Places(root, runs), runs / "page.html")
     assert command_of(options) == [
         sys.executable, "-P", "-m", "holdfast", "audit", str(root / "-o.onnx"), str(root / "--version"),
         "--budget", "90s", "--split=--json=x", "--runs", str(runs),
-        "--fail-if", "noise.map50.drop > 0.02", "--fail-if", "clean.map50 < 0.5",
+        "--fail-if", "noise.map50.points_lost > 2", "--fail-if", "clean.map50 < 0.5",
         "-o", str(runs / "page.html"),
     ]  # fmt: skip
     with pytest.raises(InputError):
@@ -255,7 +255,7 @@ def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):
 
 def test_the_audit_command_parses_to_the_options_of_the_form(folders):
     runs = folders[1]
-    gates = ("noise.map50.drop > 0.02",)
+    gates = ("noise.map50.points_lost > 2",)
     options = AuditOptions(
         model="signs-yolo", data="signs:0:4", budget="90s", fail_if=gates, runs=runs, out=runs / "page.html"
     )

@@ -11,6 +11,12 @@ from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
 
 Task: TypeAlias = Literal["classify", "detect", "segment", "single"]
+MODEL_KINDS: Mapping[Task, str] = {
+    "classify": "classifier",
+    "detect": "detector",
+    "segment": "segmenter",
+    "single": "single-object detector",
+}
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
 Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]

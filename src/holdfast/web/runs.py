@@ -114,15 +114,15 @@ def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
 
 def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
-    drops = [(r["drop"], f"{r['family']}={r['option']}") for r in first["rows"] if r["drop"] is not None]
-    drop, label = max(drops, default=(None, ""))
+    key = "points_lost" if "points_lost" in first["rows"][0] else "drop"
+    losses = [(r[key], f"{r['family']}={r['option']}") for r in first["rows"] if r[key] is not None]
+    lost, label = max(losses, default=(None, ""))
     words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
-    return "" if drop is None else _lost(drop, 2), words
+    return "" if lost is None else _lost(lost), words
 
 
-def _lost(points: float, digits: int) -> str:
-    text = f"{points:.{digits}f}"
-    return f"−{text} points" if float(text) > 0 else "takes nothing"
+def _lost(points: float) -> str:
+    return f"{points:z.2f} points lost".replace("-", "−")
 
 
 def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:
@@ -133,9 +133,9 @@ def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:
 
 def _audit(plain: Mapping[str, Any]) -> tuple[str, str]:
     clean = plain["clean"]
-    drops = [(c["drop"], c["label"]) for c in plain["causes"] if c["drop"] is not None]
-    drop, label = max(drops, default=(None, ""))
-    words = "" if drop is None else f"worst noise {_lost(100 * drop, 1)}: {label}"
+    losses = [(c["points_lost"], c["label"]) for c in plain["noises"] if c["points_lost"] is not None]
+    lost, label = max(losses, default=(None, ""))
+    words = "" if lost is None else f"worst single noise {label}: {_lost(lost)}"
     return f"{clean['title']} {clean['value']:.3f}", words
 
 
