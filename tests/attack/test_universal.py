@@ -163,7 +163,7 @@ def test_limits_no_patch_can_keep():
         blank_patch(aims, Limits(amplitude=16), OnBoxes())
     with pytest.raises(InputError, match=r"an image has 2 boxes, more than --regions 1"):
         blank_patch(aims, Limits(regions=1), OnBoxes())
-    with pytest.raises(InputError, match="expected targets"):
+    with pytest.raises(InputError, match="needs targets"):
         blank_patch([], Limits(), OnBoxes())
 
 

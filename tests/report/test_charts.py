@@ -241,7 +241,7 @@ def test_every_part_has_its_number_and_a_large_one_its_word():
     texts = [t.text for t in ElementTree.fromstring(svg).iter("text")]  # noqa: S314
     assert texts == ["1", "9", "✕ 90 broken"]
     titles = [t.text for t in ElementTree.fromstring(svg).iter("title")]  # noqa: S314
-    assert titles[0] == "<300px>: 1 proven, 9 unknown, 90 broken of 100"
+    assert titles[0] == "<300px>: 1 certified, 9 unknown, 90 broken of 100"
 
 
 def test_no_image_is_an_empty_bar():

@@ -69,13 +69,13 @@ def test_what_was_said_and_shown_is_not_sent_again(site):
         until(lambda: "of 40" in poll(client).text)
         said = "net.onnx on scenes: running, evaluate"
         text = client.get("/").text
-        seen = text.split('name="seen" value="')[1].split('"')[0]
+        seen = text.split('name="version" value="')[1].split('"')[0]
         until(lambda: "running, noise" in poll(client).text)
-        again = poll(client, said="net.onnx on scenes: running, noise", seen=seen).text
-        assert 'id="said"' not in again
+        again = poll(client, announcement="net.onnx on scenes: running, noise", version=seen).text
+        assert 'id="announcement"' not in again
         assert 'id="run-list"' not in again
-        other = poll(client, said=said, seen="another").text
-        assert 'id="said"' in other
+        other = poll(client, announcement=said, version="another").text
+        assert 'id="announcement"' in other
         assert 'id="run-list"' in other
 
 
@@ -86,7 +86,7 @@ def test_one_runs_the_others_wait_and_there_is_an_end_to_waiting(site, folders):
         assert states(client) == ["running"] + ["queued"] * 5
         refused = start(client)
         assert refused.status_code == 429
-        assert "waiting already" in refused.text
+        assert "already queued" in refused.text
         assert cancel(client, client.queue.jobs()[0].key).status_code == 303  # the last of the queue
         assert states(client)[-1] == "cancelled"
         (folders[1] / "go").touch()
@@ -106,7 +106,7 @@ def test_cancelled_it_says_so_and_the_next_one_runs(site, folders):
         assert gone(pid)
         assert json.loads((folder / "progress.json").read_text())["state"] == "cancelled"
         text = client.get("/").text
-        assert "what was finished is kept" in text
+        assert "completed work is saved" in text
         assert "model=net.onnx&amp;data=scenes&amp;budget=1m" in text  # again, with one click
         assert cancel(client, first.key).status_code == 303  # once more changes nothing
         assert states(client) == ["cancelled", "running"]
@@ -172,7 +172,7 @@ def test_a_command_that_cannot_be_started_is_a_failed_audit(site):
     with site(command=lambda wanted: ["/nowhere/at/all"]) as client:
         start(client)
         assert states(client) == ["failed"]
-        assert "could not be started" in client.get("/").text
+        assert "could not start" in client.get("/").text
 
 
 def test_an_audit_of_another_terminal_is_shown_but_not_ended_here(site, folders):

@@ -150,17 +150,18 @@ class ProgressFile:
     watch: Watch
     started: str = field(default_factory=now)
     part: str = ""
+    step: str = ""
     last: float = 0.0
 
     def enter(self, part: str) -> None:
         """Begin a part."""
-        self.part = part
+        self.part, self.step = part, ""
         self.write("running", 0, 0)
 
     @contextmanager
     def watching(self, what: str, total: int) -> Iterator[Progress]:
         """A `Watch` that also writes the progress to disk."""
-        done = 0
+        done, self.step = 0, what
         with self.watch(what, total) as step:
 
             def both(more: int, found: int) -> None:
@@ -175,8 +176,20 @@ class ProgressFile:
     def write(self, state: str, done: int = 0, total: int = 0, why: str = "") -> None:
         """Write the state to disk."""
         self.last = time.monotonic()
-        plain: dict[str, Any] = {"state": state, "part": self.part, "done": done, "total": total}
-        plain |= {"started": self.started, "pid": os.getpid(), "parts": list(self.parts), "why": why}
+        plain: dict[str, Any] = {
+            "state": state,
+            "part": self.part,
+            "step": self.step,
+            "done": done,
+            "total": total,
+        }
+        plain |= {
+            "step": self.step,
+            "started": self.started,
+            "pid": os.getpid(),
+            "parts": list(self.parts),
+            "why": why,
+        }
         write_atomic(self.folder / PROGRESS, to_json(plain), durable=False)
 
 
