@@ -54,10 +54,8 @@ def tables(found: Outcome) -> tuple[Table, ...]:
     }
     rows = []
     for name, each in values.items():
-        three = (float(np.mean(each)), min(each), max(each)) if each else (None, None, None)
-        # SSIM is so close to 1 that it needs four digits.
-        rows.append([name, *(f"{v:.4f}" if name == "SSIM" and v is not None else v for v in three)])
-    heads = (Column(name, 2) for name in ("mean", "min", "max"))
+        rows.append([name, *((float(np.mean(each)), min(each), max(each)) if each else (None, None, None))])
+    heads = (Column(name, -4) for name in ("mean", "min", "max"))
     changes = Table(["", *heads], rows, f"Changes per image ({shape_of(found)}, n = {len(found.aimed)})")
     points: list[Column[BudgetPoint]] = [
         Column("pixel budget", get=lambda p: p.budget),

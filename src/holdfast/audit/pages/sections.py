@@ -170,7 +170,7 @@ def budgets(audit: Audit) -> Section:
         "object, all squares together within the pixel budget."
     )
     figures = _listing(Table(columns, rows), "Attack by budget", audit, levels)
-    return Section("budgets", "Attack", figures, lead)
+    return Section("budgets", "Attack by budget", figures, lead)
 
 
 def proofs(audit: Audit) -> Section:

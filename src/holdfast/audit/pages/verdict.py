@@ -63,7 +63,8 @@ def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
     """What to do next, in one sentence."""
     worst = audit.worst
     lost = [r for r in audit.findings if r.was == "holds"]
-    skipped = [part.name for part in audit.parts if part.skipped]
+    late = [part.name for part in audit.parts if "time budget" in part.skipped]
+    few = [part.name for part in audit.parts if 0 < part.images < min(ENOUGH, part.of)]
     if failed_gates:
         return f"Fix the failed gates before release: {'; '.join(failed_gates[:3])}."
     if worst is not None and (worst.low or 0.0) > 0 and worst.images >= FEWEST:
@@ -74,8 +75,12 @@ def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
         return f"Do not rely on the proofs under {lost[0].deployment}: verify the deployed model itself."
     if audit.clean.images < ENOUGH:
         return f"Test at least {ENOUGH} images: fewer give only an indication."
-    if skipped:
-        return f"Raise --budget to run what was skipped: {', '.join(skipped)}."
+    if late:
+        return f"Raise --budget to run what was skipped: {', '.join(late)}."
+    if few:
+        return (
+            f"Test at least {ENOUGH} images in each part ({', '.join(few)}): fewer give only an indication."
+        )
     return "Keep these results with gates in CI: holdfast audit --fail-if 'noise.map50.points_lost > 2'."
 
 
