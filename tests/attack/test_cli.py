@@ -37,7 +37,7 @@ def test_the_blobs_vanish_and_everything_is_written(holdfast, blobs, tmp_path):
     done = holdfast("attack", *blobs, "--out", "out", "--steps", 40, "--jobs", 1, "--pixels", 200,
                     "--json", "x.json")  # fmt: skip
     assert done.code == 0, done.err
-    assert "What the attack does" in done.out
+    assert "Effect of the attack" in done.out
     found = json.loads((tmp_path / "x.json").read_text())
     assert found == json.loads((tmp_path / "out" / "attack.json").read_text())
     effect = found["effects"][0]
@@ -71,7 +71,7 @@ def test_the_blobs_vanish_and_everything_is_written(holdfast, blobs, tmp_path):
     assert curve[-1]["map"] == 0.0
     assert curve[-1]["distance"] > 0
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Patched images" in page
+    assert "Attacked images" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
@@ -135,7 +135,7 @@ def test_an_image_without_a_found_target_is_left_as_it_is(holdfast, blobs, tmp_p
     assert done.code == 0
     row = json.loads((tmp_path / "out" / "attack.json").read_text())["images"][1]
     assert row["targets"] == row["pixels"] == 0
-    assert "nothing true is found" in row["note"]
+    assert "no true object is detected" in row["note"]
     assert (
         pixels(tmp_path / "out" / "images" / "001.png") == pixels(tmp_path / "data" / "images" / "001.jpg")
     ).all()
@@ -183,21 +183,21 @@ def test_a_killed_attack_goes_on(blobs, tmp_path):
     [
         (("nothing.onnx", "data", "--out", "o"), "no such model file"),
         (("blobs.onnx", "nowhere", "--out", "o"), "nowhere"),
-        (("signs-class", "data", "--out", "o"), "expected a detector, got a model to classify"),
+        (("signs-class", "data", "--out", "o"), "expected a detector, got a classifier"),
         (("blobs.onnx", "data", "--out", "o", "--mask", "crosss"), "cross"),
         (("blobs.onnx", "data", "--out", "o", "--transform", "shfit"), "shift"),
         (
             ("blobs.onnx", "data", "--out", "o", "--surrogate", "signs-yolo"),
-            "expected a class of blobs among its 20",
+            "none of its 20 classes is a class of blobs",
         ),
         (("blobs.onnx", "data", "--out", "o", "--deployment", "resize"), "FAMILY=OPTION"),
-        (("blobs.onnx", "data", "--out", "o", "--black-box", "--universal", "spot"), "leave out --black-box"),
+        (("blobs.onnx", "data", "--out", "o", "--black-box", "--universal", "spot"), "omit --black-box"),
         *(
-            (("blobs.onnx", "data", "--out", "o", "--black-box", *words), f"{words[0]}: .* leave out --black")
+            (("blobs.onnx", "data", "--out", "o", "--black-box", *words), f"{words[0]}: .* omit --black")
             for words in (("--transform", "jpeg"), ("--diverse",))
         ),
-        (("blobs.onnx", "data", "--out", "o", "--universal", "spot", "--mask", "cross"), "--mask: .* leave"),
-        (("blobs.onnx", "data", "--out", "o", "--universal", "boxes", "--anywhere"), "--anywhere: .* leave"),
+        (("blobs.onnx", "data", "--out", "o", "--universal", "spot", "--mask", "cross"), "--mask: .* omit"),
+        (("blobs.onnx", "data", "--out", "o", "--universal", "boxes", "--anywhere"), "--anywhere: .* omit"),
         (
             ("blobs.onnx", "data", "--out", "o", "--unseen", "blobs.onnx", "--unseen", "x/blobs.onnx"),
             "two mod",
@@ -249,8 +249,10 @@ def test_patch_apply_takes_a_folder_a_box_and_another_spot(holdfast, fails, tmp_
     done = holdfast("patch", "apply", "p.png", "in/a.png", "-o", "x.png", "--at", "18,0")
     assert "8 pixels changed" in done.out
     assert (pixels(tmp_path / "x.png")[:4, 18:] == 9).all()
-    assert "expected 4 numbers" in fails("patch", "apply", "p.png", "in", "-o", "o", "--box", "1,2")
-    assert "expected the name of a PNG" in fails(
+    assert "expected 4 comma-separated numbers" in fails(
+        "patch", "apply", "p.png", "in", "-o", "o", "--box", "1,2"
+    )
+    assert "expected the name of a PNG file" in fails(
         "patch", "apply", "p.png", "in/a.png", "-o", "x.jpg", "--at", "1,1"
     )
     assert (

@@ -29,7 +29,7 @@ def report(tmp_path_factory):
         audit,
         matrix=Matrix((NO_THREAT, "square"), names, met),
         model={**audit.model, "name": LONG.replace("-", "_")},
-        causes=tuple(dataclasses.replace(c, label=f"resize={LONG}{c.label}") for c in audit.causes),
+        noises=tuple(dataclasses.replace(c, label=f"resize={LONG}{c.label}") for c in audit.noises),
         command=f"holdfast audit {LONG}.onnx",
     )
     return write(audit, tmp_path_factory.mktemp("audit") / "report.html")
@@ -68,13 +68,13 @@ def test_nothing_is_wider_than_the_window(opened, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_the_first_screen_has_verdict_sandwich_and_matrix(browser, tmp_path):
+def test_the_first_screen_has_verdict_bounds_and_matrix(browser, tmp_path):
     out = write(sample_audit(), tmp_path / "report.html")
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.goto(out.as_uri())
     try:
-        for part in (".verdicts", ".layers", "table.heat"):
+        for part in (".verdicts", ".bounds-list", "table.heat"):
             box = page.locator(part).bounding_box()
             assert box["y"] + box["height"] <= 900, part
     finally:
@@ -107,9 +107,9 @@ def test_the_first_tab_stop_leads_to_the_content(opened):
 
 def test_a_table_sorts_by_points(opened):
     page = opened(1440)
-    heading = page.locator("#causes th button", has_text="points lost")
+    heading = page.locator("#noises th button", has_text="points lost")
     heading.click()
-    cells = page.locator("#causes tbody tr td:nth-child(2)").evaluate_all(
+    cells = page.locator("#noises tbody tr td:nth-child(2)").evaluate_all(
         "(all) => all.map((c) => c.dataset.value)"
     )
     assert [round(float(c)) for c in cells if c] == [9, 5, 1]
@@ -146,7 +146,7 @@ def test_a_notebook_draws_it_in_its_frame(browser, tmp_path):
         frame = page.frame_locator("iframe")
         frame.locator("h1").wait_for()
         assert frame.locator(".verdicts > li").count() == 5
-        frame.locator("#causes table.ready").wait_for()  # its script ran, and the policy let it
+        frame.locator("#noises table.ready").wait_for()  # its script ran, and the policy let it
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgba(0, 0, 0, 0)"
     finally:
         context.close()

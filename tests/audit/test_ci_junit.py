@@ -14,7 +14,7 @@ from holdfast.audit.ci import junit
 from holdfast.audit.gates import gate_of, judge
 from holdfast.audit.result import Audit, Part
 
-GATES = [gate_of(t) for t in ("noise.map50.drop > 0.02", "clean.map50 < 0.5", "attack.300px.Se > 0.5")]
+GATES = [gate_of(t) for t in ("noise.map50.points_lost > 2", "clean.map50 < 0.5", "attack.300px.Se > 0.5")]
 
 
 def suite_of(audit: Audit, gates=GATES) -> ET.Element:
@@ -34,7 +34,7 @@ def test_one_testcase_a_gate() -> None:
     assert [c.get("name") for c in cases] == [g.text for g in GATES]
     assert [c.get("classname") for c in cases] == ["holdfast.noise", "holdfast.clean", "holdfast.attack"]
     assert [c.find("failure") is not None for c in cases] == [True, False, True]
-    assert "passed, got 0.91" in cases[1].findtext("system-out", "")
+    assert "passed, measured 0.91" in cases[1].findtext("system-out", "")
 
 
 def test_a_failure_says_what_was_got_and_how_to_get_it_again() -> None:
@@ -42,12 +42,12 @@ def test_a_failure_says_what_was_got_and_how_to_get_it_again() -> None:
     assert first is not None
     assert last is not None
     assert first.get("message") == (
-        "noise.map50.drop > 0.02: failed, got 0.05 (n = 40; resize=opencv-nearest)"
+        "noise.map50.points_lost > 2: failed, measured 5 (n = 40; resize=opencv-nearest)"
     )  # fmt: skip
     assert "reproduce: holdfast noise net.onnx scenes --only resize=opencv-nearest" in (first.text or "")
     assert first.get("type") == "gate"
     assert last.get("type") == "not measured"
-    assert "the attack ran with 100px, 1000px only" in (last.get("message") or "")
+    assert "the attack ran only with 100px, 1000px" in (last.get("message") or "")
     assert f"reproduce: {sample_audit().command}" in (last.text or "")
 
 
@@ -69,9 +69,9 @@ def test_without_gates_the_parts_are_listed_and_nothing_is_judged() -> None:
     assert {c.get("classname") for c in cases.values()} == {"holdfast.audit"}
     skipped = cases["specs"].find("skipped")
     assert skipped is not None
-    assert skipped.get("message") == left.left_out
+    assert skipped.get("message") == left.skipped
     said = cases["attack"].findtext("system-out", "")  # ran, if on fewer
-    assert said.startswith("ran on 8 of 40 images; left out: 32 of 40 images")
+    assert said.startswith("ran on 8 of 40 images; skipped: 32 of 40 images")
     assert cases["matrix"].findtext("system-out") == "ran"
     assert cases["evaluate"].get("time") == "2.000"
 

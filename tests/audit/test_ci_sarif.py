@@ -22,7 +22,8 @@ ROOT = Path("/repo")
 GATES = [
     gate_of(text)
     for text in (
-        "noise.map50.drop > 0.02", "noise.resize.map50.drop > 0.02", "noise.precision.map50.drop > 0.001",
+        "noise.map50.points_lost > 2", "noise.resize.map50.points_lost > 2",
+        "noise.precision.map50.points_lost > 0.1",
         "clean.map50 < 0.5", "attack.300px.Se > 0.5",
     )
 ]  # fmt: skip
@@ -98,20 +99,21 @@ def test_failed_gates_are_errors_under_the_rule_of_their_pattern() -> None:
     run = checked(sample_audit())
     errors = [r for r in run["results"] if r["level"] == "error"]
     assert [r["ruleId"] for r in errors] == [
-        "gate/noise.METRIC.drop", "gate/noise.FAMILY.METRIC.drop", "gate/noise.FAMILY.METRIC.drop",
+        "gate/noise.METRIC.points_lost", "gate/noise.FAMILY.METRIC.points_lost",
+        "gate/noise.FAMILY.METRIC.points_lost",
         "gate/attack.BUDGET.Se",
     ]  # fmt: skip
     first, *_, last = errors
-    assert first["properties"]["value"] == 0.05
-    assert first["properties"]["bound"] == 0.02
+    assert first["properties"]["value"] == 5.0
+    assert first["properties"]["bound"] == 2.0
     assert first["properties"]["command"] == "holdfast noise net.onnx scenes --only resize=opencv-nearest"
     assert first["properties"]["command"] in first["message"]["text"]
-    assert "got 0.05 (n = 40; resize=opencv-nearest)" in first["message"]["text"]
+    assert "measured 5 (n = 40; resize=opencv-nearest)" in first["message"]["text"]
     assert last["properties"]["value"] is None
     assert "not measured" in last["message"]["text"]
     rules = [r["id"] for r in run["tool"]["driver"]["rules"]]
     assert rules == [
-        "gate/noise.METRIC.drop", "gate/noise.FAMILY.METRIC.drop", "gate/clean.METRIC",
+        "gate/noise.METRIC.points_lost", "gate/noise.FAMILY.METRIC.points_lost", "gate/clean.METRIC",
         "gate/attack.BUDGET.Se", *KINDS,
     ]  # fmt: skip
 
@@ -129,7 +131,7 @@ def test_a_finding_of_few_images_is_a_note() -> None:
     run = checked(sample_audit(), [])
     levels = {r["level"] for rule in ("attack", "square") for r in of_rule(run, rule)}
     assert levels == {"note"}
-    assert all("An indication: n = 8." in r["message"]["text"] for r in of_rule(run, "attack"))
+    assert all("Indication only (n = 8)." in r["message"]["text"] for r in of_rule(run, "attack"))
     assert {r["level"] for r in of_rule(run, "noise")} == {"warning"}  # of 40 images
 
 
@@ -138,16 +140,18 @@ def test_findings_are_there_without_gates() -> None:
     assert not [r for r in run["results"] if r["level"] == "error"]
     noise = [r["message"]["text"] for r in of_rule(run, "noise")]
     assert len(noise) == 2  # precision=int8 is not clear, identical ones are none
-    assert noise[0].startswith("resize=opencv-nearest lowers mAP@.5 by 0.050 (95 %: 0.020 to 0.080)")
+    assert noise[0].startswith(
+        "resize=opencv-nearest: mAP@.5, 5.00 points lost (95% interval 2.00 to 8.00, n = 40)"
+    )
     assert "resize=opencv-nearest + precision=int8" in noise[1]
     attack = of_rule(run, "attack")
     assert [r["properties"]["pixels"] for r in attack] == [100, 1000]
-    assert "breaks 7 of 8 images" in attack[1]["message"]["text"]
+    assert "hide every detected object in 7 of 8 images" in attack[1]["message"]["text"]
     (square,) = of_rule(run, "square")
     assert "3 of 8 images: scene-0.jpg, scene-1.jpg, scene-2.jpg" in square["message"]["text"]
     assert "column 12, row 40" in square["message"]["text"]
     (recheck,) = of_rule(run, "recheck")
-    assert "proven as trained, broken under precision=int8" in recheck["message"]["text"]
+    assert "holds for the training pipeline, violated under precision=int8" in recheck["message"]["text"]
     assert recheck["level"] == "warning"
 
 
@@ -163,22 +167,22 @@ def test_the_other_kinds_of_findings() -> None:
             Recheck("square", f"{n}.jpg", "runtime=ncnn", "violated", "holds", 9) for n in range(14)
         ),
         matrix=replace(
-            sample.matrix, meetings=(MatrixCell("300px", "colour=nv12", 0.2, 8, 5, 5, 0.2, 0.1, 0.3),)
+            sample.matrix, cells=(MatrixCell("300px", "colour=nv12", 0.2, 8, 5, 5, 20.0, 10.0, 30.0),)
         ),
     )
     run = checked(audit, [])
-    assert [r["properties"].get("extra") for r in of_rule(run, "matrix")] == [0.2]
+    assert [r["properties"].get("extra_points_lost") for r in of_rule(run, "matrix")] == [20.0]
     (spec,) = of_rule(run, "spec")
-    assert spec["message"]["text"].startswith("Specification a.vnnlib is violated, found by falsify.")
+    assert spec["message"]["text"].startswith("Specification a.vnnlib is violated (engine falsify).")
     assert not of_rule(run, "square")
     (recheck,) = of_rule(run, "recheck")  # one for all images
     assert recheck["level"] == "note"
-    assert "14 time(s)" in recheck["message"]["text"]
+    assert "(14×)" in recheck["message"]["text"]
     assert "and 4 more" in recheck["message"]["text"]
 
 
 def test_an_audit_without_anything_found_has_no_results() -> None:
-    nothing = dict.fromkeys(("causes", "strikes", "proofs", "rechecks"), ())
+    nothing = dict.fromkeys(("noises", "attacks", "proofs", "rechecks"), ())
     audit = replace(sample_audit(), **nothing, combined=None, matrix=Matrix())
     assert findings(audit) == ()
     assert checked(audit, [])["results"] == []
@@ -199,7 +203,7 @@ def test_what_was_left_out_and_what_failed_is_told() -> None:
     (call,) = run["invocations"]
     assert call["commandLine"] == sample_audit().command
     told = [(n["level"], n["message"]["text"]) for n in call["toolExecutionNotifications"]]
-    assert told[0][1].startswith("attack: left out: 32 of 40 images")
+    assert told[0][1].startswith("attack: skipped: 32 of 40 images")
     assert told[1] == ("warning", "failed image: a.jpg: truncated")
 
 

@@ -32,22 +32,21 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     assert done.code == 1, done
     lines = done.out.splitlines()
     assert [line.split(" (n")[0].split(":")[0] for line in lines[:5]] == [
-        "Clean mAP@.5", "Worst single cause", "Worst combination", "Smallest patch that works",
-        "What is proven",
+        "Clean mAP@.5", "Worst single noise", "Combined noise", "Smallest attack", "Proofs",
     ]  # fmt: skip
     found = json.loads((tmp_path / "a.json").read_text())
-    assert found["strikes"][0]["broken"] == 2
+    assert found["attacks"][0]["broken"] == 2
     assert [g["failed"] for g in found["gates"]] == [True, False]
     assert (tmp_path / "j.xml").read_text().count("<failure") == 1
     results = json.loads((tmp_path / "s.sarif").read_text())["runs"][0]["results"]
     assert [r["level"] for r in results].count("error") == 1
     page = (tmp_path / "page.html").read_text()
-    for words in ("Threat × deployment", "attack.200px.Se", "Where a black square breaks it", "as trained"):
+    for words in ("Threat × deployment", "attack.200px.Se", "Black square", "training pipeline"):
         assert words in page
     few = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 0.5")
     assert few.code == 0
     assert "not decided  n = 2 < 20 (--min-images)" in few.out
-    assert re.search(r"^Smallest patch that works \(n = 2, indication\): ", few.out, re.MULTILINE)
+    assert re.search(r"^Smallest attack \(n = 2, indication\): ", few.out, re.MULTILINE)
     again = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 2.5")
     assert again.code == 2
     (run,) = (tmp_path / "holdfast-runs").glob("audit-*")
@@ -64,17 +63,17 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
     words = shlex.split(found["clean"]["command"])
     assert holdfast(*words[1:], "--json", "e.json", "--runs", "others").code == 0
     assert json.loads((tmp_path / "e.json").read_text())["mAP"] == found["clean"]["value"]
-    words = shlex.split(found["strikes"][0]["command"])
+    words = shlex.split(found["attacks"][0]["command"])
     assert holdfast(*words[1:], "--json", "b.json", "--runs", "others", "--jobs", 1).code == 0
-    again = json.loads((tmp_path / "b.json").read_text())["strikes"][0]
+    again = json.loads((tmp_path / "b.json").read_text())["attacks"][0]
     assert {k: v for k, v in again.items() if k != "command"} == {
-        k: v for k, v in found["strikes"][0].items() if k != "command"
+        k: v for k, v in found["attacks"][0].items() if k != "command"
     }
-    worst = next(c for c in found["causes"] if c["outcome"] == "measured")
+    worst = next(c for c in found["noises"] if c["outcome"] == "measured")
     words = shlex.split(worst["command"])
     assert holdfast(*words[1:], "--json", "n.json", "--runs", "others", "--jobs", 1).code == 0
     row = json.loads((tmp_path / "n.json").read_text())["models"][0]["rows"][0]
-    assert row["points_lost"] / 100 == pytest.approx(worst["drop"], abs=1e-12)
+    assert row["points_lost"] == pytest.approx(worst["points_lost"], abs=1e-10)
     assert row["changed"] == worst["changed"]
 
 
@@ -83,8 +82,8 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
     [
         (("--budget", "soon"), "--budget: expected a time such as 10m"),
         (("--only", "square"), "got 'square'; did you mean 'squares'?"),
-        (("--fail-if", "noise.map5.drop > 0.1"), "noise.map5"),
-        (("--fail-if", "noise.top1.drop > 0.1"), "noise.top1.drop"),
+        (("--fail-if", "noise.map5.points_lost > 10"), "noise.map5"),
+        (("--fail-if", "noise.top1.points_lost > 10"), "noise.top1.points_lost"),
         (("--fail-if", "clean.map50"), "--fail-if: expected"),
         (("--gates", "nowhere.toml"), "nowhere.toml: expected a TOML file with gates"),
         (("--spec", "nowhere.vnnlib"), "nowhere.vnnlib"),
@@ -109,8 +108,8 @@ def test_a_classifier_is_audited_without_an_attack(holdfast, tmp_path):
     assert done.code == 0, done
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["clean"]["metric"] == "top1"
-    assert not found["strikes"]
-    assert any("a patch attack is for detectors" in note for note in found["notes"])
+    assert not found["attacks"]
+    assert any("attacks need a detector; this model is a classifier" in note for note in found["notes"])
     assert "attack" not in [p["name"] for p in found["parts"]]
 
 
@@ -140,5 +139,5 @@ def test_names_of_any_bytes_are_attacked_covered_and_shown(holdfast, tmp_path):
     assert done.code == 0, done
     found = json.loads((tmp_path / "a.json").read_text())
     assert [p["image"] for p in found["proofs"]] == ["images/\\xff0.jpg", "images/\\xff1.jpg"]
-    assert [(s["images"], s["broken"]) for s in found["strikes"]] == [(2, 0), (2, 2)]
+    assert [(s["images"], s["broken"]) for s in found["attacks"]] == [(2, 0), (2, 2)]
     assert (tmp_path / "report.html").read_text().count("\\xff0.jpg") > 1

@@ -47,13 +47,13 @@ def test_the_worst_come_first_and_the_table_has_all(photo):
     ]
     (section,) = square_sections(maps, photo, most=3)
     assert [figure.title for figure in drawn(section)] == ["much.jpg", "little.jpg", "holds.jpg"]
-    assert section.title == "Where a black square breaks it"
+    assert section.title == "Black square"
     table = section.figures[-1]
     assert all(one.image in table.body for one in maps)
     assert "1 of 4 maps" in table.note
-    assert "2 of 4 images lose a target" in section.lead
-    assert "1 could not be decided" in section.lead
-    assert "breaks at 2 of" in drawn(section)[0].note
+    assert "target in 2 of 4 images" in section.lead
+    assert "1 not decided" in section.lead
+    assert "violated at 2 of" in drawn(section)[0].note
 
 
 def test_the_table_says_answer_margin_and_worst_place():
@@ -118,7 +118,7 @@ def test_a_place_near_the_threshold_is_seen_better_than_one_that_changes_nothing
 def test_a_picture_that_is_gone_and_a_classifier_are_drawn_too():
     maps = [made("a.jpg", [(1, 1)], targets=Label(3)), made("b.jpg")]
     (section,) = square_sections(maps, lambda name: None)
-    assert [("picture not available" in figure.body) for figure in drawn(section)] == [True, True]
+    assert [("image not available" in figure.body) for figure in drawn(section)] == [True, True]
     assert "mark truth" not in drawn(section)[0].body
     assert "mark truth" in drawn(section)[1].body
 

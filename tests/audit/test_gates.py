@@ -26,7 +26,7 @@ from holdfast.audit.gates import (
     value_text,
     verdict_sentence,
 )
-from holdfast.audit.result import AttackLevel, Cause, Part
+from holdfast.audit.result import AttackLevel, NoiseResult, Part
 from holdfast.audit.values import values_of
 from holdfast.core.errors import InputError
 from holdfast.report.tables import to_text
@@ -40,14 +40,15 @@ def judged(text: str, found=None) -> GateVerdict:
 @pytest.mark.parametrize("sign", OPERATORS)
 @pytest.mark.parametrize("space", ["", " ", "  \t"])
 def test_a_gate_is_read(sign: str, space: str) -> None:
-    gate = gate_of(f" noise.map50.drop{space}{sign}{space}1e-2 ")
-    assert gate == Gate(f"noise.map50.drop {sign} 1e-2", "noise.map50.drop", sign, 0.01)
+    gate = gate_of(f" noise.map50.points_lost{space}{sign}{space}1e-2 ")
+    assert gate == Gate(f"noise.map50.points_lost {sign} 1e-2", "noise.map50.points_lost", sign, 0.01)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "noise.map50.drop", "> 0.02", "noise.map50.drop >", "noise.map50.drop > x", "a => 1", "a = 1",
+        "", "noise.map50.points_lost", "> 2", "noise.map50.points_lost >", "noise.map50.points_lost > x",
+        "a => 1", "a = 1",
         "a > nan", "a > inf", "a > -inf", "a > 1 > 2", "a b > 1", "a >> 1", "a > 1 and b > 2", "a > 0,02",
     ],
 )  # fmt: skip
@@ -58,9 +59,9 @@ def test_a_bad_gate_is_one_line(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-def test_percents_are_told_to_be_fractions() -> None:
-    with pytest.raises(InputError, match=r"fraction: 0\.02, not 2%"):
-        gate_of("noise.map50.drop > 2%")
+def test_a_percent_sign_is_refused_with_a_hint() -> None:
+    with pytest.raises(InputError, match=r"write 2 for 2 percentage points, 0\.02 for a fraction"):
+        gate_of("noise.map50.points_lost > 2%")
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,13 +78,13 @@ def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "failed", "about"),
     [
-        ("noise.map50.drop > 0.02", True, "resize=opencv-nearest"),
-        ("noise.map50.drop > 0.05", False, "resize=opencv-nearest"),
-        ("noise.map50.drop >= 0.05", True, ""),
-        ("noise.map50.drop.low > 0.02", False, ""),
-        ("noise.map50.drop.low > 0.01", True, ""),
-        ("noise.precision.map50.drop.high > 0.02", True, "precision=int8"),
-        ("noise.decode.opencv.map50.drop != 0", False, ""),
+        ("noise.map50.points_lost > 2", True, "resize=opencv-nearest"),
+        ("noise.map50.points_lost > 5", False, "resize=opencv-nearest"),
+        ("noise.map50.points_lost >= 5", True, ""),
+        ("noise.map50.points_lost.low > 2", False, ""),
+        ("noise.map50.points_lost.low > 1", True, ""),
+        ("noise.precision.map50.points_lost.high > 2", True, "precision=int8"),
+        ("noise.decode.opencv.map50.points_lost != 0", False, ""),
         ("attack.1000px.Se > 0.5", True, "7 of 8 images"),
         ("attack.smallest < 100", False, ""),
         ("attack.smallest <= 100", True, "2 of 8 images"),
@@ -105,7 +106,7 @@ def test_what_is_true_fails(text: str, failed: bool, about: str) -> None:
 
 
 def test_the_mended_model_passes() -> None:
-    gates = [gate_of("noise.map50.drop.low > 0")]
+    gates = [gate_of("noise.map50.points_lost.low > 0")]
     assert judge(gates, sample_audit())[0].failed
     assert not judge(gates, better_audit())[0].failed
 
@@ -118,7 +119,7 @@ def test_the_mended_model_passes() -> None:
 )
 def test_operators_mean_what_python_means(sign: str, bound: float, value: float) -> None:
     names = {">": "gt", "<": "lt", ">=": "ge", "<=": "le", "==": "eq", "!=": "ne"}
-    one = judged(f"noise.map50.drop {sign} {bound!r}", {"noise.map50.drop": value})
+    one = judged(f"noise.map50.points_lost {sign} {bound!r}", {"noise.map50.points_lost": value})
     if math.isnan(value):
         assert one.failed
         assert one.value is None
@@ -136,45 +137,45 @@ def test_no_gate_passes_by_absence(sign: str, values: dict[str, float]) -> None:
 
 def test_why_a_number_was_not_measured() -> None:
     audit = sample_audit()
-    left = Part("attack", 0, 40, 0.0, 0.0, "no time: one image takes 90 s")
-    without = replace(audit, strikes=(), parts=(left,))
-    said = "not measured: attack was left out: no time: one image takes 90 s"
+    left = Part("attack", 0, 40, 0.0, 0.0, "all images (one image takes 90 s)")
+    without = replace(audit, attacks=(), parts=(left,))
+    said = "not measured: attack skipped all images (one image takes 90 s)"
     assert judged("attack.300px.Se > 0.5", without).reason == said
     assert judged("attack.smallest < 300", without).reason == said
-    nothing = replace(audit, strikes=(), parts=())
-    assert judged("attack.300px.Se > 0.5", nothing).reason == "not measured: this audit has no part attack"
+    nothing = replace(audit, attacks=(), parts=())
+    assert judged("attack.300px.Se > 0.5", nothing).reason == "not measured: this audit did not run attack"
     other = judged("attack.300px.Se > 0.5").reason  # ran with other budgets, on fewer images
-    assert "the attack ran with 100px, 1000px only" in other
-    assert "attack was left out in part (8 of 40 images ran): 32 of 40 images" in other
-    assert judged("noise.runtime.map50.drop > 0", audit).reason == (
-        "not measured: noise ran and gave no such number"
+    assert "the attack ran only with 100px, 1000px" in other
+    assert "attack skipped 32 of 40 images" in other
+    assert judged("noise.runtime.map50.points_lost > 0", audit).reason == (
+        "not measured: noise ran but gave no such number"
     )
-    assert judged("verify.specs.violated > 0").reason == "not measured: this audit has no part specs"
-    assert judged("audit.left_out > 0", nothing).reason == "not measured: no plan is told"
+    assert judged("verify.specs.violated > 0").reason == "not measured: this audit did not run specs"
+    assert judged("audit.skipped > 0", nothing).reason == "not measured: the audit has no parts"
 
 
 def test_why_a_noise_was_not_measured() -> None:
-    causes = (
-        Cause("decode=dali", "decode", "not installed", note="pip install 'holdfast[dali]'"),
-        Cause("resize=square", "resize", "measured", 0.3),
-        Cause("ceil=ceil", "ceil", "no effect"),
+    noises = (
+        NoiseResult("decode=dali", "decode", "not installed", note="pip install 'holdfast[dali]'"),
+        NoiseResult("resize=square", "resize", "measured", 30.0),
+        NoiseResult("ceil=ceil", "ceil", "no effect"),
     )
-    audit = replace(sample_audit(), causes=causes)
+    audit = replace(sample_audit(), noises=noises)
     why = "not measured: decode=dali is not installed (pip install 'holdfast[dali]')"
-    for name in ("noise.decode.dali.map50.drop", "noise.decode.map50.drop.low"):
+    for name in ("noise.decode.dali.map50.points_lost", "noise.decode.map50.points_lost.low"):
         assert judged(f"{name} > 0.1", audit).reason == why
-    assert judged("noise.map50.drop > 0.5", audit).failed is False
-    assert "resize=square has no interval" in judged("noise.map50.drop.high > 0.5", audit).reason
-    nan = replace(audit, causes=(replace(causes[1], drop=math.nan),))
-    assert "resize=square gave no number" in judged("noise.map50.drop > 0.5", nan).reason
+    assert judged("noise.map50.points_lost > 50", audit).failed is False
+    assert "resize=square has no interval" in judged("noise.map50.points_lost.high > 50", audit).reason
+    nan = replace(audit, noises=(replace(noises[1], points_lost=math.nan),))
+    assert "resize=square gave no number" in judged("noise.map50.points_lost > 50", nan).reason
 
 
 def test_an_attack_on_nothing_withstands_nothing() -> None:
-    audit = replace(sample_audit(), strikes=(AttackLevel("300px", 300, 0.9, 0.9, 0, 0, 8, None, "gradient"),))
+    audit = replace(sample_audit(), attacks=(AttackLevel("300px", 300, 0.9, 0.9, 0, 0, 8, None, "gradient"),))
     for name in ("attack.300px.Se", "attack.300px.broken"):
         one = judged(f"{name} > 0.5", audit)
         assert one.failed
-        assert "at 300px 0 of 8 images had something to lose" in one.reason
+        assert "at 300px, 0 of 8 images had a detected object" in one.reason
 
 
 @pytest.mark.parametrize(
@@ -191,15 +192,15 @@ def test_an_attack_on_nothing_withstands_nothing() -> None:
     ],
 )
 def test_what_no_budget_breaks_is_judged_up_to_the_largest_tried(text: str, failed: bool) -> None:
-    audit = replace(sample_audit(), strikes=(AttackLevel("300px", 300, 0.9, 0.9, 8, 0, 8, None, "gradient"),))
+    audit = replace(sample_audit(), attacks=(AttackLevel("300px", 300, 0.9, 0.9, 8, 0, 8, None, "gradient"),))
     assert judged(text, audit).failed is failed
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("noise.map50.drop > 2", "a difference from -1 to 1, this is never true; 2 points are 0.02"),
-        ("clean.map50 < 80", "a fraction from 0 to 1, got 80; 80 points are 0.8"),
+        ("noise.map50.points_lost > 200", "in percentage points from -100 to 100, this is never true"),
+        ("clean.map50 < 80", "a fraction from 0 to 1, got 80; 80% is 0.8"),
         ("attack.300px.broken > 1", "this is never true"),
         ("verify.violated < 0", "a count of 0 or more, this is never true"),
         ("verify.violated > -1", "got -1"),
@@ -212,6 +213,21 @@ def test_a_gate_that_cannot_mean_what_it_says_is_refused(text: str, said: str) -
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("noise.map50.drop > 0.02", "'noise.map50.points_lost > 2' (in percentage points)?"),
+        ("noise.resize.map50.drop.low > 0.02", "'noise.resize.map50.points_lost.low > 2'"),
+        ("noise.map50.combined > 0.05", "'noise.combined.map50.points_lost > 5'"),
+        ("audit.left_out > 0", "did you mean 'audit.skipped > 0'?"),
+    ],
+)
+def test_a_former_name_gets_its_new_name_and_unit(old: str, new: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check([gate_of(old)])
+    assert new in str(caught.value)
+
+
 def test_a_typo_is_no_missing_number() -> None:
     with pytest.raises(
         InputError, match=r"unknown name 'atack\.300px\.Se'.*Did you mean 'attack\.300px\.Se'\?"
@@ -220,14 +236,14 @@ def test_a_typo_is_no_missing_number() -> None:
     with pytest.raises(InputError, match="unknown name"):
         judged("atack.300px.Se > 0.5", {})
     with pytest.raises(InputError, match="unknown name"):
-        check([gate_of("noise.map50.drop > 0.1")], metrics=("top1",))
+        check([gate_of("noise.map50.points_lost > 10")], metrics=("top1",))
 
 
 TOML = """
 [gates]
-fail-if = ["noise.map50.drop > 0.02", "verify.violated > 0"]
+fail-if = ["noise.map50.points_lost > 2", "verify.violated > 0"]
 "nothing moves it" = "attack.300px.Se > 0.5"
-noise.map50.drop = "> 0.03"
+noise.map50.points_lost = "> 3"
 attack.300px.broken = ">=0.5"
 "clean.map50" = "< 0.8"
 """
@@ -238,8 +254,8 @@ def test_gates_of_a_gates_table(tmp_path: Path) -> None:
     file.write_text(TOML)
     read = read_gates(file)
     assert [g.text for g in read] == [
-        "noise.map50.drop > 0.02", "verify.violated > 0", "attack.300px.Se > 0.5", "noise.map50.drop > 0.03",
-        "attack.300px.broken >= 0.5", "clean.map50 < 0.8",
+        "noise.map50.points_lost > 2", "verify.violated > 0", "attack.300px.Se > 0.5",
+        "noise.map50.points_lost > 3", "attack.300px.broken >= 0.5", "clean.map50 < 0.8",
     ]  # fmt: skip
     assert [g.title for g in read] == ["", "", "nothing moves it", "", "", ""]
     check(read)
@@ -254,12 +270,12 @@ def test_gates_of_a_gates_table(tmp_path: Path) -> None:
         ("gates = ['verify.violated > 0']", "f.toml: gates: expected a table"),
         (
             "[gates]\nfail-if = ['verify.violated > 0', 3]",
-            "gates.fail-if[1]: expected the text of a gate, got 3",
+            "gates.fail-if[1]: expected a gate, got 3",
         ),
         ("[gates]\nfail-if = ['verify.violated > 0', 'x']", "gates.fail-if[1]: expected NAME, one of"),
-        ("[gates]\nfail-if = true", "gates.fail-if: expected a list of texts"),
-        ("[gates]\nclean.map50 = 0.8", "gates.clean.map50: expected the text of a gate"),
-        ("[gates]\nslow = ['audit.seconds > 9']", "gates.slow: expected the text of a gate"),
+        ("[gates]\nfail-if = true", "gates.fail-if: expected a list of gates"),
+        ("[gates]\nclean.map50 = 0.8", "gates.clean.map50: expected a gate"),
+        ("[gates]\nslow = ['audit.seconds > 9']", "gates.slow: expected a gate"),
         ("[gates]\nslow = 'never'", "gates.slow: expected NAME, one of"),
         ("[gate]\n", "f.toml: expected a table [gates]"),
         ("[gates", "f.toml: expected a TOML file"),
@@ -283,8 +299,8 @@ def test_the_table_says_gate_got_verdict_and_reason() -> None:
     rows = judge(gates, sample_audit(), min_images=8)
     shown = gates_table(rows)
     assert shown.caption == "6 gates: 5 failed, 1 passed"
-    assert [head.name for head in shown.heads] == ["fail if", "got", "n", "verdict", "reason"]
-    assert shown.rows[0] == ("noise.map50.drop > 0.02", "0.05", 40, "failed", "resize=opencv-nearest")
+    assert [head.name for head in shown.heads] == ["fail if", "measured", "n", "verdict", "reason"]
+    assert shown.rows[0] == ("noise.map50.points_lost > 2", "5", 40, "failed", "resize=opencv-nearest")
     assert shown.rows[2][:4] == ("nothing moves it: attack.300px.Se > 0.5", "not measured", None, "failed")
     assert shown.rows[5][1:4] == ("0.91", 40, "passed")
     assert len(to_text(shown).splitlines()) == 9
@@ -338,7 +354,7 @@ def test_numbers_as_they_are_read(value: float | None, text: str) -> None:
 
 
 def test_a_verdict_in_one_sentence() -> None:
-    assert verdict_sentence(judged("clean.images < 10")) == "clean.images < 10: passed, got 40"
+    assert verdict_sentence(judged("clean.images < 10")) == "clean.images < 10: passed, measured 40"
     assert verdict_sentence(judged("verify.specs.holds < 1")) == (
-        "verify.specs.holds < 1: failed, not measured: this audit has no part specs"
+        "verify.specs.holds < 1: failed, not measured: this audit did not run specs"
     )

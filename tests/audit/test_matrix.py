@@ -105,10 +105,13 @@ def test_without_a_threat_every_field_is_the_plain_evaluation(plan, ground):
         (NO_THREAT,),
         (TRAINED, "decode=fast-idct", "colour=nv12"),
     )
-    values = [m.value for m in made.meetings]
+    values = [m.value for m in made.cells]
     expected = [evaluated(plan), evaluated(plan, decode="fast-idct"), evaluated(plan, colour="nv12")]
     assert values == pytest.approx(expected, abs=1e-12)
-    assert all((m.images, m.struck, m.survived, m.extra) == (8, 0, 0, None) for m in made.meetings)
+    assert all(
+        (m.images, m.broken_in_training, m.still_broken, m.extra_points_lost) == (8, 0, 0, None)
+        for m in made.cells
+    )
 
 
 def test_a_threat_is_the_evaluation_of_the_threatened_pictures(plan, ground):
@@ -121,9 +124,9 @@ def test_a_threat_is_the_evaluation_of_the_threatened_pictures(plan, ground):
     ):
         laid = dataclasses.replace(plan, dataset=patched_dataset(plan.dataset, patches, laid_by))
         assert made.at("square", name).value == pytest.approx(evaluated(laid, **stages), abs=1e-12)
-        assert made.at("square", name).struck == 5
+        assert made.at("square", name).broken_in_training == 5
     assert made.at("square", TRAINED).value < made.at(NO_THREAT, TRAINED).value
-    assert made.at("square", TRAINED).survived == 5
+    assert made.at("square", TRAINED).still_broken == 5
 
 
 def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_path):
@@ -141,7 +144,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
         strong = seen.take(seen.scores >= rule.score)
         for column in ("boxes", "scores", "classes"):
             np.testing.assert_array_equal(getattr(strong, column), getattr(attempt.model.after, column))
-    assert made.at("300px", TRAINED).struck == sum(a.success for a in found.attempts) > 0
+    assert made.at("300px", TRAINED).broken_in_training == sum(a.success for a in found.attempts) > 0
 
 
 def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
@@ -174,8 +177,12 @@ def test_where_the_deployment_is_bit_for_bit_the_same_nothing_is_extra(plan, gro
     made = matrix(ground, under(ground, "resize=opencv-nearest"), threats, replicates=200)
     for threat in ("all", "half"):
         met, alone = made.at(threat, "resize=opencv-nearest"), made.at(threat, TRAINED)
-        assert (met.extra, met.low, met.high) == (0.0, 0.0, 0.0)
-        assert (met.value, met.struck, met.survived) == (alone.value, alone.struck, alone.struck)
+        assert (met.extra_points_lost, met.low, met.high) == (0.0, 0.0, 0.0)
+        assert (met.value, met.broken_in_training, met.still_broken) == (
+            alone.value,
+            alone.broken_in_training,
+            alone.broken_in_training,
+        )
         assert met.effect == "adds up"
 
 
@@ -190,10 +197,10 @@ def test_extra_is_what_both_cost_beyond_what_each_costs(plan, ground):
     values = [[made.at(t, d).value for d in (TRAINED, "colour=dimmed")] for t in (NO_THREAT, "some")]
     assert values == pytest.approx(np.array([[1.0, 1.0], [0.75, 0.25]]))
     met = made.at("some", "colour=dimmed")
-    assert met.extra == pytest.approx(0.5)
-    assert 0 < met.low < met.extra < met.high
+    assert met.extra_points_lost == pytest.approx(50.0)
+    assert 0 < met.low < met.extra_points_lost < met.high
     assert met.effect == "magnified"
-    assert (met.struck, met.survived) == (2, 2)
+    assert (met.broken_in_training, met.still_broken) == (2, 2)
 
 
 def test_patches_that_are_the_same_are_run_once(plan, ground):
@@ -203,7 +210,7 @@ def test_patches_that_are_the_same_are_run_once(plan, ground):
     made = matrix(ground, under(ground, "colour=nv12"), threats, watch)
     assert [total for _, total in watch.said] == [16, 6, 10]
     assert watch.found == 6
-    assert [made.at(t.name, TRAINED).struck for t in threats] == [3, 5, 0]
+    assert [made.at(t.name, TRAINED).broken_in_training for t in threats] == [3, 5, 0]
     alone = matrix(ground, under(ground, "colour=nv12"), threats[:1])
     assert made.at("100px", "colour=nv12") == alone.at("100px", "colour=nv12")
     assert made.at("none of it", "colour=nv12").value == made.at(NO_THREAT, "colour=nv12").value
@@ -212,13 +219,13 @@ def test_patches_that_are_the_same_are_run_once(plan, ground):
 def test_only_the_named_images_count(plan, ground):
     names = [e.name for e in plan.dataset.entries[:3]]
     made = matrix(ground, [], [PatchThreat("square", struck_by(plan, 5))], names=names)
-    assert {m.images for m in made.meetings} == {3}
-    assert made.at("square", TRAINED).struck == 3
+    assert {m.images for m in made.cells} == {3}
+    assert made.at("square", TRAINED).broken_in_training == 3
     few = dataclasses.replace(plan, dataset=plan.dataset.first(3), runs=plan.runs / "few")
     assert made.at(NO_THREAT, TRAINED).value == pytest.approx(evaluated(few), abs=1e-12)
     with pytest.raises(InputError, match="elsewhere: expected the name of an image of blobs"):
         matrix(ground, [], [], names=["elsewhere"])
-    with pytest.raises(InputError, match=r"'no\.jpg': expected an image of blobs"):
+    with pytest.raises(InputError, match=r"'no\.jpg', which is not in blobs"):
         matrix(ground, [], [PatchThreat("square", {"no.jpg": black(plan.dataset.entries[0])})])
 
 
@@ -228,13 +235,13 @@ def test_images_of_the_calibration_are_in_no_field(plan, ground):
     made = matrix(ground, int8, [PatchThreat("square", struck_by(plan, 8))])
     held = len(ground.context.reserved.without)
     assert held == 2
-    assert {m.images for m in made.meetings} == {8 - held}
-    assert made.at("square", TRAINED).struck == 8 - held
-    said = f"{held} of 8 images left out of all fields: precision=int8-minmax was calibrated on them"
+    assert {m.images for m in made.cells} == {8 - held}
+    assert made.at("square", TRAINED).broken_in_training == 8 - held
+    said = f"{held} of 8 images are skipped in all cells: precision=int8-minmax was calibrated on them"
     assert said in made.notes
     only = matrix(ground, int8, [], names=sorted(ground.context.reserved.without))
     assert only.at(NO_THREAT, "precision=int8-minmax").value is None
-    assert "calibrated on these very images" in only.at(NO_THREAT, "precision=int8-minmax").note
+    assert "calibrated on all of these images" in only.at(NO_THREAT, "precision=int8-minmax").note
     assert only.at(NO_THREAT, TRAINED).value is not None
 
 
@@ -268,12 +275,13 @@ def test_images_that_fail_are_left_out_of_all_fields_and_a_deployment_that_mostl
         return image
 
     made = matrix(ground, under(ground, "colour=picky"), [PatchThreat("square", struck_by(plan, 1))])
-    assert {m.images for m in made.meetings} == {kept}
+    assert {m.images for m in made.cells} == {kept}
     met = made.at("square", "colour=picky")
     if spoiled == 2:
         assert met.value is not None
         assert (
-            "2 of 8 images left out of all fields: they fail in some field; first: not this one" in made.notes
+            "2 of 8 images are skipped in all cells: they fail in at least one cell; first: not this one"
+            in made.notes
         )
     else:
         assert met.value is None
@@ -348,12 +356,15 @@ def test_other_tasks_have_a_row_without_threat(tmp_path):
     made = matrix(ground, under(ground, "resize=opencv-nearest"), [])
     assert made.threats == (NO_THREAT,)
     assert made.notes == ()
-    assert all(m.value is not None for m in made.meetings)
+    assert all(m.value is not None for m in made.cells)
     white = Patch(np.full((37, 37, 3), 255, np.uint8), np.ones((37, 37), bool))
     dark = {e.name: white for e in data.entries if "dark" in e.name}
-    struck = matrix(ground, under(ground, "resize=opencv-nearest"), [PatchThreat("white", dark)])
-    assert struck.at("white", TRAINED).struck > 0
-    assert struck.at("white", "resize=opencv-nearest").survived == struck.at("white", TRAINED).struck
+    broken_in_training = matrix(ground, under(ground, "resize=opencv-nearest"), [PatchThreat("white", dark)])
+    assert broken_in_training.at("white", TRAINED).broken_in_training > 0
+    assert (
+        broken_in_training.at("white", "resize=opencv-nearest").still_broken
+        == broken_in_training.at("white", TRAINED).broken_in_training
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names of any bytes")
@@ -368,12 +379,12 @@ def test_files_may_be_called_anything(tmp_path):
     threat = PatchThreat("white", {e.name: white for e in data.entries if "dark" in e.name})
     int8 = under(ground, "precision=int8")
     whole = matrix(ground, int8, [threat], replicates=20)
-    assert {m.images for m in whole.meetings} == {6}
+    assert {m.images for m in whole.cells} == {6}
     names = [e.name for e in data.entries if e.name not in ground.context.reserved.without]
     shown = [name.replace("\udcff", "\\xff") for name in names]
     threat = PatchThreat("white", {n.replace("\udcff", "\\xff"): p for n, p in threat.patches.items()})
-    assert matrix(ground, int8, [threat], names=shown, replicates=20).meetings == whole.meetings
-    assert whole.at("white", TRAINED).struck > 0
+    assert matrix(ground, int8, [threat], names=shown, replicates=20).cells == whole.cells
+    assert whole.at("white", TRAINED).broken_in_training > 0
 
 
 @pytest.mark.parametrize("name", ["signs-single", "signs-seg"])
@@ -382,7 +393,7 @@ def test_shipped_models_of_other_tasks_do(tmp_path, name):
     data = open_dataset("signs:3:2", task=model.card.task)
     ground = prepare_context(NoisePlan(EvaluationPlan(model, data, runs=tmp_path / "runs")))
     made = matrix(ground, under(ground, "decode=fast-idct"), [], replicates=20)
-    assert [m.value is not None for m in made.meetings] == [True, True]
+    assert [m.value is not None for m in made.cells] == [True, True]
 
 
 def test_the_shipped_detector_under_a_square(tmp_path):
@@ -396,7 +407,7 @@ def test_the_shipped_detector_under_a_square(tmp_path):
     assert made.at(NO_THREAT, TRAINED).value == pytest.approx(evaluated(plan), abs=1e-12)
     for deployment in made.deployments:
         met = made.at("square", deployment)
-        assert 1 <= met.survived <= met.struck <= met.images == 2
+        assert 1 <= met.still_broken <= met.broken_in_training <= met.images == 2
         assert met.value < made.at(NO_THREAT, deployment).value
     judge = open_judge(plan.model, ground.context.clean, Rule(nms_iou=plan.model.card.nms_iou))
     lost = 0
@@ -408,9 +419,9 @@ def test_the_shipped_detector_under_a_square(tmp_path):
             for picture in (image, apply(image, patches[entry.name]))
         )
         lost += bool((before & ~after).any())
-    assert made.at("square", TRAINED).struck == lost
-    assert any("score ≥ 0.25, IoU ≥ 0.5" in note for note in made.notes)
-    assert any("the metric counts detections of score 0.25 on" in note for note in made.notes)
+    assert made.at("square", TRAINED).broken_in_training == lost
+    assert any("score ≥ 0.25 and IoU ≥ 0.5" in note for note in made.notes)
+    assert any("the metric ignores detections with a score below 0.25" in note for note in made.notes)
 
 
 def test_notes_are_kept_with_the_audit(tmp_path, ground):

@@ -13,7 +13,7 @@ from helpers.pages import Reader
 from holdfast.audit.gates import gate_of, judge
 from holdfast.audit.page import SIZE_LIMIT, fitting, page, write
 from holdfast.audit.pages.sections import LISTED
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Cause, Clean, Matrix, MatrixCell
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, MatrixCell, NoiseResult
 from holdfast.core.errors import OutputError
 from holdfast.report.parts import Figure, Section
 from holdfast.stages.families import option
@@ -34,7 +34,7 @@ def test_the_page_is_well_formed_and_loads_nothing(audit):
     identifiers = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
     assert len(identifiers) == len(set(identifiers))
     assert {a["href"][1:] for a in reader.all("a")} <= set(identifiers)
-    assert {"verdict", "sandwich", "matrix", "about"} <= set(identifiers)
+    assert {"verdict", "bounds", "matrix", "about"} <= set(identifiers)
     for _, attrs in reader.tags:
         assert "style" not in attrs  # the policy would refuse it
         assert not [name for name in attrs if name.startswith("on")]
@@ -62,9 +62,9 @@ def test_hostile_names_stay_text():
     audit = replace(
         audit,
         model={**audit.model, "name": evil},
-        causes=tuple(replace(c, label=f"resize={evil}", note=evil, command=evil) for c in audit.causes),
+        noises=tuple(replace(c, label=f"resize={evil}", note=evil, command=evil) for c in audit.noises),
         proofs=tuple(replace(p, image=evil, note=evil) for p in audit.proofs),
-        sandwich=tuple(replace(x, words=evil, threat=evil) for x in audit.sandwich),
+        bounds=tuple(replace(x, words=evil, threat=evil) for x in audit.bounds),
         matrix=Matrix(
             (NO_THREAT, evil), (TRAINED, evil), (MatrixCell(evil, evil, None, 0, note=evil, command=evil),)
         ),
@@ -83,11 +83,11 @@ def test_the_matrix_is_a_table_with_every_number_and_headings():
     assert [th["scope"] for th in reader.all("th")].count("row") == 4
     assert [th["scope"] for th in reader.all("th")].count("col") == 4  # with the corner
     audit = sample_audit()
-    numbers = [f"{m.value:.3f}" if m.value is not None else "–" for m in audit.matrix.meetings]
+    numbers = [f"{m.value:.3f}" if m.value is not None else "–" for m in audit.matrix.cells]
     assert [t.strip() for t in reader.texts("b")] == numbers
-    assert table.count("survives 4/5") == 5
-    assert "could not run" in table
-    assert "– could not be run: square under precision=int8: no images left to calibrate on." in plain(text)
+    assert table.count("breaks 4/5") == 5
+    assert "not run" in table
+    assert "– not run: square under precision=int8: no images left to calibrate on." in plain(text)
     steps = [td["class"] for td in reader.all("td")]
     assert steps[0] == "h0"
     assert steps[-1] == "h6"  # 0.25 of 0.91: more than half is lost
@@ -96,36 +96,36 @@ def test_the_matrix_is_a_table_with_every_number_and_headings():
 
 def test_a_broad_matrix_shows_signs_and_says_the_words():
     names = (TRAINED, *(f"resize=vendor-{i}" for i in range(11)), "resize=a + boxes=b + ceil=c")
-    met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 0.1, 0.05, 0.15) for t in (NO_THREAT, "square") for d in names)
+    met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 10.0, 5.0, 15.0) for t in (NO_THREAT, "square") for d in names)
     text = page(replace(sample_audit(), matrix=Matrix((NO_THREAT, "square"), names, met)))
     table = re.search(r'<table class="heat dense">.*?</table>', text, re.DOTALL).group()
     assert '<span class="unseen">magnified</span>' in table
-    assert '<span class="unseen">survives 4/5</span>' in table
-    assert "3 together" in table
-    assert "3 together: resize=a, boxes=b, ceil=c." in plain(text)
-    assert "▲ magnified: together they cost more" in plain(text)
+    assert '<span class="unseen">breaks 4/5</span>' in table
+    assert "3 combined" in table
+    assert "3 combined: resize=a, boxes=b, ceil=c." in plain(text)
+    assert "▲ magnified: more points lost" in plain(text)
     assert "overlaps" not in plain(text)
 
 
 def test_notes_of_the_matrix_stand_below_it():
-    matrix = replace(sample_audit().matrix, notes=("2 of 8 images left out of all fields: calibrated on",))
+    matrix = replace(sample_audit().matrix, notes=("2 of 8 images are skipped in all cells: calibrated on",))
     said = plain(page(replace(sample_audit(), matrix=matrix)))
-    assert "2 of 8 images left out of all fields: calibrated on." in said
+    assert "2 of 8 images are skipped in all cells: calibrated on." in said
 
 
 def test_few_images_magnify_nothing():
     names, threats = (TRAINED, "precision=int8"), (NO_THREAT, "square")
-    met = tuple(MatrixCell(t, d, 0.5, 4, 4, 4, 0.5, 0.5, 0.5) for t in threats for d in names)
+    met = tuple(MatrixCell(t, d, 0.5, 4, 4, 4, 50.0, 50.0, 50.0) for t in threats for d in names)
     said = plain(page(replace(sample_audit(), matrix=Matrix(threats, names, met))))
     assert "magnified" not in said
-    assert "is not said of under 5 images" in said
+    assert "With fewer than 5 images, interactions of threat and deployment are not judged." in said
 
 
 def test_what_changes_nothing_is_counted_and_not_drawn():
-    still = Cause("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
-    said = plain(page(replace(sample_audit(), causes=(*sample_audit().causes, still))))
-    assert "1 other changed no prediction and is not drawn." in said
-    assert "decode=ffmpeg 0.00 [0.0, 0.0] no change 0 of 40" in said
+    still = NoiseResult("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    said = plain(page(replace(sample_audit(), noises=(*sample_audit().noises, still))))
+    assert "1 option without a changed prediction not shown." in said
+    assert "decode=ffmpeg 0.00 [0.00, 0.00] no effect 0 of 40" in said
 
 
 def test_what_was_not_measured_is_said_and_nothing_else():
@@ -141,33 +141,37 @@ def test_every_command_of_the_verdict_and_of_the_tables_is_on_the_page():
     for command in (
         audit.command,
         audit.clean.command,
-        audit.causes[0].command,
-        audit.strikes[0].command,
-        audit.matrix.meetings[0].command,
+        audit.noises[0].command,
+        audit.attacks[0].command,
+        audit.matrix.cells[0].command,
     ):
         assert command in said
 
 
 def test_a_finding_is_told_in_words():
     said = plain(page(sample_audit()))
-    assert "proven as trained, broken under precision=int8" in said
-    assert "3 answers put to the same question again; 1 turned into the opposite." in said
+    assert "certified for the training pipeline, violated under precision=int8" in said
+    assert "3 answers rechecked under other runtimes and precisions; 1 changed." in said
     calm = replace(sample_audit(), rechecks=sample_audit().rechecks[1:])
-    assert "No answer turned into its opposite in 2 rechecks" in plain(page(calm))
+    assert "No answer changed in 2 rechecks" in plain(page(calm))
 
 
 def test_gates_are_shown_with_value_and_reason():
-    gates = [gate_of("clean.map50 < 0.5"), gate_of("noise.map50.drop > 0.02"), gate_of("verify.violated > 0")]
-    values = {"clean.map50": 0.91, "noise.map50.drop": 0.05}
+    gates = [
+        gate_of("clean.map50 < 0.5"),
+        gate_of("noise.map50.points_lost > 2"),
+        gate_of("verify.violated > 0"),
+    ]
+    values = {"clean.map50": 0.91, "noise.map50.points_lost": 5.0}
     said = plain(page(sample_audit(), (), judge(gates, values)))
     assert "Gates 2 failed, 1 passed" in said
-    assert "passed fails if clean.map50 < 0.5 it is 0.91" in said
-    assert "failed fails if noise.map50.drop > 0.02 it is 0.05" in said
+    assert "passed fails if clean.map50 < 0.5 measured 0.91" in said
+    assert "failed fails if noise.map50.points_lost > 2 measured 5" in said
     assert "failed fails if verify.violated > 0 not measured" in said
     assert "Gates 1 passed" in plain(page(sample_audit(), (), judge(gates[:1], values)))
     few = plain(page(sample_audit(), (), judge([gate_of("attack.1000px.Se > 0.5")], sample_audit())))
     assert "Gates 1 not decided" in few
-    assert re.search(r"not decided fails if attack.1000px.Se > 0.5 it is 0.86\d+; n = 8 < 20", few)
+    assert re.search(r"not decided fails if attack.1000px.Se > 0.5 measured 0.86\d+; n = 8 < 20", few)
     assert 'id="gates"' not in page(sample_audit())
 
 
@@ -202,23 +206,23 @@ def test_what_does_not_fit_is_dropped_and_named(tmp_path):
 def test_sections_of_others_come_before_the_last_and_under_their_own_names():
     text = page(sample_audit(), [section("about", 5), section("matrix", 5), section("curves", 5)])
     order = [attrs["id"] for attrs in Reader(text).all("section") if "id" in attrs]
-    assert order[-6:] == ["about", "matrix-2", "curves", "images", "fields", "about-2"]
+    assert order[-6:] == ["about", "matrix-2", "curves", "images", "cells", "about-2"]
 
 
 def test_failed_images_are_the_first_thing_said():
     text = page(replace(sample_audit(), failed=("a.png: truncated", "b.png: empty")))
-    assert "2 images failed and are in no number" in text
+    assert "2 images failed and not included in any number" in text
     assert text.index("2 images failed") < text.index('id="verdict"')
     assert "a.png: truncated" in text
 
 
-def test_the_sandwich_is_told_image_by_image():
+def test_the_bounds_are_listed_for_every_image():
     said = plain(page(sample_audit()))
     assert f"{NAMES[0]} ✕ broken ✕ broken" in said
-    assert f"{NAMES[7]} ✓ proven ? unknown" in said
-    assert "exactly 5 of 8 hold" in said
-    assert "0 to 1 of 8 hold" in said
-    assert "proven: no engine; broken: gradient" in said
+    assert f"{NAMES[7]} ✓ certified ? unknown" in said
+    assert "exactly 5 of 8 images" in said
+    assert "0 to 1 of 8 images" in said
+    assert "certified by: –; attacked with: gradient" in said
 
 
 def test_a_folder_is_no_page(tmp_path):
@@ -243,7 +247,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("scheme", [0, 1])
-def test_every_field_of_the_heat_map_and_part_of_the_sandwich_is_legible(scheme):
+def test_every_field_of_the_heat_map_and_part_of_the_bounds_is_legible(scheme):
     style = re.search(r"<style>(.*?)</style>", page(BARE), re.DOTALL).group(1)
     tokens = tokens_of(style)[scheme]
     used = dict(re.findall(r"\.h(\d) \{ background: var\(--h\d\); color: var\(--([\w-]+)\)", style))
@@ -258,5 +262,7 @@ def test_every_noise_is_told_in_words():
     text = plain(page(sample_audit()))
     assert "resize=opencv-nearest" in text
     assert option("resize=opencv-nearest").summary.rstrip(".") in text
-    own = replace(sample_audit(), causes=(Cause("mine=fog", "mine", "measured", 0.1, 0.05, 0.2, 3, 40),))
+    own = replace(
+        sample_audit(), noises=(NoiseResult("mine=fog", "mine", "measured", 10.0, 5.0, 20.0, 3, 40),)
+    )
     assert "mine=fog" in plain(page(own))

@@ -49,9 +49,9 @@ def test_a_run_shows_the_page_written_beside_it(tmp_path):
 def test_the_text_is_the_verdict():
     lines = repr(show(sample_audit())).splitlines()
     assert len(lines) == 5
-    assert lines[3].startswith("Smallest patch that works: 100 px (indication). 100 changed pixels hide")
+    assert lines[3].startswith("Smallest attack: 100 px (indication). 100 scattered pixels hide")
 
 
 def test_nothing_there_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match="expected a run's folder"):
+    with pytest.raises(InputError, match="no such file or folder"):
         show(tmp_path / "none")

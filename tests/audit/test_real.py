@@ -19,14 +19,14 @@ def check(tmp_path, metric):
     ]  # fmt: skip
     assert found["clean"]["metric"] == metric
     assert found["clean"]["low"] <= found["clean"]["value"] <= found["clean"]["high"]
-    small, large = found["strikes"]
+    small, large = found["attacks"]
     assert large["after"] <= small["after"] <= small["before"]
     assert large["broken"] >= 1
-    for layer in found["sandwich"]:
-        certified = sum(s["certified"] for s in layer["standings"])
-        broken = sum(s["broken"] for s in layer["standings"])
-        assert certified + broken <= len(layer["standings"])
-    fields = {(m["threat"], m["deployment"]): m for m in found["matrix"]["meetings"]}
+    for layer in found["bounds"]:
+        certified = sum(s["certified"] for s in layer["per_image"])
+        broken = sum(s["broken"] for s in layer["per_image"])
+        assert certified + broken <= len(layer["per_image"])
+    fields = {(m["threat"], m["deployment"]): m for m in found["matrix"]["cells"]}
     assert ("3000px", "precision=int8-minmax") in fields
     assert fields["3000px", "as trained"]["value"] <= fields["none", "as trained"]["value"]
     assert {r["deployment"] for r in found["rechecks"]} >= {"precision=fp16"}

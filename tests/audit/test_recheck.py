@@ -137,7 +137,7 @@ def test_what_breaks_only_once_is_no_violation(tmp_path):
 
     row, one, _ = asked(planned(tmp_path, watched=False), forgetful)
     assert (row.now, row.tried) == ("unknown", one.scores.size)
-    assert "a second time" in row.note
+    assert "a second run" in row.note
 
 
 def test_a_deployment_that_cannot_be_opened_does_not_stop_the_others(tmp_path):
@@ -216,7 +216,7 @@ def test_real_precisions_and_runtimes_are_asked_and_calibration_is_told(tmp_path
     given = dataclasses.replace(infer, calibration=calibration, folder=tmp_path / "rewritten")
     rows = recheck(plan, maps, deployments | {"precision=int8": plan.pipeline.replace(infer=given)}, most=1)
     assert [r.now for r in rows] == ["violated"] * 4
-    assert ["calibrated on" in r.note for r in rows] == [False, False, False, True]
+    assert ["used for calibration" in r.note for r in rows] == [False, False, False, True]
     # The graph is kept by model and card: the rule's thresholds must not make another of it.
     assert list((tmp_path / "rewritten").glob("*.onnx")) == [given.built(plan.plan.model).path]
     bare = recheck(plan, maps, deployments, most=1)

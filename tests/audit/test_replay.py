@@ -148,7 +148,7 @@ def test_a_combination_that_cannot_be_built_says_why(prepared, monkeypatch):
 def test_a_suite_of_another_plan_is_told(prepared):
     row = NoiseRow("resize", "opencv-nearest", "measured", points_lost=1.0)
     other = dataclasses.replace(measured(prepared), rows=(row,))
-    with pytest.raises(InputError, match="resize=opencv-nearest: the suite has it, the plan has not"):
+    with pytest.raises(InputError, match="resize=opencv-nearest: in the suite but not in the plan"):
         deployments_of(other, prepared)
 
 

@@ -29,10 +29,10 @@ def test_another_file_is_one_line(tmp_path: Path, text: str) -> None:
 
 def test_what_follows_from_the_rows() -> None:
     audit = sample_audit()
-    assert audit.worst is audit.causes[0]
+    assert audit.worst is audit.noises[0]
     assert [f.image for f in audit.findings] == ["scene-4.jpg"]
-    square, pixels = audit.sandwich
+    square, pixels = audit.bounds
     assert (square.certified, square.attacked, square.images) == (5, 5, 8)
     assert (pixels.certified, pixels.attacked) == (0, 1)
-    assert audit.strikes[0].effect == pytest.approx(1 - 0.7 / 0.92)
-    assert {s.effect for s in audit.matrix.meetings} == {"", "adds up", "overlaps"}
+    assert audit.attacks[0].effect == pytest.approx(1 - 0.7 / 0.92)
+    assert {s.effect for s in audit.matrix.cells} == {"", "adds up", "overlaps"}

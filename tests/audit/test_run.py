@@ -48,8 +48,8 @@ def test_every_part_ran_or_says_why_not(made):
     assert list(parts) == ["evaluate", "noise", "attack", "squares", "matrix", "recheck", "combine"]
     assert parts["evaluate"].images == parts["noise"].images == IMAGES
     assert parts["attack"].images == 3
-    assert parts["attack"].left_out.startswith("3 of 6 images")
-    assert not parts["evaluate"].left_out
+    assert parts["attack"].skipped.startswith("3 of 6 images")
+    assert not parts["evaluate"].skipped
 
 
 def test_it_is_kept_and_done(made):
@@ -64,15 +64,15 @@ def test_the_numbers_agree_with_one_another(made):
     assert found.clean.metric == "map50"
     assert found.clean.value == made.evaluation.result["metrics"]["mAP"]
     assert found.clean.low <= found.clean.value <= found.clean.high
-    small, large = found.strikes
+    small, large = found.attacks
     assert small.pixels == 5
     assert small.broken <= large.broken
     assert small.after >= large.after
     assert large.broken == large.aimed > 0
-    for layer in found.sandwich:
+    for layer in found.bounds:
         assert 0 <= layer.certified <= layer.attacked <= layer.images
-        assert not any(s.certified and s.broken for s in layer.standings)
-    layers = {layer.threat: layer for layer in found.sandwich}
+        assert not any(s.certified and s.broken for s in layer.per_image)
+    layers = {layer.threat: layer for layer in found.bounds}
     assert layers["200px"].images - layers["200px"].attacked == large.broken
     assert {p.answer for p in found.proofs} <= {"holds", "violated", "unknown"}
 
@@ -82,14 +82,14 @@ def test_the_matrix_begins_with_what_was_measured_alone(made):
     assert (matrix.threats[0], matrix.deployments[0]) == (NO_THREAT, TRAINED)
     assert {"square", "5px", "200px"} <= set(matrix.threats)
     assert matrix.at("200px", TRAINED).value <= matrix.at(NO_THREAT, TRAINED).value
-    for meeting in matrix.meetings:
-        assert meeting.survived <= meeting.struck
+    for meeting in matrix.cells:
+        assert meeting.still_broken <= meeting.broken_in_training
         assert meeting.value is not None or meeting.note
 
 
 def test_every_number_has_a_command_that_can_be_read(made):
     found = made.result
-    commands = [found.clean.command, *(c.command for c in found.causes), *(s.command for s in found.strikes)]
+    commands = [found.clean.command, *(c.command for c in found.noises), *(s.command for s in found.attacks)]
     commands += [p.command for p in found.proofs]
     for command in commands:
         words = shlex.split(command)
@@ -99,7 +99,7 @@ def test_every_number_has_a_command_that_can_be_read(made):
 
 def test_again_it_is_the_same(made):
     again = audit(made.plan)
-    same = ("clean", "causes", "combined", "strikes", "sandwich", "matrix", "rechecks")
+    same = ("clean", "noises", "combined", "attacks", "bounds", "matrix", "rechecks")
     for name in same:
         assert getattr(again.result, name) == getattr(made.result, name), name
 
@@ -144,9 +144,9 @@ def blobs(tmp_path):
 def test_more_images_may_be_attacked_than_met_the_noises(made):
     options = dataclasses.replace(made.plan.options, noise_images=2, only=("matrix",), steps=2)
     found = audit(dataclasses.replace(made.plan, options=options)).result
-    assert {m.images for m in found.matrix.meetings} == {2}
+    assert {m.images for m in found.matrix.cells} == {2}
     assert found.matrix.at("200px", TRAINED).value is not None
-    assert found.strikes[0].images == 3
+    assert found.attacks[0].images == 3
 
 
 def test_a_short_time_leaves_the_matrix_fewer_images(made):
@@ -156,16 +156,16 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     plan.folder.mkdir(parents=True)
     (plan.folder / SCHEDULE).write_text('{"matrix images": 2}')
     found = audit(plan).result
-    assert {m.images for m in found.matrix.meetings} == {2}
+    assert {m.images for m in found.matrix.cells} == {2}
     (part,) = (p for p in found.parts if p.name == "matrix")
-    assert (part.images, "1 of 3 images: time budget reached" in part.left_out) == (2, True)
-    words = shlex.split(found.matrix.meetings[-1].command)
+    assert (part.images, "1 of 3 images (time budget reached)" in part.skipped) == (2, True)
+    words = shlex.split(found.matrix.cells[-1].command)
     given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
     assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
     fewer = dataclasses.replace(options, budget="none", noise_images=IMAGES, attack_images=2, square_images=2)
     again = audit(dataclasses.replace(plan, options=fewer)).result
-    plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
-    assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
+    plain = [dataclasses.replace(m, command="") for m in again.matrix.cells]
+    assert plain == [dataclasses.replace(m, command="") for m in found.matrix.cells]
 
 
 def ended_after(monkeypatch, module, counts):
@@ -185,7 +185,7 @@ def ended_after(monkeypatch, module, counts):
 
 def same_again(plan, found):
     again = audit(plan).result
-    for name in ("clean", "causes", "combined", "strikes", "proofs", "matrix", "rechecks"):
+    for name in ("clean", "noises", "combined", "attacks", "proofs", "matrix", "rechecks"):
         assert getattr(again, name) == getattr(found, name), name
     return again
 
@@ -198,8 +198,8 @@ def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monk
     ended_after(monkeypatch, sweep, [4])
     made = audit(plan)
     part = made.result.parts[-1]
-    assert (part.name, part.images, part.left_out) == ("noise", 4, "2 of 6 images: time budget reached")
-    assert {c.images for c in made.result.causes if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
+    assert (part.name, part.images, part.skipped) == ("noise", 4, "2 of 6 images (time budget reached)")
+    assert {c.images for c in made.result.noises if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
     assert made.result.clean.images == IMAGES
     same_again(plan, made.result)
 
@@ -208,11 +208,11 @@ def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_th
     plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
     ended_after(monkeypatch, measure, [2, 1])
     found = audit(plan).result
-    assert [(s.threat, s.images) for s in found.strikes] == [("5px", 2)]
-    left = "1 of 3 images: time budget reached; budgets of 20, 50 pixels: time budget reached"
-    assert found.parts[-1].left_out == left
+    assert [(s.threat, s.images) for s in found.attacks] == [("5px", 2)]
+    left = "1 of 3 images (time budget reached); pixel budgets 20, 50 (time budget reached)"
+    assert found.parts[-1].skipped == left
     again = same_again(plan, found).parts[-1]
-    assert (again.images, again.left_out) == (2, left)
+    assert (again.images, again.skipped) == (2, left)
 
 
 def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, monkeypatch):
@@ -222,8 +222,8 @@ def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, mo
     found = audit(plan).result
     parts = {p.name: p for p in found.parts}
     assert not any(parts[name].images for name in ("noise", "attack", "squares", "combine"))
-    assert all("time budget reached" in parts[name].left_out for name in ("noise", "attack", "squares"))
-    assert (found.causes, found.strikes, found.proofs) == ((), (), ())
+    assert all("time budget reached" in parts[name].skipped for name in ("noise", "attack", "squares"))
+    assert (found.noises, found.attacks, found.proofs) == ((), (), ())
     same_again(plan, found)
 
 
@@ -234,8 +234,8 @@ def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
     found = audit(plan).result
     parts = {p.name: p for p in found.parts}
     assert (len(found.proofs), len(found.rechecks)) == (2, 3)
-    assert "1 of 3 images: time budget reached" in parts["squares"].left_out
-    assert "rechecks: time budget reached" in parts["recheck"].left_out
+    assert "1 of 3 images (time budget reached)" in parts["squares"].skipped
+    assert "rechecks (time budget reached)" in parts["recheck"].skipped
     same_again(plan, found)
 
 
@@ -253,8 +253,8 @@ def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkey
     monkeypatch.setattr(matrix_module, "matrix", matrix)
     found = audit(plan).result
     assert asked == [1, 3]
-    assert {m.images for m in found.matrix.meetings} == {1}
-    assert "2 of 3 images: time budget reached" in next(p for p in found.parts if p.name == "matrix").left_out
+    assert {m.images for m in found.matrix.cells} == {1}
+    assert "2 of 3 images (time budget reached)" in next(p for p in found.parts if p.name == "matrix").skipped
 
 
 def test_an_evaluation_that_is_late_still_has_some_images(blobs, monkeypatch):
@@ -264,7 +264,7 @@ def test_an_evaluation_that_is_late_still_has_some_images(blobs, monkeypatch):
     found = audit(plan).result
     assert found.clean.images == 4
     assert "--images 4" in found.clean.command
-    assert found.parts[0].left_out == "2 of 6 images: time budget reached"
+    assert found.parts[0].skipped == "2 of 6 images (time budget reached)"
     same_again(plan, found)
 
 
@@ -273,13 +273,13 @@ def test_calibrating_is_skipped_where_it_would_take_the_noises_time(blobs):
     plan.folder.mkdir(parents=True)
     (plan.folder / SCHEDULE).write_text('{"calibrate": 0}')
     made = audit(plan)
-    assert "precision=int8-percentile: no time to calibrate" in made.result.parts[-1].left_out
-    assert not any(c.label.startswith("precision=int8") for c in made.result.causes)
+    assert "precision=int8-percentile (no time to calibrate)" in made.result.parts[-1].skipped
+    assert not any(c.label.startswith("precision=int8") for c in made.result.noises)
     assert "--skip precision=int8" in made.suite.command
 
 
 def test_the_command_of_the_matrix_gives_its_threats_again(made):
-    words = shlex.split(made.result.matrix.meetings[-1].command)
+    words = shlex.split(made.result.matrix.cells[-1].command)
     only = tuple(words[i + 1] for i, word in enumerate(words) if word == "--only")
     assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.options, only=only).parts)
 
@@ -287,23 +287,23 @@ def test_the_command_of_the_matrix_gives_its_threats_again(made):
 def test_a_first_image_that_cannot_be_read_does_not_end_an_audit_within_a_time(blobs):
     (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
     found = audit(wanted(blobs, budget="10m")).result
-    assert [s.aimed for s in found.strikes] == [2, 2]
+    assert [s.aimed for s in found.attacks] == [2, 2]
     assert len(found.failed) == 1
 
 
 def test_images_none_of_which_can_be_attacked_are_told_and_the_rest_is_measured(blobs):
     (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
     found = audit(wanted(blobs, budget="none", attack_images=1)).result
-    assert found.strikes == ()
+    assert found.attacks == ()
     assert found.clean.images == 2
-    assert "none of the 1 images could be attacked" in found.parts[-1].left_out
+    assert "none of the 1 images could be attacked" in found.parts[-1].skipped
 
 
 def test_numbers_that_are_lost_are_planned_again(blobs):
     plan = wanted(blobs, budget="10m")
     first = audit(plan).result
     (plan.folder / "plan.json").write_bytes(b"")
-    assert audit(plan).result.strikes == first.strikes
+    assert audit(plan).result.attacks == first.attacks
 
 
 def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
@@ -314,7 +314,7 @@ def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
     file.write_text(file.read_text().replace("000.jpg", "009.jpg"))
     other = wanted(blobs, budget="none")
     assert other.folder == plan.folder
-    assert audit(other).result.strikes[0].images == 3
+    assert audit(other).result.attacks[0].images == 3
 
 
 def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
@@ -347,7 +347,7 @@ def test_an_image_that_cannot_be_attacked_is_in_no_budget(blobs, monkeypatch):
         return dataclasses.replace(found, attempts=found.attempts[1:])
 
     monkeypatch.setattr(attack_levels, "attack", failing)
-    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).result.strikes
+    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).result.attacks
     assert (small.images, small.broken) == (2, 0)
     assert (large.images, large.broken) == (2, 2)
 
@@ -356,7 +356,7 @@ def test_without_anything_true_there_is_nothing_to_measure(blobs):
     file = blobs / "data" / "annotations.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "annotations": []}))
     for rule in ("voc", "coco"):
-        with pytest.raises(DataError, match="nothing can be measured"):
+        with pytest.raises(DataError, match="use a dataset with ground truth"):
             audit(wanted(blobs, budget="none", rule=rule))
 
 

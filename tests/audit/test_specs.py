@@ -156,7 +156,7 @@ def test_a_file_of_another_network_is_refused_before_anything_is_decided(
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("something was decided"))
     with pytest.raises(InputError, match="12"):
         decide_specs(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10, store)
-    with pytest.raises(InputError, match="twice"):
+    with pytest.raises(InputError, match="duplicate"):
         decide_specs(model, [both[0], both[0]], 10, store)
 
 
@@ -190,7 +190,7 @@ def test_a_witness_is_replayed_and_a_box_that_holds_stays_open(model, answers):
     ]
     assert rows[0].tried == 30
     assert rows[1].tried == 1
-    assert "the witness" in rows[1].note
+    assert "the counterexample" in rows[1].note
     assert not any(r.finding for r in rows)
 
 
@@ -226,7 +226,7 @@ def test_a_witness_that_fails_elsewhere_leaves_it_open(model, answers):
     safe = changed(pipeline_of(model.card), lambda tensor, value: np.array([[0.0, 9.0]], np.float32))
     (row,) = recheck_specs(model, answers, {"precision=safe": safe}, LONG, points=10)
     assert (row.was, row.now, row.tried) == ("violated", "unknown", 10)
-    assert "the witness does not break it there" in row.note
+    assert "the counterexample does not violate it here" in row.note
 
 
 def test_doubts_of_a_runtime_leave_it_open(model, answers):

@@ -113,7 +113,7 @@ def test_outputs_that_are_no_numbers_leave_it_open_and_never_hold(tmp_path):
     (proof,) = proofs_of([one])
     assert (proof.answer, proof.tried) == ("unknown", proof.members - doubtful.sum())
     assert "NaN" in proof.note
-    assert f"{doubtful.sum()} places" in proof.note
+    assert f"{doubtful.sum()} positions" in proof.note
 
 
 def test_a_place_that_breaks_it_counts_beside_others_in_doubt(tmp_path):
@@ -163,7 +163,7 @@ def test_what_breaks_only_once_is_in_doubt(tmp_path):
     assert not one.unsafe.any()
     assert (np.isnan(one.scores) == covering(squaring.SIZE, one.grid, squaring.WATCHED)).all()
     assert one.answer == "unknown"
-    assert "a second time" in one.note
+    assert "a second run" in one.note
 
 
 def test_an_exception_at_a_place_is_a_doubt_whatever_it_is(tmp_path):
@@ -185,7 +185,7 @@ def test_images_without_a_target_or_that_cannot_be_read_have_no_map(tmp_path):
     assert [one.image for one in found.maps] == ["000.png", "002.png"]
     assert found.without == ("003.png",)
     assert [one.name for one in found.failed] == ["001.png"]
-    assert "1 image without a map" in found.note
+    assert "1 image without a detected true object" in found.note
     assert "001.png" in found.note
 
 
@@ -261,7 +261,7 @@ def test_a_segmenter_is_refused_in_one_line(tmp_path):
     plan = planned(tmp_path)
     card = dataclasses.replace(plan.plan.model.card, task="segment")
     odd = dataclasses.replace(plan.plan, model=dataclasses.replace(plan.plan.model, card=card))
-    with pytest.raises(ModelError, match="expected a detector or a classifier, got a model to segment"):
+    with pytest.raises(ModelError, match="expected a detector or a classifier, got a segmenter"):
         squares(dataclasses.replace(plan, plan=odd))
 
 
@@ -309,7 +309,7 @@ def test_worst_squares_are_black_patches_that_lie_where_the_map_says():
     laid = apply(np.full((10, 12, 3), 200, np.uint8), patch)
     assert (laid[6:, 8:] == 0).all()
     assert (laid == 0).sum() == 4 * 4 * 3
-    assert describe_square([one]) == "a black square of 4 pixels a side at 9 places"
+    assert describe_square([one]) == "a black square with a side of 4 pixels at 9 positions"
 
 
 def test_a_map_is_the_same_after_it_was_written_and_has_the_shape_of_its_grid():

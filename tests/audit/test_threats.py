@@ -119,7 +119,7 @@ def test_images_without_a_patch_stay_as_they_are(scenes):
 
 
 def test_a_patch_for_an_image_that_is_not_there_is_told(scenes):
-    with pytest.raises(InputError, match=r"'elsewhere\.jpg': expected an image of blobs"):
+    with pytest.raises(InputError, match=r"'elsewhere\.jpg', which is not in blobs"):
         patched_dataset(scenes, {"elsewhere.jpg": colours()}, "pillow")
 
 

@@ -388,7 +388,7 @@ def test_an_audit_is_paired_by_the_evaluation_beside_it(tmp_path):
     assert not any(note.startswith("mAP@.5") for note in found.notes)
 
 
-def struck(tmp_path, name, fell):
+def broken_in_training(tmp_path, name, fell):
     """An audit of two budgets with its attacks beside it; `fell` break within 100 pixels."""
     folder = tmp_path / name / "audit"
     wide = [attempt(n, () if i < 6 else (0,), 200) for i, n in enumerate(NAMES)]
@@ -396,10 +396,10 @@ def struck(tmp_path, name, fell):
     attack(tmp_path / name / "attack-100px", tight, limit=100)
     attack(tmp_path / name / "attack-300px", [w for w, t in zip(wide, tight, strict=True) if not t.success])
     best = [t if t.success else w for w, t in zip(wide, tight, strict=True)]
-    strikes = []
+    attacks = []
     for pixels, made in ((100, tight), (300, best)):
         effect = effect_of(made, "net", [a.model for a in made], comparing.EVERY, comparing.VOC)
-        strikes.append(
+        attacks.append(
             AttackLevel(
                 f"{pixels}px",
                 pixels,
@@ -412,31 +412,34 @@ def struck(tmp_path, name, fell):
                 "",
             )
         )
-    standings = tuple(ImageRobustness(a.name, False, a.success) for a in tight)
-    layer = RobustnessBounds("100px", "100 pixels", "", "gradient", standings)
+    per_image = tuple(ImageRobustness(a.name, False, a.success) for a in tight)
+    layer = RobustnessBounds("100px", "100 pixels", "", "gradient", per_image)
     runs = {"attack 100px": "attack-100px", "attack 300px": "attack-300px"}
-    save_audit(replace(sample_audit(), strikes=tuple(strikes), runs=runs, sandwich=(layer,)), folder)
+    save_audit(replace(sample_audit(), attacks=tuple(attacks), runs=runs, bounds=(layer,)), folder)
     return folder
 
 
 def test_an_audits_strikes_are_paired_by_the_attacks_in_its_folder(tmp_path):
-    a, b = struck(tmp_path, "a", (0,)), struck(tmp_path, "b", (0, 1, 2, 3, 4, 5, 6, 7, 8))
+    a, b = (
+        broken_in_training(tmp_path, "a", (0,)),
+        broken_in_training(tmp_path, "b", (0, 1, 2, 3, 4, 5, 6, 7, 8)),
+    )
     found = compare_runs(a, b)
     tight, wide = row(found, "100px: S_e"), row(found, "300px: S_e")
     assert tight.verdict == "worse"
     assert tight.low is not None
     assert tight.images == 12
-    strikes = {s.threat: s for s in open_audit(b).strikes}
-    assert tight.after.value == pytest.approx(100 * strikes["100px"].effect)
-    assert wide.after.value == pytest.approx(100 * strikes["300px"].effect)  # with what 100 pixels broke
+    attacks = {s.threat: s for s in open_audit(b).attacks}
+    assert tight.after.value == pytest.approx(100 * attacks["100px"].effect)
+    assert wide.after.value == pytest.approx(100 * attacks["300px"].effect)  # with what 100 pixels broke
     assert wide.difference > 0
     assert not any("S_e" in note for note in found.notes)
 
 
 def test_attacks_that_are_not_those_of_the_audits_numbers_are_not_used(tmp_path):
-    a, b = struck(tmp_path, "a", (0,)), struck(tmp_path, "b", (0, 1, 2, 3, 4, 5))
+    a, b = broken_in_training(tmp_path, "a", (0,)), broken_in_training(tmp_path, "b", (0, 1, 2, 3, 4, 5))
     audit = open_audit(b)
-    save_audit(replace(audit, strikes=(replace(audit.strikes[0], after=0.3), audit.strikes[1])), b)
+    save_audit(replace(audit, attacks=(replace(audit.attacks[0], after=0.3), audit.attacks[1])), b)
     found = compare_runs(a, b)
     assert row(found, "100px: S_e").low is None
     assert any("the attacks next to B do not reproduce its numbers" in note for note in found.notes)

@@ -16,7 +16,7 @@ from holdfast.config.form import value_schema
 from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
 from holdfast.experiment.cli import ExperimentOptions
-from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, read_experiment, schema
+from holdfast.experiment.plan import DOES, DatasetEntry, Experiment, ModelEntry, read_experiment, schema
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.
 TABLES = {"csv", "markdown", "latex", "strict"}
@@ -105,7 +105,7 @@ def test_the_command_line_of_options_parses_to_the_same_options(path, data):
 @pytest.mark.parametrize("does", DOES)
 def test_every_flag_of_a_command_is_a_key_of_an_experiment(does):
     shape = load(COMMANDS[(does,)]).options
-    elsewhere = (DOES[does], GivenModel, GivenData, Experiment, ExperimentOptions)
+    elsewhere = (DOES[does], ModelEntry, DatasetEntry, Experiment, ExperimentOptions)
     known = {spec.name for one in elsewhere for spec in fields_of(one)}
     assert {spec.name for spec in fields_of(shape)} - known == ALONE[does]
 

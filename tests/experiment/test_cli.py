@@ -79,9 +79,7 @@ def test_a_whole_experiment_and_again(holdfast, folder, tmp_path):
     assert done.code == 4, done
     rows = [line for line in done.out.splitlines() if line.startswith(("blobs", "tiny"))]
     assert [re.split(r"  +", row)[2] for row in rows] == ["as trained", "phone", "suite", "patch"] * 2
-    assert re.search(
-        r"blobs +data & scenes +phone +AP +0\.8000 +-0\.2000 +\[-0\.2000, -0\.2000\] +6", done.out
-    )
+    assert re.search(r"blobs +data & scenes +phone +AP +0\.8000 +20\.00 +\[20\.00, 20\.00\] +6", done.out)
     assert re.search(r"tiny +data & scenes +patch +failed +n/a", done.out)
     assert "[8/8] tiny on data & scenes: patch" in done.err
     assert "failed   tiny on data & scenes: as trained: " in done.err
@@ -89,7 +87,7 @@ def test_a_whole_experiment_and_again(holdfast, folder, tmp_path):
     (manifest,) = tmp_path.glob("holdfast-runs/experiment-exp-*/experiment.json")
     assert json.loads(manifest.read_text()) == told
     assert told["exit_code"] == 4
-    assert told["lines"][1]["delta"] == pytest.approx(-0.2)
+    assert told["results"][1]["points_lost"] == pytest.approx(20)
     again = holdfast(*arguments)
     assert again.out == done.out
     assert len(list(tmp_path.glob("holdfast-runs/experiment-*"))) == 1
@@ -141,7 +139,7 @@ def test_all_problems_of_a_file_on_lines_of_their_own(holdfast, folder):
     [
         ((), "expected the TOML file of an experiment, or --schema"),
         (("none.toml",), "none.toml: no such file"),
-        (("exp.toml", "--schema"), "--schema is of every experiment; leave out exp.toml"),
+        (("exp.toml", "--schema"), "--schema does not depend on a file; omit exp.toml"),
         (("exp.toml", "--only", "fone"), "unknown condition 'fone'. Did you mean 'phone'?"),
         (("exp.toml", "-o", "."), "is a folder; give the name of a file"),
         (("exp.toml", "--json", "."), "is a folder; give the name of a file"),
@@ -192,10 +190,10 @@ def test_gates_are_judged_on_audits_and_none_passes_by_absence(holdfast, folder,
     (page,) = links(own)
     assert "audit-blobs-on-" in page
     assert (own.parent / page).is_file()
-    (folder / "audit.toml").write_text(AUDIT + 'noise = "noise.map50.drop > 0.1"\n')
+    (folder / "audit.toml").write_text(AUDIT + 'noise = "noise.map50.points_lost > 10"\n')
     failed = holdfast("run", folder / "audit.toml", "--jobs", 1)
     assert failed.code == 1
-    assert re.search(r"noise.map50.drop > 0\.1.* failed +not measured", failed.out)
+    assert re.search(r"noise.map50.points_lost > 10.* failed +not measured", failed.out)
 
 
 def test_a_gate_of_another_metric_is_told_by_a_dry_run(holdfast, folder):
@@ -209,7 +207,7 @@ def test_gates_are_not_judged_if_only_leaves_out_the_audit(holdfast, folder):
     (folder / "audit.toml").write_text(AUDIT + '[[condition]]\ndo = "evaluate"\n')
     done = holdfast("run", folder / "audit.toml", "--jobs", 1, "--only", "evaluate")
     assert done.code == 0
-    assert "gates    not judged: --only leaves out every audit" in done.err
+    assert "gates    not judged: --only skips every audit" in done.err
 
 
 def test_killed_it_goes_on_and_ends_with_the_same_numbers(holdfast, folder, tmp_path):
@@ -228,7 +226,9 @@ def test_killed_it_goes_on_and_ends_with_the_same_numbers(holdfast, folder, tmp_
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
-        if any(json.loads(p.read_text())["lines"] for p in tmp_path.glob("cut/experiment-*/experiment.json")):
+        if any(
+            json.loads(p.read_text())["results"] for p in tmp_path.glob("cut/experiment-*/experiment.json")
+        ):
             break
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)

@@ -9,11 +9,11 @@ from holdfast.audit.result import (
     TRAINED,
     AttackLevel,
     Audit,
-    Cause,
     Clean,
     ImageRobustness,
     Matrix,
     MatrixCell,
+    NoiseResult,
     Part,
     Proof,
     Recheck,
@@ -41,27 +41,31 @@ def sample_audit() -> Audit:
             {"recall": 0.93},
             "holdfast evaluate net.onnx scenes --rule voc",
         ),
-        causes=(
-            Cause(
+        noises=(
+            NoiseResult(
                 "resize=opencv-nearest",
                 "resize",
                 "measured",
-                0.05,
-                0.02,
-                0.08,
+                5.0,
+                2.0,
+                8.0,
                 21,
                 40,
                 "",
                 "holdfast noise net.onnx scenes --only resize=opencv-nearest",
             ),
-            Cause("precision=int8", "precision", "measured", 0.01, -0.01, 0.03, 9, 40, "static, 20 images"),
-            Cause("decode=opencv", "decode", "identical", note="bit for bit the same input on all images"),
-            Cause("ceil=flip", "ceil", "no effect", note="no pool whose size could differ"),
+            NoiseResult(
+                "precision=int8", "precision", "measured", 1.0, -1.0, 3.0, 9, 40, "static, 20 images"
+            ),
+            NoiseResult(
+                "decode=opencv", "decode", "identical", note="bit for bit the same input on all images"
+            ),
+            NoiseResult("ceil=flip", "ceil", "no effect", note="no pool whose size could differ"),
         ),
-        combined=Cause(
-            "resize=opencv-nearest + precision=int8", "combined", "measured", 0.09, 0.05, 0.13, 30, 40
+        combined=NoiseResult(
+            "resize=opencv-nearest + precision=int8", "combined", "measured", 9.0, 5.0, 13.0, 30, 40
         ),
-        strikes=(
+        attacks=(
             AttackLevel(
                 "100px",
                 100,
@@ -98,7 +102,7 @@ def sample_audit() -> Audit:
             Recheck("square", NAMES[0], "precision=int8", "violated", "violated", 361),
             Recheck("square", NAMES[1], "precision=fp16", "violated", "violated", 361),
         ),
-        sandwich=(
+        bounds=(
             RobustnessBounds(
                 "square",
                 "a black square of 42 pixels at 361 places",
@@ -118,7 +122,7 @@ def sample_audit() -> Audit:
             THREATS,
             DEPLOYMENTS,
             tuple(
-                _meeting(t, d, row, column)
+                _cell(t, d, row, column)
                 for row, t in enumerate(THREATS)
                 for column, d in enumerate(DEPLOYMENTS)
             ),
@@ -138,19 +142,19 @@ def sample_audit() -> Audit:
 
 
 def better_audit() -> Audit:
-    """The same model after it was mended: less noise, fewer images broken."""
+    """The same model after it was fixed: less noise, fewer images broken."""
     first = sample_audit()
-    causes = (replace(first.causes[0], drop=0.01, low=-0.01, high=0.03), *first.causes[1:])
-    strikes = tuple(replace(s, after=s.after + 0.05, broken=max(0, s.broken - 1)) for s in first.strikes)
-    return replace(first, clean=replace(first.clean, value=0.93), causes=causes, strikes=strikes)
+    noises = (replace(first.noises[0], points_lost=1.0, low=-1.0, high=3.0), *first.noises[1:])
+    attacks = tuple(replace(s, after=s.after + 0.05, broken=max(0, s.broken - 1)) for s in first.attacks)
+    return replace(first, clean=replace(first.clean, value=0.93), noises=noises, attacks=attacks)
 
 
-def _meeting(threat: str, deployment: str, row: int, column: int) -> MatrixCell:
+def _cell(threat: str, deployment: str, row: int, column: int) -> MatrixCell:
     value = 0.91 - 0.2 * row - 0.03 * column
     if row == 0 or column == 0:
         return MatrixCell(threat, deployment, value, 8, command="holdfast audit …")
     if (row, column) == (1, 2):
         return MatrixCell(threat, deployment, None, 0, note="no images left to calibrate on")
     return MatrixCell(
-        threat, deployment, value, 8, 5, 4, 0.04 * column - 0.08, 0.04 * column - 0.11, 0.04 * column - 0.05
+        threat, deployment, value, 8, 5, 4, 4.0 * column - 8.0, 4.0 * column - 11.0, 4.0 * column - 5.0
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from holdfast.attack.plan import CELLS as ATTACK_CELLS
-from holdfast.attack.result import Attempt, Outcome, Pair, Point, attempt_to_plain, effect_of
+from holdfast.attack.result import Attempt, BudgetPoint, Outcome, Pair, attempt_to_plain, effect_of
 from holdfast.attack.run import as_plain
 from holdfast.core import fingerprint
 from holdfast.core.patch import Patch
@@ -75,7 +75,7 @@ def attack(folder, attempts, goal="vanish", data="scenes", kept=True, limit=300)
         "universal": "none", "versions": {"holdfast": "1"}, "pipeline": {"resize": "pillow-bilinear"},
     }  # fmt: skip
     effect = effect_of(attempts, folder.name, [a.model for a in attempts], EVERY, VOC)
-    points = (Point(300, len(attempts), 1.0, effect.after, None),)
+    points = (BudgetPoint(300, len(attempts), 1.0, effect.after, None),)
     items = tuple(fingerprint.of(one.name) for one in attempts)
     cells = CellSet(Store(folder / ATTACK_CELLS), fingerprint.of("attack"), items)
     outcome = Outcome(tuple(attempts), (), (effect,), points, "", EVERY, about, cells)

@@ -8,9 +8,9 @@ from helpers.audit import sample_audit
 from helpers.browser import faults, needs_browser, opened_browser
 from holdfast.audit import page as audit_page
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, MatrixCell
+from holdfast.evaluate import page as evaluation
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
-from holdfast.report import html
 
 pytestmark = needs_browser
 
@@ -23,7 +23,7 @@ def many_deployments() -> Audit:
         "resize=a + boxes=b + ceil=c",
     )
     met = tuple(
-        MatrixCell(threat, name, 0.9 - 0.06 * place, 8, 5, 4, 0.1, 0.05, 0.15)
+        MatrixCell(threat, name, 0.9 - 0.06 * place, 8, 5, 4, 10.0, 5.0, 15.0)
         for threat in ("none", "square")
         for place, name in enumerate(names)
     )
@@ -63,7 +63,7 @@ def written(request, made, photo, tmp_path):
     out = tmp_path / "page.html"
     kind = request.param
     if kind in made:
-        return html.write(made[kind](["stop", "no-entry", "yield"]), out, photo)
+        return evaluation.write(made[kind](["stop", "no-entry", "yield"]), out, photo)
     if kind == "noise":
         return noise.write(NOISE, out)
     audits = {"audit": sample_audit, "audit of many deployments": many_deployments, "bare audit": bare}

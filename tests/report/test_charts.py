@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.pages import Reader
-from holdfast.report.charts.bars import Bar, Stack, bar_chart, sandwich, stacked_chart
+from holdfast.report.charts.bars import Bar, Stack, bar_chart, bounds_bar, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.lines import Line, line_chart, thinned
 from holdfast.report.charts.matrix import EDGES, Field, Head, Mark, heat, matrix_chart, scale, short_count
@@ -224,9 +224,9 @@ def parts(svg):
 
 @given(st.tuples(*[st.integers(0, 10_000)] * 3).filter(any))
 def test_the_parts_fill_the_bar_in_proportion(counts):
-    found = parts(sandwich(*counts, "300px"))
+    found = parts(bounds_bar(*counts, "300px"))
     assert [kind for kind, _, _ in found] == [
-        kind for kind, count in zip(("proven", "unknown", "broken"), counts, strict=True) if count
+        kind for kind, count in zip(("certified", "unknown", "broken"), counts, strict=True) if count
     ]
     end = 0.0
     for (_, left, width), count in zip(found, [c for c in counts if c], strict=True):
@@ -237,15 +237,15 @@ def test_the_parts_fill_the_bar_in_proportion(counts):
 
 
 def test_every_part_has_its_number_and_a_large_one_its_word():
-    svg = sandwich(1, 9, 90, "<300px>")
+    svg = bounds_bar(1, 9, 90, "<300px>")
     texts = [t.text for t in ElementTree.fromstring(svg).iter("text")]  # noqa: S314
     assert texts == ["1", "9", "✕ 90 broken"]
     titles = [t.text for t in ElementTree.fromstring(svg).iter("title")]  # noqa: S314
-    assert titles[0] == "<300px>: 1 proven, 9 unknown, 90 broken of 100"
+    assert titles[0] == "<300px>: 1 certified, 9 unknown, 90 broken of 100"
 
 
 def test_no_image_is_an_empty_bar():
-    assert parts(sandwich(0, 0, 0, "square")) == []
+    assert parts(bounds_bar(0, 0, 0, "square")) == []
 
 
 @pytest.mark.parametrize(

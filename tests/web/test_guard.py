@@ -158,7 +158,7 @@ def test_the_one_script_is_named_by_its_hash_and_nothing_is_inline(site):
 def test_an_error_inside_is_a_line_without_a_traceback(site, monkeypatch):
     from holdfast.web import pages
 
-    def broken(*_given):
+    def broken(*_given, **_named):
         raise ZeroDivisionError("/a/secret/path")
 
     monkeypatch.setattr(pages, "index", broken)

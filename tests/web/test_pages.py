@@ -21,7 +21,7 @@ def keys(text):
 def test_no_run_yet_says_what_to_do(site):
     with site() as client:
         text = client.get("/").text
-    assert "None yet." in text
+    assert "No runs yet." in text
     assert "No audit is running" in text
     assert 'value="signs-yolo"' in text
 
@@ -131,14 +131,14 @@ def test_evaluations_noise_and_attacks_are_listed_and_shown(site, folders, holdf
     )
     with site() as client:
         text = client.get("/").text
-        made, struck = (client.get(f"/run/{key}") for key in keys(text))
+        made, without_page = (client.get(f"/run/{key}") for key in keys(text))
     assert "mAP 0.500 → 0.250" in text
-    assert "70 pixels an image" in text
+    assert "70 pixels per image" in text
     assert "signs-yolo on signs" in text
     assert made.status_code == 200
     assert "holdfast <span>evaluation</span>" in made.text
-    assert struck.status_code == 400
-    assert "has no report.html" in struck.text
+    assert without_page.status_code == 400
+    assert "has no report.html" in without_page.text
 
 
 class Tags(HTMLParser):

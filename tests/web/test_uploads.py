@@ -121,16 +121,16 @@ def large_picture():
 @pytest.mark.parametrize(
     ("data", "status", "line"),
     [
-        (b"", 415, "got something else"),
-        (b"<script>alert(1)</script>", 415, "got something else"),
-        (bomb(), 415, "got something else"),
-        (b"\x7fELF" + b"\0" * 100, 415, "got something else"),
+        (b"", 415, "expected an ONNX model"),
+        (b"<script>alert(1)</script>", 415, "expected an ONNX model"),
+        (bomb(), 415, "expected an ONNX model"),
+        (b"\x7fELF" + b"\0" * 100, 415, "expected an ONNX model"),
         (picture()[:40], 415, "cannot be decoded"),
         (b"\xff\xd8\xff" + b"\0" * 100, 415, "cannot be decoded"),
         (large_picture(), None, "expected a"),
-        (model(external=True), 415, "reads its weights from others"),
-        (model(external=True, nested=True), 415, "reads its weights from others"),
-        (onnx.ModelProto().SerializeToString() + b"\x08\x07", 415, "got something else"),
+        (model(external=True), 415, "external weights"),
+        (model(external=True, nested=True), 415, "external weights"),
+        (onnx.ModelProto().SerializeToString() + b"\x08\x07", 415, "expected an ONNX model"),
     ],
 )
 def test_anything_else_is_refused_and_nothing_is_kept(site, folders, data, status, line):

@@ -172,7 +172,7 @@ COMMANDS = (
     command(
         "audit",
         "audit signs-plain signs:0:24 --budget none --noise-images 6 --attack-images 2 --square-images 1 "
-        "--places 9 --pixels 300 --steps 5 --fail-if noise.map50.drop|>|0.5 --json audit.json "
+        "--places 9 --pixels 300 --steps 5 --fail-if noise.map50.points_lost|>|50 --json audit.json "
         "--junit audit.xml --sarif audit.sarif -o audit.html",
         "audit.json",
         "audit.xml",
@@ -193,7 +193,7 @@ COMMANDS = (
     command("wrong-task", "evaluate signs-class scenes"),
     command("not-an-onnx", "model info experiment.toml"),
     command("bad-spec", "verify net.onnx experiment.toml"),
-    command("bad-gate", "audit signs-plain signs:0:2 --fail-if noise.mapp.drop|>|0.1"),
+    command("bad-gate", "audit signs-plain signs:0:2 --fail-if noise.mapp.points_lost|>|10"),
     command("bad-experiment", "run bad.toml"),
     command("bad-zip", "contest validate truth.json --contest contest"),
 )

@@ -1,4 +1,4 @@
-"""`holdfast attack` and `holdfast patch`: few pixels on every image, and a patch over images."""
+"""`holdfast attack` and `holdfast patch`: attack every image, and apply a patch to images."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
 
 
 def attack(options: AttackOptions) -> int:
-    """Attack a detector with few pixels on every image; the model itself is never changed.
+    """Attack a detector by changing few pixels of every image; the model file is never changed.
 
-    DIR gets images/ (attacked PNGs), patches/ (PNG + TOML), attack.json, images.csv and report.html.
-    Runs are resumable: the same command continues. Exit code 4: some images could not be read.
+    Writes images/ (attacked PNGs), patches/ (PNG + TOML), attack.json, images.csv and report.html to DIR.
+    Run the same command again to resume. Exit code 4: some images could not be read.
     """
     from holdfast.attack.page import tables, write
-    from holdfast.attack.plan import check_attack
-    from holdfast.attack.run import as_plain, decoded
+    from holdfast.attack.plan import check_attack, is_scattered
+    from holdfast.attack.run import add_contiguous, as_plain, decoded
     from holdfast.attack.run import attack as run
     from holdfast.attack.universal import make_universal
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
+    from holdfast.core.model import MODEL_KINDS
     from holdfast.engine.progress import progress
     from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
 
     task = load_model(options.model, options.card).card.task
-    if task not in ("detect", "single"):  # before the data is read: that would be the wrong complaint
-        raise InputError(f"{options.model}: expected a detector, got a model to {task}")
+    if task not in ("detect", "single"):  # before the dataset is read, which would be the wrong error
+        raise InputError(f"{options.model}: expected a detector, got a {MODEL_KINDS[task]}")
     evaluated = evaluation_plan(carry(options, EvaluationOptions), command=command_line(options))
     plan = attack_plan(evaluated, options, options.out, options.seed)
     check_attack(plan)
@@ -50,6 +51,9 @@ def attack(options: AttackOptions) -> int:
             patch = make_universal(plan, step)
     with progress("attack", len(evaluated.dataset)) as step:
         outcome = run(plan, step, patch)
+    if options.contiguous and is_scattered(plan):
+        with progress("contiguous squares", len(evaluated.dataset)) as step:
+            outcome = add_contiguous(outcome, plan, step)
     if options.json:
         write_json(options.json, as_plain(outcome))
     say("\n\n".join(to_text(table) for table in tables(outcome)))
@@ -62,7 +66,7 @@ def attack(options: AttackOptions) -> int:
 
 
 def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:
-    """The plan of an attack on what `plan` evaluates."""
+    """The plan of an attack on the model and dataset of `plan`."""
     from holdfast.attack.plan import AttackPlan
     from holdfast.attack.types import Limits, Method, Rule
     from holdfast.graph.load import load_model
@@ -93,7 +97,7 @@ def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: 
 
 
 def apply(options: ApplyOptions) -> None:
-    """Lay a patch over an image or over every image of a folder; the result is PNG, without any loss."""
+    """Apply a patch to an image or to every image of a folder; the result is lossless PNG."""
     import numpy as np
 
     from holdfast.core.errors import DataError, ImageError, InputError
@@ -109,9 +113,11 @@ def apply(options: ApplyOptions) -> None:
         x, y = _numbers(options.at, 2, "--at")
         patch = dataclasses.replace(patch, where=Spot(round(x), round(y)))
     if isinstance(patch.where, OnBoxes) and not len(boxes):
-        raise InputError("this patch lies on boxes: give --box X1,Y1,X2,Y2, or --at X,Y to lay it at a spot")
+        raise InputError(
+            "this patch is applied to boxes: give --box X1,Y1,X2,Y2, or --at X,Y to apply it at one position"
+        )
     if len(boxes) and not isinstance(patch.where, OnBoxes):
-        raise InputError("--box: this patch lies at a spot, not on boxes; leave it out")
+        raise InputError("--box: this patch has a fixed position; omit --box")
     lines = []
     for path, target in _pairs(options.image, options.out):
         try:
@@ -131,7 +137,7 @@ def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
 
     if source.is_file():
         if out.suffix.lower() != ".png":
-            raise InputError(f"--out {out}: expected the name of a PNG, for that is what keeps every pixel")
+            raise InputError(f"--out {out}: expected the name of a PNG file, which is lossless")
         return [(source, out)]
     if not source.is_dir():
         raise DataError(f"{source}: no such image or folder")
@@ -149,5 +155,5 @@ def _numbers(text: str, count: int, option: str) -> tuple[float, ...]:
     except ValueError:
         values = ()
     if len(values) != count or not all(abs(v) < 1e9 for v in values):
-        raise InputError(f"{option}: expected {count} numbers with commas between them, got {text!r}")
+        raise InputError(f"{option}: expected {count} comma-separated numbers, got {text!r}")
     return values

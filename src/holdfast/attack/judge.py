@@ -27,7 +27,7 @@ class Judge:
     rule: Rule
 
     def __call__(self, image: Image) -> Detections:
-        """What the model says of decoded pixels: every stage behind the decoder is the pipeline's own."""
+        """The detections in decoded pixels; every stage after the decoder is that of the pipeline."""
         found = self.machine.predict(self.prepared(image))
         if not isinstance(found, Detections):
             raise ModelError(f"{self.machine.model.name}: expected a detector, got {type(found).__name__}")

@@ -27,14 +27,20 @@ def _models(what: str) -> Option:
 class LimitOptions(Options, group=LIMITS):
     """What an attack may change, and how long it may search."""
 
-    pixels: Annotated[int, Option("Changed pixels per image, at most.", least=1)] = 3000
-    amplitude: Annotated[int, Option("Largest change of a channel.", least=1, most=255)] = 255
-    regions: Annotated[int, Option("Connected regions per image (0 = any number).", least=0)] = 0
-    seconds: Annotated[float, Option("Time per image (0 = no limit).", least=0)] = 0.0
+    pixels: Annotated[int, Option("Pixel budget: maximum number of changed pixels per image.", least=1)] = (
+        3000
+    )
+    amplitude: Annotated[int, Option("Maximum change of a channel.", least=1, most=255)] = 255
+    regions: Annotated[
+        int, Option("Maximum number of connected regions per image (0 = any number).", least=0)
+    ] = 0
+    seconds: Annotated[float, Option("Time limit per image in seconds (0 = no limit).", least=0)] = 0.0
     steps: Annotated[
-        int, Option("Gradient steps per restart, or queries of the black box.", group=SEARCH, least=1)
+        int, Option("Gradient steps per restart, or queries of the black-box search.", group=SEARCH, least=1)
     ] = 100
-    restarts: Annotated[int, Option("Restarts until one succeeds.", group=SEARCH, least=1)] = 1
+    restarts: Annotated[
+        int, Option("Maximum number of restarts until one succeeds.", group=SEARCH, least=1)
+    ] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,27 +50,29 @@ class MethodOptions(Options, group=SEARCH):
     mask: Annotated[
         str,
         Option(
-            "Shape of the changed pixels: square, cross, grid, half-neighbour, top-gradient.",
+            "Mask: square, cross (contiguous); grid, half-neighbour, top-gradient (scattered).",
             names=completions.masks,
         ),
     ] = "top-gradient"
-    anywhere: Annotated[bool, Option("Also outside the boxes of the targets.")] = False
+    anywhere: Annotated[bool, Option("Also change pixels outside the boxes of the targets.")] = False
+    contiguous: Annotated[
+        bool,
+        Option("Also attack with contiguous squares at the same pixel budget, for comparison."),
+    ] = True
     goal: Annotated[
         Literal["vanish", "mislabel", "fabricate"],
-        Option("Targets vanish, get another class, or new ones appear."),
+        Option("Hide the targets, change their class, or make new objects appear."),
     ] = "vanish"
-    shrink: Annotated[bool, Option("Then reduce pixels and amplitude as far as the attack still works.")] = (
-        True
-    )
-    black_box: Annotated[bool, Option("Use predictions only: no gradient, any runtime.")] = False
+    shrink: Annotated[bool, Option("Reduce pixels and amplitude while the attack still succeeds.")] = True
+    black_box: Annotated[bool, Option("Use predictions only (no gradients).")] = False
     universal: Annotated[
         Literal["none", "spot", "boxes"],
-        Option("One patch for all images: at one position, or on every target."),
+        Option("One adversarial patch for all images: at one position, or on every target."),
     ] = "none"
     transform: Annotated[
         tuple[str, ...],
         Option(
-            "Also under shift, scale, rotation, light, jpeg. May be repeated.",
+            "Must also work under this transform: shift, scale, rotation, light, jpeg. May be repeated.",
             group=ROBUST,
             names=completions.transforms,
         ),
@@ -72,7 +80,7 @@ class MethodOptions(Options, group=SEARCH):
     deployment: Annotated[
         tuple[str, ...],
         Option(
-            "Also under this noise, e.g. resize=opencv-bilinear. May be repeated.",
+            "Must also work under this noise option, e.g. resize=opencv-bilinear. May be repeated.",
             metavar="NOISE",
             group=ROBUST,
             problem=completions.deployment_problem,
@@ -80,14 +88,14 @@ class MethodOptions(Options, group=SEARCH):
         ),
     ] = ()
     surrogate: Annotated[
-        tuple[str, ...], _models("Attack this model too, for better transfer. May be repeated.")
+        tuple[str, ...], _models("Also attack this model, for better transfer. May be repeated.")
     ] = ()
     diverse: Annotated[
         bool, Option("Random size and position at every step, for better transfer.", group=ROBUST)
     ] = False
     unseen: Annotated[
         tuple[str, ...],
-        _models("Evaluate this model before and after, without attacking it. May be repeated."),
+        _models("Evaluate this model before and after without attacking it. May be repeated."),
     ] = ()
 
 
@@ -95,18 +103,20 @@ class MethodOptions(Options, group=SEARCH):
 class DetectionOptions(Options, group=DETECTION):
     """When a target counts as detected."""
 
-    score: Annotated[float, Option("Lowest score that counts.", least=0, most=1)] = 0.25
-    iou: Annotated[float, Option("Overlap of detection and truth, and of AP.", least=0, most=1)] = 0.5
-    nms_iou: Annotated[float, Option("Overlap at which boxes are suppressed.", least=0, most=1)] = 0.45
-    rule: Annotated[str, Option("AP rule of mAP before and after.", names=completions.rules)] = "voc"
+    score: Annotated[float, Option("Score threshold of a detection.", least=0, most=1)] = 0.25
+    iou: Annotated[
+        float, Option("IoU threshold of detection and ground truth, also for AP.", least=0, most=1)
+    ] = 0.5
+    nms_iou: Annotated[float, Option("IoU threshold of NMS.", least=0, most=1)] = 0.45
+    rule: Annotated[str, Option("AP rule.", names=completions.rules)] = "voc"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions, group=EXECUTION):
-    """An attack, whatever it attacks."""
+    """Settings of an attack on any model."""
 
     features: Annotated[
-        str, Option("Network of the Fréchet distance: signs, inception:FILE, onnx:FILE, none.")
+        str, Option("Feature network of the Fréchet distance: signs, inception:FILE, onnx:FILE or none.")
     ] = "signs"
 
 
@@ -132,9 +142,11 @@ class AttackOptions(
         str, Argument("A dataset, 'signs', or the folder of a contest.", completions=completions.datasets)
     ]
     seed: Annotated[int, Option("Random seed.", group=EXECUTION, least=0)] = 0
-    page: Annotated[bool, Option("Write report.html into DIR.")] = True
-    json: Annotated[Path | None, Option("Write all numbers to this JSON file.")] = None
-    out: Annotated[Path, Option("Folder of attacked images, patches and numbers.", metavar="DIR", short="-o")]
+    page: Annotated[bool, Option("Write report.html to DIR.")] = True
+    json: Annotated[Path | None, Option("Write all results to this JSON file.")] = None
+    out: Annotated[
+        Path, Option("Folder for attacked images, patches and results.", metavar="DIR", short="-o")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +163,10 @@ class ApplyOptions(
 ):
     """The options of `holdfast patch apply`."""
 
-    patch: Annotated[Path, Argument("A PNG whose alpha is the mask, with its TOML next to it.")]
+    patch: Annotated[Path, Argument("PNG whose alpha channel is the mask, with its TOML file next to it.")]
     image: Annotated[Path, Argument("An image, or a folder of images.")]
-    out: Annotated[Path, Option("PNG to write, or folder of PNGs.", short="-o")]
+    out: Annotated[Path, Option("PNG file or folder to write.", short="-o")]
     box: Annotated[
-        tuple[str, ...], Option("For a patch on boxes: a box. May be repeated.", metavar="X1,Y1,X2,Y2")
+        tuple[str, ...], Option("Box to apply the patch to. May be repeated.", metavar="X1,Y1,X2,Y2")
     ] = ()
-    at: Annotated[str | None, Option("Position of the patch instead: column and row.", metavar="X,Y")] = None
+    at: Annotated[str | None, Option("Position of the patch: column and row.", metavar="X,Y")] = None

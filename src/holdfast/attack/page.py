@@ -1,4 +1,4 @@
-"""An attack as a page: what it does to mAP, what it costs, and pictures of it."""
+"""An attack as a page: mAP before and after, changed pixels, and attacked images."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from holdfast.attack.result import Attempt, Outcome, Point
+from holdfast.attack.result import Attempt, BudgetPoint, Outcome
+from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import Found
@@ -15,21 +16,35 @@ from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
-from holdfast.report.patched import GAIN, Exhibit, exhibition
-from holdfast.report.tables import Cell, Column, Table, to_html
+from holdfast.report.patched import READING, AttackedImage, attacked_gallery
+from holdfast.report.tables import Cell, Column, Table, many, to_html
 
 Clean: TypeAlias = Callable[[str], Image | None]  # an image's decoded pixels by its name
 SHOWN = 6  # images with pictures
 LISTED = 200  # rows of the table of images
 
 
+def shape_of(found: Outcome) -> str:
+    """The shape of the changed pixels: scattered pixels, contiguous squares, one universal patch."""
+    about = found.about
+    if about["universal"] != "none":
+        return "a universal patch"
+    if about["method"]["mask"] == "square":
+        return "contiguous squares"
+    regions = about["method"]["mask"] in CONTIGUOUS or about["limits"]["regions"]
+    return "contiguous regions" if regions else "scattered pixels"
+
+
 def tables(found: Outcome) -> tuple[Table, ...]:
-    """The effect on every model, the costs, and the curve."""
-    rows: list[list[Cell]] = [
-        [e.model, "never attacked" if i else "attacked", e.before, e.after, e.effect]
-        for i, e in enumerate(found.effects)
-    ]
-    effects = Table(["model", "", "mAP before", "mAP after", Column("S_e", 3)], rows, "What the attack does")
+    """The effect on every model, the changes per image, and mAP by pixel budget."""
+    columns: list[Column | str] = [
+        "model", "changed pixels", "mAP before", "mAP after", Column("S_e", 3, "1 − after / before"),
+        "success", Column("pixels, mean", 1),
+    ]  # fmt: skip
+    rows = _effect_rows(found) + (_effect_rows(found.contiguous) if found.contiguous else [])
+    effects = Table(
+        columns, rows, f"Effect of the attack (AP rule {_rule(found)}, n = {len(found.attempts)})"
+    )
     values = {
         "changed pixels": [float(a.pixels) for a in found.aimed],
         "amplitude": [float(a.amplitude) for a in found.aimed],
@@ -39,21 +54,33 @@ def tables(found: Outcome) -> tuple[Table, ...]:
     }
     rows = []
     for name, each in values.items():
-        three = (float(np.mean(each)), min(each), max(each)) if each else (None, None, None)
-        # SSIM is so near to 1 that two digits would say nothing.
-        rows.append([name, *(f"{v:.4f}" if name == "SSIM" and v is not None else v for v in three)])
-    succeeded = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
-    heads = (Column(name, 2) for name in ("mean", "least", "most"))
-    costs = Table(["", *heads], rows, f"What it costs an image: {succeeded}")
-    columns: list[Column[Point]] = [
-        Column("pixels allowed", get=lambda p: p.budget),
+        rows.append([name, *((float(np.mean(each)), min(each), max(each)) if each else (None, None, None))])
+    heads = (Column(name, -4) for name in ("mean", "min", "max"))
+    changes = Table(["", *heads], rows, f"Changes per image ({shape_of(found)}, n = {len(found.aimed)})")
+    points: list[Column[BudgetPoint]] = [
+        Column("pixel budget", get=lambda p: p.budget),
         Column("images attacked", get=lambda p: p.attacked),
         Column("pixels, mean", 1, get=lambda p: p.pixels),
         Column("mAP", get=lambda p: p.map),
         Column(found.distance, 4, get=lambda p: p.distance),
     ]
-    caption = "When an image may have at most so many changed pixels"
-    return effects, costs, Table.of(found.points, columns if found.distance else columns[:-1], caption)
+    caption = "mAP by pixel budget (images that need more pixels stay clean)"
+    return effects, changes, Table.of(found.points, points if found.distance else points[:-1], caption)
+
+
+def _effect_rows(found: Outcome) -> list[list[Cell]]:
+    """The attacked model first, then the models that were not attacked."""
+    success = f"{sum(a.success for a in found.aimed)} of {many(len(found.aimed), 'image')}"
+    pixels = found.mean(lambda a: a.pixels)
+    return [
+        [e.model, f"{shape_of(found)}{', not attacked' if i else ''}", e.before, e.after, e.effect,
+         "" if i else success, None if i else pixels]
+        for i, e in enumerate(found.effects)
+    ]  # fmt: skip
+
+
+def _rule(found: Outcome) -> str:
+    return str(found.about["settings"]["rule"])
 
 
 def write(found: Outcome, clean: Clean, out: Path) -> Path:
@@ -65,50 +92,83 @@ def page(found: Outcome, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
     about, first = found.about, found.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
+    rule, aimed = f"AP rule {_rule(found)}, n = {len(found.attempts)}", f"n = {len(found.aimed)}"
+    cards = [
+        Card("mAP before", first.before, f"clean images; {rule}"),
+        Card("mAP after", first.after, f"{shape_of(found)}; {rule}"),
+    ]
+    if found.contiguous:
+        note = f"contiguous squares, same pixel budget; AP rule {_rule(found)}, n = {len(found.attempts)}"
+        cards.append(Card("mAP after", found.contiguous.effects[0].after, note))
+    cards += [
+        Card("pixels changed", found.mean(lambda a: a.pixels), f"mean of attacked images, {aimed}", 0),
+        Card("success", found.success, f"share of attacked images, {aimed}"),
+    ]
     return document(
         Document(
-            title=f"Patch attack on {name}",
+            title=f"Attack on {name}",
             subject=(name, data),
             facts=(
                 ("images", str(len(found.attempts))),
-                ("with a target", str(len(found.aimed))),
+                ("attacked", str(len(found.aimed))),
                 ("goal", about["method"]["goal"]),
-                ("made", about["created"]),
+                ("pixel budget", str(about["limits"]["pixels"])),
+                ("created", about["created"]),
             ),
             verdict=verdict(found),
-            cards=(
-                Card("mAP before", first.before, "clean images"),
-                Card("mAP after", first.after, "with the patches"),
-                Card("pixels changed", found.mean(lambda a: a.pixels), "mean of images with a target", 0),
-                Card("images that succeed", found.success, "of those with a target"),
-            ),
+            next_step=next_step(found),
+            cards=tuple(cards),
             rule=about["rule"],
             command=about["command"],
             sections=(*sections(found, clean), _about(found)),
-            kind="patch attack",
+            kind="attack",
         )
     )
 
 
 def verdict(found: Outcome) -> str:
-    """The outcome in one sentence."""
-    first, pixels = found.effects[0], found.mean(lambda a: a.pixels) or 0.0
+    """The outcome in a sentence or two."""
+    first = found.effects[0]
     if not found.aimed:
-        return f"{first.model} finds nothing true in these images: there was nothing to attack."
-    share = pixels / np.mean([a.size.width * a.size.height for a in found.aimed])
-    text = (
-        f"With {pixels:.0f} changed pixels an image ({100 * share:.2f} %) mAP falls from {first.before:.3f} "
-        f"to {first.after:.3f}."
-    )
+        return f"{first.model} detects no true object in these images: there is nothing to attack."
+    text = _sentence(found)
+    if found.contiguous and found.contiguous.aimed:
+        text += f" {_sentence(found.contiguous)}"
     others = [f"{e.model} from {e.before:.3f} to {e.after:.3f}" for e in found.effects[1:]]
-    return text + (f" Never attacked, and yet: {'; '.join(others)}." if others else "")
+    return text + (f" Models that were not attacked: {'; '.join(others)}." if others else "")
+
+
+def _sentence(found: Outcome) -> str:
+    first, pixels = found.effects[0], found.mean(lambda a: a.pixels) or 0.0
+    share = pixels / np.mean([a.size.width * a.size.height for a in found.aimed])
+    shape = shape_of(found)
+    return (
+        f"{shape[0].upper()}{shape[1:]} ({pixels:.0f} per image, {100 * share:.2f}%) lower mAP from "
+        f"{first.before:.3f} to {first.after:.3f} and succeed in {sum(a.success for a in found.aimed)} of "
+        f"{many(len(found.aimed), 'image')}."
+    )
+
+
+def next_step(found: Outcome) -> str:
+    """What to do next, in one sentence."""
+    if not found.aimed:
+        return "Attack images in which the model detects an object: check the dataset with holdfast evaluate."
+    if found.success:
+        return "Run holdfast audit on this model to see whether the attack still works under your deployment."
+    return (
+        "Raise --pixels, --steps or --restarts. A failed attack is not a proof: holdfast verify gives proofs."
+    )
 
 
 def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
-    """The sections of an attack, for its own page or for one about more."""
-    effects, costs, curve = (Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found))
-    figures = (effects, costs, *_charts(found), dataclasses.replace(curve, wide=True))
-    return (Section("attack", "Patch attack", figures, verdict(found)), _pictures(found, clean, shown))
+    """The sections of an attack, for its own page or for a larger one."""
+    effects, changes, curve = (
+        Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found)
+    )
+    wide = (dataclasses.replace(one, wide=True) for one in (effects, curve))
+    figures = (next(wide), changes, *_charts(found), next(wide))
+    attack = Section("attack", "Attack", figures, verdict(found))
+    return (attack, *_pictures(found, clean, shown))
 
 
 def _charts(found: Outcome) -> list[Figure]:
@@ -117,53 +177,67 @@ def _charts(found: Outcome) -> list[Figure]:
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
 
     def chart(x: Floats, right: float, against: str, x_label: str, note: str) -> Figure:
-        title, lines, x_range = f"mAP against {against}", [Line("mAP", x, maps, bold=True)], (0.0, right)
+        title, lines, x_range = f"mAP by {against}", [Line("mAP", x, maps, bold=True)], (0.0, right)
         chart = line_chart(
             lines, title=title, x_label=x_label, y_label="mAP", x_range=x_range, y_range=y_range
         )
         return Figure(title, chart, note)
 
     pixels = np.array([float(p.budget) for p in found.points])
-    right, note = max(float(pixels.max()), 1.0), "Images that need more are left clean."
-    charts = [chart(pixels, right, "changed pixels", "changed pixels an image may have", note)]
+    right, note = max(float(pixels.max()), 1.0), "Images that need more pixels stay clean."
+    charts = [chart(pixels, right, "pixel budget", "changed pixels per image", note)]
     distances = np.array([np.nan if p.distance is None else p.distance for p in found.points])
     if np.isfinite(distances).all() and distances.max() > 0:
         label = f"{found.distance} of the attacked images"
-        note = "How far the images have moved from the clean ones, as a network sees them."
+        note = "Fréchet distance between the features of the attacked and the clean images."
         charts.append(chart(distances, float(distances.max()), found.distance, label, note))
     return charts
 
 
-def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
-    rows = []
-    for attempt in chosen(found, shown):
-        before = clean(attempt.name)
-        if before is None:
-            continue
-        seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
-        first, second = (r for r in seen if isinstance(r, Found))
-        said = first.detections, second.detections
-        note = (
-            f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
-            f"{attempt.left} of {attempt.targets} targets still found"
-        )
-        rows.append(
-            Exhibit(
-                attempt.name, note, before, after=apply(before, attempt.patch), truth=first.truth, said=said
-            )
-        )
-    least = float(found.about["method"]["rule"]["iou"])
-    names = found.alignment.names
-    body = exhibition(rows, names, least, "patched") if rows else "<p>No image was changed.</p>"
-    note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
-    lead = (
-        "Boxes before and after: what is found rightly, what is wrong, and true boxes nothing is found for."
+def _pictures(found: Outcome, clean: Clean, shown: int) -> list[Section]:
+    """The attacked images, with scattered pixels and with contiguous squares."""
+    names = [attempt.name for attempt in chosen(found, shown)]
+    lead = "Detections before and after: correct, wrong, and true boxes that are missed."
+    outcomes = [found, *([found.contiguous] if found.contiguous else [])]
+    result = []
+    for number, one in enumerate(outcomes):
+        images = [
+            image
+            for attempt in one.attempts
+            if attempt.name in names and (image := _image(one, attempt, clean)) is not None
+        ]
+        if images:
+            least = float(one.about["method"]["rule"]["iou"])
+            body = attacked_gallery(images, one.alignment.names, least, f"attacked-{number}")
+            figure = Figure("", body, READING, wide=True)
+            shape = shape_of(one)
+            result.append(Section(f"attacked-{number}", f"Attacked images: {shape}", (figure,), lead))
+    return result or [Section("attacked-0", "Attacked images", (), "No image was changed.")]
+
+
+def _image(found: Outcome, attempt: Attempt, clean: Clean) -> AttackedImage | None:
+    """The attacked image with its boxes; None if it is unchanged or cannot be read."""
+    before = clean(attempt.name) if attempt.pixels else None
+    if before is None:
+        return None
+    records = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
+    first, second = (record for record in records if isinstance(record, Found))
+    summary = (
+        f"{many(attempt.pixels, 'pixel')} changed, amplitude {attempt.amplitude}; "
+        f"{attempt.targets - attempt.left} of {many(attempt.targets, 'object')} hidden"
     )
-    return Section("patched", "Patched images", (Figure("", body, note, wide=True),), lead)
+    return AttackedImage(
+        attempt.name,
+        summary,
+        before,
+        after=apply(before, attempt.patch),
+        truth=first.truth,
+        detections=(first.detections, second.detections),
+    )
 
 
 def chosen(found: Outcome, count: int) -> list[Attempt]:
-    """Images to show: fewest pixels, most pixels, and those that withstood, from the changed ones."""
+    """The images to show: from the fewest to the most changed pixels, failures last."""
     changed = sorted((a for a in found.aimed if a.pixels), key=lambda a: (not a.success, a.pixels))
     if len(changed) <= count:
         return changed
@@ -175,19 +249,22 @@ def _about(found: Outcome) -> Section:
     about = found.about
     facts: list[list[Cell]] = [
         ["model", f"{about['model']['name']} (sha256 {about['model']['sha256'][:16]}…)"],
-        ["model unchanged", "its file and its outputs are the same before and after"],
+        ["model unchanged", "file and outputs are identical before and after the attack"],
         *([name, str(value)] for name, value in {**about["method"], **about["limits"]}.items()),
         ["seed", about["seed"]],
         ["surrogates", ", ".join(m["name"] for m in about["surrogates"]) or "none"],
         ["deployments", ", ".join(about["deployments"]) or "none"],
     ]
-    how = scroll(to_html(Table(["", "what"], facts), sortable=False), "Method")
+    how = scroll(to_html(Table(["setting", "value"], facts), sortable=False), "Method")
     digits = {"PSNR": 1, "seconds": 1}
     names = ("name", "targets", "left", "pixels", "amplitude", "psnr", "ssim", "seconds", "note")
-    heads = [{"name": "image", "psnr": "PSNR", "ssim": "SSIM"}.get(name, name) for name in names]
+    heads = [
+        {"name": "image", "psnr": "PSNR", "ssim": "SSIM", "left": "still detected"}.get(name, name)
+        for name in names
+    ]
     columns = [Column(head, digits.get(head, 3)) for head in heads]
     rows = [[getattr(a, name) for name in names] for a in found.attempts[:LISTED]]
     rest = len(found.attempts) - len(rows)
-    note = f"{rest} more are in images.csv." if rest > 0 else ""
-    images = Figure("Every image", scroll(to_html(Table(columns, rows)), "Images"), note, wide=True)
+    note = f"{many(rest, 'more row')} in images.csv." if rest > 0 else ""
+    images = Figure("Images", scroll(to_html(Table(columns, rows)), "Images"), note, wide=True)
     return Section("about", "How it was run", (images, Figure("Method", how)))

@@ -1,4 +1,4 @@
-"""What is attacked, with what, and what one process needs of it."""
+"""The plan of an attack, and the task of one worker."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.attack.types import Limits, Method
+from holdfast.attack.types import CONTIGUOUS, Limits, Method
 from holdfast.core.errors import InputError
 from holdfast.core.extras import check
-from holdfast.core.model import Model
+from holdfast.core.model import MODEL_KINDS, Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.registry import part
@@ -28,7 +28,7 @@ CELLS = "cells"
 
 @dataclass(frozen=True)
 class AttackPlan:
-    """A model on a data set, and how it is attacked; adversarial images and results go to `out`."""
+    """A model on a dataset and how to attack it; attacked images and results are written to `out`."""
 
     plan: EvaluationPlan
     out: Path
@@ -37,10 +37,10 @@ class AttackPlan:
     seed: int = 0
     surrogates: tuple[Model, ...] = ()  # attacked together with the model
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
-    unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
+    unseen: tuple[Model, ...] = ()  # evaluated before and after, never attacked
     features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
     universal: Literal["none", "spot", "boxes"] = "none"
-    shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
+    shared: bool = False  # whether `out` may hold more images of this attack than those of the plan
 
     def __post_init__(self) -> None:
         if self.features == "none":
@@ -49,14 +49,14 @@ class AttackPlan:
 
 @dataclass(frozen=True)
 class Task:
-    """An attack with all that a process needs for any image. `task_of` makes it."""
+    """An attack with everything a worker needs for any image. Built by `task_of`."""
 
     attack: AttackPlan
     pipeline: Pipeline
     deployments: tuple[Pipeline, ...]
     to_model: Ints  # per class of the data its number in the model, or -1
     patch: Patch | None  # the universal one
-    facts: Mapping[str, Any]  # all that can change a result, but for the image
+    facts: Mapping[str, Any]  # everything that can change a result, except the image
 
     @property
     def model(self) -> Model:
@@ -65,7 +65,7 @@ class Task:
 
     @property
     def origin(self) -> dict[str, str | int]:
-        """Where patches come from, for their files."""
+        """The origin of patches, for their files."""
         return {"model": self.model.name, "sha256": self.model.sha256, "seed": self.attack.seed}
 
     @property
@@ -75,7 +75,7 @@ class Task:
 
     @property
     def setup(self) -> Setup:
-        """What the cells depend on, besides the image."""
+        """The setup of the cells."""
         return Setup("attack", self.facts)
 
 
@@ -106,57 +106,77 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
-    """The attack in a folder named by what it is, so that what another version left is not in the way."""
+    """The attack in a folder with the hash of its setup, apart from other versions."""
     setup = task_of(attack, alignment).setup.name
     return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
 
 
 def check_attack(attack: AttackPlan) -> None:
-    """Raise InputError, one line, for what cannot be done."""
+    """Raise InputError if options contradict each other or do not fit the model."""
     plan = attack.plan
     if plan.model.card.task not in ("detect", "single"):
-        raise InputError(f"{plan.model.name}: expected a detector, got a model to {plan.model.card.task}")
+        raise InputError(f"{plan.model.name}: expected a detector, got a {MODEL_KINDS[plan.model.card.task]}")
     if plan.pipeline:
         check_names(plan.pipeline)
     for other in attack.surrogates:
         if not set(map(plain_name, other.card.classes)) & set(map(plain_name, plan.model.card.classes)):
             raise InputError(
-                f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
-                f"{len(other.card.classes)}, got none; correct the names in its card"
+                f"--surrogate {other.name}: none of its {len(other.card.classes)} classes is a class of "
+                f"{plan.model.name}; correct the names in its card"
             )
     for one in (option for text in attack.deployments for option in options_of(text)):
         if one.calibrated:
             raise InputError(
-                f"--deployment {one.label}: needs calibration images, which an attack has not; "
-                "take fp16 or bf16, or a model quantised already"
+                f"--deployment {one.label}: needs calibration images, which an attack does not have; "
+                "use fp16 or bf16, or attack a quantised model"
             )
     check("an attack", "cv2", extra="attack")
     if not attack.method.black_box:
-        check("an attack by gradient (--black-box does without)", "torch", extra="attack")
+        check("a gradient attack (--black-box works without)", "torch", extra="attack")
     names = [m.name for m in attack.unseen]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
     method, limits, black = attack.method, attack.limits, attack.method.black_box
-    lone, gradients = attack.universal != "none", "needs gradients; leave out --black-box"
-    several = "a black box under several can only be made to lose targets: --goal vanish"
+    lone, gradients = attack.universal != "none", "needs gradients; omit --black-box"
+    several = "a black-box attack under deployments supports only --goal vanish"
     useless = (
         ("--surrogate", black and attack.surrogates, gradients),
         ("--universal", black and lone, gradients),
         ("--transform", black and method.transforms, gradients),
         ("--diverse", black and method.diversity, gradients),
         ("--deployment", black and attack.deployments and method.goal != "vanish", several),
-        ("--mask", lone and method.mask != Method.mask, "a universal patch is a square; leave it out"),
-        ("--regions", lone and limits.regions, "a universal patch is one square; leave it out"),
-        ("--amplitude", lone and limits.amplitude < 255, "a universal patch has any colours; leave it out"),
-        ("--anywhere", lone and not method.inside, "--universal says where the patch lies; leave it out"),
+        ("--mask", lone and method.mask != Method.mask, "a universal patch is a square; omit --mask"),
+        ("--regions", lone and limits.regions, "a universal patch is one square; omit --regions"),
+        (
+            "--amplitude",
+            lone and limits.amplitude < 255,
+            "a universal patch may have any colour; omit --amplitude",
+        ),
+        (
+            "--anywhere",
+            lone and not method.inside,
+            "--universal determines the position of the patch; omit --anywhere",
+        ),
     )
     for option, given, why in useless:
         if given:
             raise InputError(f"{option}: {why}")
-    part("mask", attack.method.mask)  # UnknownName here, not once the folder is taken
+    part("mask", attack.method.mask)  # UnknownName before the folder is created
     for name in attack.method.transforms:
         part("transform", name)
+
+
+def is_scattered(attack: AttackPlan) -> bool:
+    """Whether the attack changes scattered pixels, not contiguous regions or one universal patch."""
+    scattered = attack.method.mask not in CONTIGUOUS and not attack.limits.regions
+    return scattered and attack.universal == "none"
+
+
+def contiguous_plan(attack: AttackPlan) -> AttackPlan:
+    """The same attack with one contiguous square per target instead of scattered pixels."""
+    method = dataclasses.replace(attack.method, mask="square", shrink=False)
+    return dataclasses.replace(attack, out=attack.out / "contiguous", method=method, features="")
 
 
 def to_model(alignment: Alignment) -> Ints:

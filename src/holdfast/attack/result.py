@@ -1,4 +1,6 @@
-"""The results of an attack: every image, mAP before and after, and the curves of what it costs."""
+"""The results of an attack: every image, mAP before and after, and mAP by pixel budget."""
+
+from __future__ import annotations
 
 import base64
 import dataclasses
@@ -29,7 +31,7 @@ BUDGETS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2
 
 @dataclass(frozen=True)
 class Pair:
-    """What a model says of the clean and of the attacked image, by its own class numbers."""
+    """The detections in the clean and in the attacked image, by the model's class numbers."""
 
     before: Detections
     after: Detections
@@ -37,24 +39,24 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """What became of one image. Without a target (nothing true was found) it is left as it is."""
+    """The attack on one image. Without a target (no true object is detected) the image is unchanged."""
 
     name: str
     size: Size
     truth: Boxes  # by the data's class numbers
     model: Pair
-    targets: int  # true boxes that were found before
-    left: int  # those of them that are still found
+    targets: int  # true boxes detected before
+    left: int  # those still detected after
     success: bool
     pixels: int
     amplitude: int
     regions: int
-    psnr: float | None  # None: nothing was changed
+    psnr: float | None  # None: the image is unchanged
     ssim: float
     steps: int
     seconds: float
     patch: Patch
-    image_sha256: str  # of the PNG that was written
+    image_sha256: str  # of the written PNG
     unseen: Mapping[str, Pair] = field(default_factory=dict)
     trail: tuple[tuple[int, bool], ...] = ()
     note: str = ""
@@ -144,7 +146,7 @@ def _detections(plain: dict[str, Any]) -> Detections:
 
 @dataclass(frozen=True)
 class Effect:
-    """What the attack does to one model: mAP before and after, and S_e = 1 − after / before."""
+    """The effect on one model: mAP before and after, and S_e = 1 − after / before."""
 
     model: str
     before: float
@@ -152,13 +154,13 @@ class Effect:
 
     @property
     def effect(self) -> float | None:
-        """S_e of the contest; None if the model finds nothing before."""
+        """S_e of the contest; None if the model detects nothing before."""
         return 1.0 - self.after / self.before if self.before > 0 else None
 
 
 @dataclass(frozen=True)
-class Point:
-    """A point of the curves: images that need more than `budget` pixels are left clean."""
+class BudgetPoint:
+    """One point of the curves: images that need more than `budget` pixels stay clean."""
 
     budget: int
     attacked: int  # images
@@ -169,21 +171,25 @@ class Point:
 
 @dataclass(frozen=True, repr=False)
 class Outcome(Result):
-    """An attack on a dataset, or on one image of it."""
+    """An attack on a dataset, or on one image of it.
+
+    `contiguous` is the same attack with contiguous squares, if it was run.
+    """
 
     attempts: tuple[Attempt, ...]
     failed: tuple[Failed, ...]
-    effects: tuple[Effect, ...]  # the attacked model first, then those that were never attacked
-    points: tuple[Point, ...]
-    distance: str  # what the Fréchet distance is called; empty: none was asked for
+    effects: tuple[Effect, ...]  # the attacked model first, then the models that were not attacked
+    points: tuple[BudgetPoint, ...]
+    distance: str  # name of the Fréchet distance; empty: not computed
     alignment: Alignment
     about: dict[str, Any] = field(default_factory=dict)
     cells: CellSet | None = field(default=None, repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> its name in the folder
+    contiguous: Outcome | None = field(default=None, repr=False)
 
     @property
     def aimed(self) -> tuple[Attempt, ...]:
-        """The images that were attacked: those with a target, or all where something new is to appear."""
+        """The attacked images: those with a target, or all if the goal is to fabricate objects."""
         return tuple(a for a in self.attempts if a.targets or a.steps)
 
     def mean(self, of: Callable[[Attempt], float]) -> float | None:
@@ -193,7 +199,7 @@ class Outcome(Result):
 
     @property
     def success(self) -> float | None:
-        """The share of images with a target in which the attack reached its goal."""
+        """The share of attacked images in which the attack succeeded."""
         return self.mean(lambda a: float(a.success))
 
     @property
@@ -241,7 +247,7 @@ class Outcome(Result):
 def effect_of(
     attempts: Sequence[Attempt], name: str, pairs: Sequence[Pair], alignment: Alignment, settings: Settings
 ) -> Effect:
-    """What the attack does to the model that said `pairs`."""
+    """The effect on the model with these detections."""
     both = (_map(attempts, pairs, [after] * len(attempts), alignment, settings) for after in (False, True))
     return Effect(name, *both)
 
@@ -253,7 +259,7 @@ def _map(
     alignment: Alignment,
     settings: Settings,
 ) -> float:
-    """The mAP with the attacked image where `after` says so, else the clean one."""
+    """The mAP with the attacked image where `after` is true, else the clean one."""
     records = [a.record(p, which) for a, p, which in zip(attempts, pairs, after, strict=True)]
     metrics = score_records(realign(records, alignment), "detect", alignment.names, settings)["metrics"]
     return float(metrics.get("mAP", metrics.get("AP50")) or 0.0)
@@ -261,8 +267,8 @@ def _map(
 
 def points_of(
     attempts: Sequence[Attempt], alignment: Alignment, settings: Settings, limit: int
-) -> tuple[Point, ...]:
-    """The mAP and Fréchet distance when every image may have at most so many changed pixels."""
+) -> tuple[BudgetPoint, ...]:
+    """The mAP and the Fréchet distance by pixel budget."""
     largest = max((a.pixels for a in attempts), default=0)
     budgets = sorted({b for b in BUDGETS if b < largest} | {min(largest, limit)}) if largest else [0]
     pairs = [a.model for a in attempts]
@@ -276,5 +282,5 @@ def points_of(
         spent = sum(a.pixels for a, which in zip(attempts, after, strict=True) if which)
         value = _map(attempts, pairs, after, alignment, settings)
         distance = None if both is None else frechet(both[each, 0], both[each, np.array(after, int)])
-        points.append(Point(budget, sum(after), spent / aimed, value, distance))
+        points.append(BudgetPoint(budget, sum(after), spent / aimed, value, distance))
     return tuple(points)

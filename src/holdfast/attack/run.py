@@ -1,4 +1,4 @@
-"""A model on a data set attacked: cells, pictures, numbers, and the proof that the model is what it was."""
+"""Attack a model on a dataset: cells, attacked images, results, and a check that the model is unchanged."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from holdfast.attack.judge import open_judge
-from holdfast.attack.plan import AttackPlan, task_of
+from holdfast.attack.plan import AttackPlan, contiguous_plan, task_of
 from holdfast.attack.result import Attempt, Outcome, attempt_from_plain, effect_of, points_of, row_of
 from holdfast.attack.work import AttackWork, write_patch
 from holdfast.core import fingerprint
@@ -40,15 +40,15 @@ LOOKED_AT = 8  # images whose outputs are compared before and after
 
 
 def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> Outcome:
-    """The outcome, its files in the plan's folder; a killed run continues. `patch` is the universal one.
+    """Run the attack and write its files to the plan's folder; an interrupted run resumes.
 
-    Raise ModelError if the model's file, or what it says of the first images, is not the same afterwards.
+    `patch` is the universal patch. Raise ModelError if the model file or its outputs have changed afterwards.
     """
     from holdfast.stages.features import open_features
 
     began = time.perf_counter()
     alignment = alignment_of(plan.plan)
-    # Before the attack: what does not fit is reported at once.
+    # Before the attack, so that a mismatch is reported at once.
     others = [(m.name, alignment_of(dataclasses.replace(plan.plan, model=m))) for m in plan.unseen]
     task = task_of(plan, alignment, patch)
     entries = plan.plan.dataset.entries
@@ -62,9 +62,9 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     attempts = tuple(a for a in results if isinstance(a, Attempt))
     failed = tuple(f for f in results if isinstance(f, Failed))
     if state_of(plan, entries) != before:
-        raise ModelError(f"{plan.plan.model.path}: expected the model to stay as it was, got another one")
+        raise ModelError(f"{plan.plan.model.path}: the model changed during the attack")
     if not attempts:
-        raise DataError(f"none of the {len(failed)} images could be attacked; first {failed[0]}")
+        raise DataError(f"none of the {len(failed)} images could be attacked; first: {failed[0]}")
     settings, model = plan.plan.settings, plan.plan.model.name
     found = Outcome(
         attempts=attempts,
@@ -84,6 +84,13 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     rows = to_csv(table_of([row_of(a) for a in attempts]))
     write_atomic(plan.out / TABLE, rows.encode("utf-8", "replace"))
     return in_folder(found, plan.out)
+
+
+def add_contiguous(found: Outcome, plan: AttackPlan, progress: Progress = silent) -> Outcome:
+    """Attack again with contiguous squares at the same pixel budget, and save both results."""
+    both = dataclasses.replace(found, contiguous=attack(contiguous_plan(plan), progress))
+    write_atomic(plan.out / MANIFEST, to_json(as_plain(both), indent=True))
+    return both
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:
@@ -116,7 +123,7 @@ def _named(model: Model) -> dict[str, str]:
 
 
 def as_plain(found: Outcome) -> dict[str, Any]:
-    """The outcome as JSON values: effects, means, curves and a row an image."""
+    """The outcome as JSON values: effects, means, curves, and one row per image."""
     return {
         "about": found.about,
         "effects": [{**dataclasses.asdict(e), "S_e": e.effect} for e in found.effects],
@@ -126,14 +133,15 @@ def as_plain(found: Outcome) -> dict[str, Any]:
         "mean_ssim": found.mean(lambda a: a.ssim),
         "distance": {"name": found.distance, "value": found.points[-1].distance},
         "curve": [dataclasses.asdict(p) for p in found.points],
-        "images": [{**row_of(a), **_said(a)} for a in found.attempts],
+        "images": [{**row_of(a), **_detections(a)} for a in found.attempts],
         "failed": [str(f) for f in found.failed],
         "cells": found.cells.to_plain() if found.cells else None,
+        "contiguous": as_plain(found.contiguous) if found.contiguous else None,
     }
 
 
-def _said(attempt: Attempt) -> dict[str, Any]:
-    """What the model says before and after, and what those say that were never attacked."""
+def _detections(attempt: Attempt) -> dict[str, Any]:
+    """The detections before and after, of the model and of the models that were not attacked."""
     pairs = {"": attempt.model, **{f"{name} ": pair for name, pair in attempt.unseen.items()}}
     return {
         f"{name}{when}": [
@@ -146,7 +154,7 @@ def _said(attempt: Attempt) -> dict[str, Any]:
 
 
 def decoded(plan: EvaluationPlan) -> Callable[[str], Image | None]:
-    """A function that decodes an image of the plan by its name; None if it cannot be read."""
+    """A function that decodes an image by its name; it returns None if the image cannot be read."""
     entries = {printable(e.name): e for e in plan.dataset.entries}
     decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)
 
@@ -161,9 +169,9 @@ def decoded(plan: EvaluationPlan) -> Callable[[str], Image | None]:
 
 
 def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = False) -> None:
-    """Claim the folder for this attack; DataError if it holds another one, or images beyond these.
+    """Claim the folder for this attack; DataError if it holds another one, or other images.
 
-    A shared one may hold others: of an audit, which attacks more images as its time allows, and other data.
+    A shared folder may hold other images: an audit attacks as many as its time allows.
     """
     path, names = folder / CLAIM, [e.name for e in entries]
     try:
@@ -175,14 +183,14 @@ def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = F
         same = False
     if not same:
         raise DataError(
-            f"{folder}: holds another attack (other model, data, options or version of holdfast); "
-            "give another --out, or delete it"
+            f"{folder}: holds another attack (other model, dataset, options or version of holdfast); "
+            "use another --out or delete the folder"
         )
     write_atomic(path, to_json({"setup": setup, "images": names}))
 
 
 def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
-    """The hash of the model's file and of what the model says of the first images that can be read."""
+    """The hash of the model file and of its outputs on the first readable images."""
     model = plan.plan.model
     judge = open_judge(model, plan.plan.pipeline, plan.method.rule)
     said: dict[str, list[tuple[str, str]]] = {}
@@ -200,7 +208,7 @@ def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
 
 
 def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
-    """Image -> its name in the folder of results: without its ending, unless two images then meet."""
+    """Image -> file name in the results: without its extension, unless two images would collide."""
     short = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
     times = Counter(name.casefold() for name in short.values())
     taken = {stem for stem, count in times.items() if count == 1}
@@ -216,6 +224,6 @@ def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
 
 
 def _inside(name: str) -> str:
-    """The name as a path that cannot leave the folder it is put into."""
+    """The name as a path that cannot leave its folder."""
     parts = [p for p in PurePosixPath(name.replace("\\", "/")).parts if p not in ("/", "..", ".")]
     return "/".join(parts) or "image"

@@ -1,4 +1,4 @@
-"""What the parts of an attack hand to one another."""
+"""The data types of an attack."""
 
 import time
 from dataclasses import dataclass, field
@@ -8,18 +8,19 @@ from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.types import Boxes, Detections, Image
 
 Goal: TypeAlias = Literal["vanish", "mislabel", "fabricate"]
+CONTIGUOUS = ("square", "cross")  # masks whose pixels form one region per target
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an attack may change in one image and spend on it."""
+    """What an attack may change in one image, and how long it may search."""
 
     pixels: int = 3000  # pixels of which any uint8 channel differs
     amplitude: int = 255  # largest change of a channel
     regions: int = 0  # connected regions (8 neighbours) of changed pixels; 0: any number
     steps: int = 100  # gradient steps of one restart, or queries of a black-box search
     restarts: int = 1
-    seconds: float = 0.0  # an image's time; 0: no limit
+    seconds: float = 0.0  # per image; 0: no limit
 
     def __post_init__(self) -> None:
         for name, least in (("pixels", 1), ("amplitude", 1), ("regions", 0), ("steps", 1), ("restarts", 1)):
@@ -47,7 +48,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What an attack made of one image. `image` is uint8 and was judged through the model's own pipeline."""
+    """The result of the search on one image. `image` is uint8 and was judged through the model's pipeline."""
 
     image: Image
     after: Detections
@@ -60,7 +61,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Method:
-    """How to search. Names are registered parts; `surrogates` and `deployments` are given elsewhere."""
+    """How to search. Names are registered parts; surrogates and deployments are in the plan."""
 
     mask: str = "top-gradient"
     inside: bool = True  # only pixels inside the boxes of the targets
@@ -80,4 +81,4 @@ class Method:
 def check_time(until: float) -> None:
     """Raise BudgetSpent once the moment (of time.monotonic) has passed."""
     if time.monotonic() >= until:
-        raise BudgetSpent("the time was over before the image was finished")
+        raise BudgetSpent("time budget reached before the image was finished")

@@ -73,7 +73,7 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
         found = [target for target in targets if target]
         if not found:
             name = plan.plan.dataset.name
-            raise DataError(f"{task.model.name} finds nothing true in {name}: nothing to attack")
+            raise DataError(f"{task.model.name} detects no true object in {name}: nothing to attack")
         rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
         victims, method, limits = victims_of(task), plan.method, plan.limits
         return patch_to_plain(universal(victims, found, method, limits, where, rng, self.progress))
@@ -133,11 +133,11 @@ def universal(
 def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes) -> Patch:
     """A grey patch as large as the limits allow, or InputError where they ask for what no patch can keep."""
     if not targets:
-        raise InputError("a universal patch: expected targets to search it on, got none")
+        raise InputError("a universal patch needs targets, got none")
     if limits.amplitude < 255:
         raise InputError(
-            f"a universal patch replaces pixels, whatever they were: expected amplitude 255, got "
-            f"{limits.amplitude}; leave it out, or attack image by image"
+            f"a universal patch replaces pixels: expected amplitude 255, got {limits.amplitude}; omit it, or "
+            "attack every image separately"
         )
     side = int(np.sqrt(limits.pixels))
     if isinstance(where, Spot):
@@ -147,8 +147,8 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
     most = max(len(t.boxes) for t in targets)
     if limits.regions and most > limits.regions:
         raise InputError(
-            f"a patch on every box: expected at most {limits.regions} boxes in an image, the limit of "
-            f"regions, got {most}; allow as many regions, or lay it at one spot"
+            f"a patch on every box: an image has {most} boxes, more than --regions {limits.regions}; "
+            "raise it, or use --universal spot"
         )
     # Whole pixels may round up: a pixel to spare on every box.
     reach = min(where.side, *(_reach(t, limits.pixels) for t in targets))

@@ -1,4 +1,4 @@
-"""The work of one process: images attacked one by one, each into its cell, the picture beside it."""
+"""The work of one process: attack images one by one and write each attacked image."""
 
 import dataclasses
 import math
@@ -31,7 +31,7 @@ from holdfast.metrics.similarity import psnr, ssim
 
 IMAGES, PATCHES = "images", "patches"
 SMALLEST = 16  # pixels a side: what SSIM and the feature nets need
-WEAK = 0.01  # score from which a black-box search is told of detections
+WEAK = 0.01  # lowest score of detections that a black-box search uses
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class AttackWork(ItemWork[Entry, Opened]):
 
 
 def write_patch(path: Path, patch: Patch, about: Mapping[str, str | int | float]) -> None:
-    """Write the PNG of a patch, and its TOML beside it."""
+    """Write the PNG of a patch, and its TOML file next to it."""
     png, toml = files_of(patch, about)
     write_atomic(path, png, durable=False)
     write_atomic(path.with_suffix(".toml"), toml, durable=False)
@@ -118,14 +118,14 @@ def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.rand
         return lambda target, rng: search(victims, target, method, plan.limits, rng, until)
     from holdfast.attack.random_search import search_black
 
-    # It is told of weak detections too, which show where to go.
+    # Weak detections guide the search.
     weak = dataclasses.replace(method.rule, score=min(WEAK, method.rule.score))
     judges = [open_judge(task.model, p, weak, threads) for p in (task.pipeline, *task.deployments)]
 
     def hints(image: Image) -> Detections:
         check_time(plan.plan.until)
-        said = [one(image) for one in judges]  # a target is lost when none of them finds it
-        columns = ([getattr(d, name) for d in said] for name in ("boxes", "scores", "classes"))
+        detections = [one(image) for one in judges]  # a target is hidden when none of them detects it
+        columns = ([getattr(d, name) for d in detections] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))
 
     def search_from_predictions(target: Target, rng: np.random.Generator) -> Found:
@@ -153,12 +153,12 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
     if min(image.shape[:2]) < SMALLEST:
         size = f"{image.shape[1]}×{image.shape[0]}"
-        raise ImageError(f"expected a picture of at least {SMALLEST}×{SMALLEST} pixels to attack, got {size}")
+        raise ImageError(f"expected an image of at least {SMALLEST}×{SMALLEST} pixels, got {size}")
     boxes = known_boxes(truth, task.to_model)
     target = target_in(opened.judge, image, boxes, method.rule, method.goal)
     if target is None:
         before = opened.judge(image)
-        found = Found(image, before, False, 0, 0.0, note="nothing true is found in the clean image")
+        found = Found(image, before, False, 0, 0.0, note="no true object is detected in the clean image")
         ours = still = np.zeros(0, bool)
     else:
         before = target.before

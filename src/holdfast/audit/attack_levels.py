@@ -1,6 +1,6 @@
-"""The attack of an audit: the smallest budget of pixels on all images, larger ones on those that withstood.
+"""The attack of an audit: the smallest pixel budget on all images, larger ones on those not yet broken.
 
-What breaks an image within 100 pixels breaks it within 300 and 1000 too.
+A success with 100 pixels is also a success with 300 and 1000.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from holdfast.evaluate.run import alignment_of
 from holdfast.noise.suite import Watch
 
 SHORT = 60.0  # seconds within which one process attacks more images than several
-QUERIES = 400  # of a search from predictions alone, where torch is missing
+QUERIES = 400  # of the black-box search that replaces gradients without torch
 
 
 @dataclass(frozen=True)
@@ -35,35 +35,39 @@ class LevelResult:
     attempts: tuple[Attempt, ...]
 
 
-def name_of(pixels: int) -> str:
-    """The threat's name: 300px."""
-    return f"{pixels}px"
+def name_of(pixels: int, square: bool = False) -> str:
+    """The name of the threat: 300px, or 300px-square for contiguous squares."""
+    return f"{pixels}px-square" if square else f"{pixels}px"
 
 
 def method_of() -> Method:
-    """By gradient, or from predictions alone where torch is missing; not shrunk: the budget says how much."""
+    """Gradient search, or a black-box search without torch; not shrunk, because the budget is given."""
     return Method(black_box=not is_installed("torch"), shrink=False)
 
 
-def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPlan:
-    """The attack on these images within one budget: a run of its own beside the audit, for all audits."""
+def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int, square: bool = False) -> AttackPlan:
+    """The attack on these images at one budget: a run of its own that all audits share."""
     names, dataset, method = set(map(printable, images)), plan.plan.dataset, method_of()
     entries = tuple(e for e in dataset.entries if printable(e.name) in names)  # as attempts are named
     limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
     given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
     name = f"attack-{slug(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
-    wanted = AttackPlan(given, given.runs / name, method, limits, plan.options.seed, features="", shared=True)
-    return apart(wanted, alignment_of(given))
+    if square:
+        name, method = f"{name}-square", dataclasses.replace(method, mask="square")
+    planned = AttackPlan(
+        given, given.runs / name, method, limits, plan.options.seed, features="", shared=True
+    )
+    return apart(planned, alignment_of(given))
 
 
 def attack_levels(
     plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
 ) -> tuple[Outcome, tuple[LevelResult, ...], dict[str, str]]:
-    """All budgets from the smallest on: the outcome within the largest, each level, the attacks' folders.
+    """Attack with all budgets: the outcome at the largest, every level, and the folders of the attacks.
 
-    At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
-    larger budget counts only if it was finished on all of them that withstood. `most` are the budgets that
-    were finished before, if any.
+    It stops at `until` (of time.monotonic): the images are those finished at the smallest budget, and a
+    larger budget counts only if it was finished on all that are not yet broken. `most` is the number of
+    budgets finished in an earlier run, if any.
     """
     held: dict[str, Attempt] = {}
     todo, levels, runs = list(images), list[LevelResult](), dict[str, str]()
@@ -72,20 +76,21 @@ def attack_levels(
     for number, pixels in enumerate(budgets):
         if todo:
             now = time.monotonic()
-            end = now + (until - now) / (len(budgets) - number)  # all have the same part of the time left
+            # All have the same part of the time left, and so have the contiguous squares that follow.
+            end = now + (until - now) / (len(budgets) + 1 - number)
             try:
-                wanted, outcome = _attacked(plan, todo, pixels, end, watch)
+                planned, outcome = _attacked(plan, todo, pixels, end, watch)
             except BudgetSpent:
                 if first is not None:
                     break  # the results of the smaller budgets remain
-                wanted, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+                planned, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
             except DataError:  # none of those left can be read any more
                 if first is None:
                     raise
                 break
             if first is not None and len(outcome.attempts) + len(outcome.failed) < len(todo):
                 break
-            runs[f"attack {name_of(pixels)}"] = wanted.out.name
+            runs[f"attack {name_of(pixels)}"] = planned.out.name
             first = first or outcome
             held = carry_over(held, outcome.attempts)
         if first is None:
@@ -114,19 +119,33 @@ def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str
     return found
 
 
+def attack_square(
+    plan: AuditPlan, images: Sequence[str], pixels: int, watch: Watch, until: float = math.inf
+) -> tuple[Outcome, LevelResult, dict[str, str]]:
+    """Attack with one contiguous square per object: the outcome, its level, and the folder of the attack."""
+    planned, outcome = _attacked(plan, images, pixels, until, watch, square=True)
+    found = _level(plan, outcome, pixels, outcome.attempts, len(outcome.attempts), square=True)
+    return outcome, found, {f"attack {found.level.threat}": planned.out.name}
+
+
 def _attacked(
-    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
+    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch, square: bool = False
 ) -> tuple[AttackPlan, Outcome]:
-    # In a short time one process is quicker, as each of several must load torch.
+    # One process is faster in a short time, because each process must load torch.
     jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
     within = dataclasses.replace(plan.plan, until=until, jobs=jobs)
-    wanted = attack_plan(dataclasses.replace(plan, plan=within), images, pixels)
-    with watch(f"attack {name_of(pixels)}", len(images)) as step:
-        return wanted, attack(wanted, step)
+    planned = attack_plan(dataclasses.replace(plan, plan=within), images, pixels, square)
+    with watch(f"attack {name_of(pixels, square)}", len(images)) as step:
+        return planned, attack(planned, step)
 
 
 def _level(
-    plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
+    plan: AuditPlan,
+    outcome: Outcome,
+    pixels: int,
+    attempts: tuple[Attempt, ...],
+    tried: int,
+    square: bool = False,
 ) -> LevelResult:
     metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
     for after in (False, True):
@@ -135,10 +154,14 @@ def _level(
         metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
     method = method_of()
-    how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
-    fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
+    how = (
+        f"black box, {QUERIES} queries"
+        if method.black_box
+        else f"gradient, {method.mask}, {plan.options.steps} steps"
+    )
+    fewer = f", on {tried} of {len(attempts)} images (the others were broken with a smaller budget)"
     level = AttackLevel(
-        threat=name_of(pixels),
+        threat=name_of(pixels, square),
         pixels=pixels,
         before=metrics[0],
         after=metrics[1],

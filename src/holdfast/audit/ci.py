@@ -26,30 +26,30 @@ MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"
 Level: TypeAlias = Literal["warning", "note"]
-# XML 1.0 has no place for these, escaped or not; most parsers refuse the whole file for one of them.
+# XML 1.0 does not allow these, escaped or not; most parsers reject the whole file for one of them.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding: its kind, how much it weighs, what tells it from others of the kind, and its numbers."""
+    """A finding: its kind, a stable key, its text, the command that reproduces it, and its numbers."""
 
     kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
-    key: str  # the same in every run that finds it
+    key: str  # the same in every run
     text: str
     command: str
     numbers: dict[str, Any] = field(default_factory=dict)
-    images: int | None = None  # that an estimate rests on
+    images: int | None = None  # n of an estimate
     level: Level = "warning"
 
 
 KINDS: dict[str, str] = {
-    "noise": "A system noise that clearly lowers the metric: its whole 95 % interval lies above 0.",
-    "attack": "A patch within a budget of pixels that makes true targets vanish.",
-    "square": "A black square over the scene that makes a true target vanish.",
-    "spec": "A specification with a witness that breaks it, replayed on the model's own file.",
-    "recheck": "An answer that is another one under some runtime or precision: proven here, broken there.",
-    "matrix": "A threat and a deployment that together cost clearly more than both alone.",
+    "noise": "A noise option that lowers the metric significantly: the 95% interval is above 0.",
+    "attack": "Changed pixels within the pixel budget that hide every detected object.",
+    "square": "A black square that hides a detected object.",
+    "spec": "A violated specification; its counterexample was replayed on the original model file.",
+    "recheck": "A property that holds for the training pipeline but not under a deployment, or the reverse.",
+    "matrix": "A threat and a deployment that together lose significantly more points than both alone.",
 }
 
 
@@ -58,21 +58,22 @@ def findings(audit: Audit) -> tuple[Finding, ...]:
     found = []
     for of in (_noise, _attack, _squares, _specs, _rechecks, _matrix):
         for one in of(audit):
-            if one.images is not None and one.images < ENOUGH:  # a note, no warning, where it rests on few
-                one = replace(one, level="note", text=f"{one.text} An indication: n = {one.images}.")
+            if one.images is not None and one.images < ENOUGH:  # a note instead of a warning
+                one = replace(one, level="note", text=f"{one.text} Indication only (n = {one.images}).")
             found.append(one)
     return tuple(found)
 
 
 def _noise(audit: Audit) -> Iterator[Finding]:
     title = audit.clean.title
-    causes = [*audit.causes, *([audit.combined] if audit.combined else [])]
-    for one in causes:
-        if one.outcome == "measured" and one.drop is not None and one.low is not None and one.low > 0:
-            low = _plain(one.low)
-            ends = f"{low} to {_plain(one.high)}" if one.high is not None else f"{low} or more"
-            text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
-            numbers = _fields(one, "drop", "low", "high", "images")
+    noises = [*audit.noises, *([audit.combined] if audit.combined else [])]
+    for one in noises:
+        if one.outcome == "measured" and one.points_lost is not None and one.low is not None and one.low > 0:
+            low = _points(one.low)
+            ends = f"{low} to {_points(one.high)}" if one.high is not None else f"{low} or more"
+            lost = f"{_points(one.points_lost)} points lost (95% interval {ends}, n = {one.images})"
+            text = f"{one.label}: {title}, {lost}."
+            numbers = _fields(one, "points_lost", "low", "high", "images")
             key = one.family if one.family == "combined" else one.label
             yield Finding("noise", key, text, one.command, numbers=numbers, images=one.images)
 
@@ -81,33 +82,33 @@ def _fields(one: object, *names: str) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def _plain(share: float) -> str:
-    """The share with three digits, a smaller one with five: not shown as 0.000."""
-    return f"{share:.3f}" if share >= 0.001 or share <= 0 else f"{share:.5f}"
+def _points(value: float) -> str:
+    """Points with two digits, fewer than 0.01 with four: a loss is not shown as 0.00."""
+    return f"{value:z.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.4f}"
 
 
 def _attack(audit: Audit) -> Iterator[Finding]:
-    for one in audit.strikes:
+    for one in audit.attacks:
         if one.broken:
             fall = f"{audit.clean.title} falls from {one.before:.3f} to {one.after:.3f}"
-            patch = f"A patch of at most {one.pixels} pixels"
-            text = f"{patch} breaks {one.broken} of {one.aimed} images; {fall}."
+            pixels = f"At most {one.pixels} scattered pixels"
+            text = f"{pixels} hide every detected object in {one.broken} of {one.aimed} images; {fall}."
             numbers = {**_fields(one, "pixels", "broken", "aimed"), "Se": one.effect}
             numbers |= _fields(one, "before", "after", "engine")
             yield Finding("attack", one.threat, text, one.command, numbers=numbers, images=one.aimed)
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
-    asked = [p for p in audit.proofs if p.threat == SQUARE]
-    broken = [p for p in asked if p.answer == "violated"]
+    proofs = [p for p in audit.proofs if p.threat == SQUARE]
+    broken = [p for p in proofs if p.answer == "violated"]
     if broken:
         images = some((p.image for p in broken), MOST)
-        text = f"A black square breaks {len(broken)} of {len(asked)} images: {images}."
+        text = f"A black square hides an object in {len(broken)} of {len(proofs)} images: {images}."
         worst = min(broken, key=lambda p: 0.0 if p.margin is None else p.margin)
         if worst.where is not None:
-            text += f" Worst in {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
-        numbers = {"broken": len(broken), "images": len(asked), "engine": worst.engine}
-        yield Finding("square", SQUARE, text, worst.command, numbers=numbers, images=len(asked))
+            text += f" Worst: {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
+        numbers = {"broken": len(broken), "images": len(proofs), "engine": worst.engine}
+        yield Finding("square", SQUARE, text, worst.command, numbers=numbers, images=len(proofs))
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
@@ -115,19 +116,19 @@ def _specs(audit: Audit) -> Iterator[Finding]:
         if one.threat != SQUARE and one.answer == "violated":
             of = f" of {one.image}" if one.image and one.image != one.threat else ""
             note = f" ({one.note})" if one.note else ""
-            text = f"Specification {one.threat}{of} is violated, found by {one.engine}{note}."
+            text = f"Specification {one.threat}{of} is violated (engine {one.engine}){note}."
             yield Finding("spec", f"{one.threat} {one.image}", text, one.command)
 
 
 def _rechecks(audit: Audit) -> Iterator[Finding]:
-    """One finding a threat, deployment and change: not one an image, of which there may be hundreds."""
+    """One finding per threat, deployment and change, because there may be hundreds of images."""
     groups: dict[tuple[str, str, str], list[Recheck]] = {}
     for one in audit.findings:
         groups.setdefault((one.threat, one.deployment, one.was), []).append(one)
     for (threat, deployment, was), rows in groups.items():
-        words = "proven as trained, broken" if was == "holds" else "broken as trained, not broken"
+        words = "holds for the training pipeline, violated" if was == "holds" else "violated, but holds"
         images = [r.image or r.threat for r in rows]
-        text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {some(images, MOST)}."
+        text = f"{threat}: {words} under {deployment} ({len(rows)}×): {some(images, MOST)}."
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
         level: Level = "warning" if was == "holds" else "note"
         yield Finding(
@@ -136,12 +137,12 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
 
 
 def _matrix(audit: Audit) -> Iterator[Finding]:
-    for one in audit.matrix.meetings:
-        if one.effect == "magnified" and one.extra is not None:
-            ends = f"{one.low:z.3f} to {one.high:z.3f}"
-            cost = f"cost {one.extra:z.3f} (95 %: {ends}) more than both alone"
-            text = f"{one.threat} and {one.deployment} {cost}."
-            numbers = _fields(one, "extra", "low", "high", "value")
+    for one in audit.matrix.cells:
+        if one.effect == "magnified" and one.extra_points_lost is not None:
+            ends = f"{_points(one.low or 0.0)} to {_points(one.high or 0.0)}"
+            lost = f"{_points(one.extra_points_lost)} more points lost (95% interval {ends})"
+            text = f"{one.threat} with {one.deployment}: {lost} than the sum of both alone."
+            numbers = _fields(one, "extra_points_lost", "low", "high", "value")
             key = f"{one.threat} {one.deployment}"
             yield Finding("matrix", key, text, one.command, numbers=numbers, images=one.images)
 
@@ -205,18 +206,18 @@ def _commands(audit: Audit) -> dict[str, str]:
 def _part(part: Part) -> ET.Element:
     about = {"name": part.name, "classname": "holdfast.audit", "time": f"{part.seconds:.3f}"}
     case = _element("testcase", about)
-    if part.left_out and not part.images:
-        case.append(_element("skipped", {"message": part.left_out}))
+    if part.skipped and not part.images:
+        case.append(_element("skipped", {"message": part.skipped}))
     else:
         ran = f"ran on {part.images} of {part.of} images" if part.images else "ran"
-        left = f"; left out: {part.left_out}" if part.left_out else ""
+        left = f"; skipped: {part.skipped}" if part.skipped else ""
         again = f"\nreproduce: {part.command}" if part.command else ""
         case.append(_element("system-out", text=f"{ran}{left}{again}"))
     return case
 
 
 def _timestamp(created: str) -> dict[str, str]:
-    """The schema's form, in UTC and without an offset; empty if the audit does not state it."""
+    """The timestamp in the form of the schema: UTC, without an offset; empty if the audit has none."""
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:
@@ -235,7 +236,7 @@ def _element(tag: str, attributes: dict[str, str] | None = None, text: str = "")
 def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None) -> str:
     """The SARIF log of an audit and its gates; `root` is the repository's folder, by default the current."""
     path = str(audit.model.get("path") or audit.model.get("name", ""))
-    # An ONNX file has no lines; code scanning shows nothing that has no first line.
+    # An ONNX file has no lines, but code scanning shows only results with a line.
     region = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
     location = {"artifactLocation": {"uri": model_uri(path, root or Path.cwd())}, "region": region}
     rules = _rules(audit, judged)
@@ -246,7 +247,7 @@ def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None)
     results = [{**row, "ruleIndex": places[row["ruleId"]], "locations": locations} for row in rows]
     version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
     line = {"commandLine": audit.command} if audit.command else {}
-    left = [("note", f"{p.name}: left out: {p.left_out}") for p in audit.parts if p.left_out]
+    left = [("note", f"{p.name}: skipped: {p.skipped}") for p in audit.parts if p.skipped]
     failed = [("warning", f"failed image: {name}") for name in audit.failed]
     notes = [{"level": level, "message": {"text": text}} for level, text in (*left, *failed)]
     run = {
@@ -270,13 +271,15 @@ def model_uri(path: str, root: Path) -> str:
 
 
 def _rules(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
-    """One rule a pattern of the names in the gates, then one a kind of finding."""
+    """One rule per pattern of the names in the gates, then one per kind of finding."""
     patterns = dict.fromkeys(required_pattern(one.gate.name, audit) for one in judged)
     gates = [
         _rule(f"gate/{p.text}", f"Gate on {p.text}: {p.meaning}.", f"Unit: {p.unit}.", "error")
         for p in patterns
     ]
-    own = [_rule(kind, text, "A finding of the audit, no gate.", "warning") for kind, text in KINDS.items()]
+    own = [
+        _rule(kind, text, "A finding of the audit, not a gate.", "warning") for kind, text in KINDS.items()
+    ]
     return [*gates, *own]
 
 
@@ -285,7 +288,7 @@ def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
         "id": name,
         "shortDescription": {"text": short},
         "fullDescription": {"text": f"{short} {more}"},
-        "help": {"text": f"{short} {more} The command that gives the number again is in the result."},
+        "help": {"text": f"{short} {more} The result has the command that reproduces the number."},
         "defaultConfiguration": {"level": level},
     }
 

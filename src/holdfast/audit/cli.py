@@ -1,4 +1,4 @@
-"""`holdfast audit` and `holdfast demo`: every engine on one model, one page, one gate."""
+"""`holdfast audit` and `holdfast demo`: every engine on one model, one page, one set of gates."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SPEECH = ("fast-speech", "taco", "clips")
 
 
 def audit(options: AuditOptions) -> int:
-    """Does this detector hold fast? Evaluation, noise, patches and proofs of one model, across each other.
+    """Audit a model: accuracy, system noise, attacks, proofs, and every attack under every deployment.
 
-    Plans what fits into the budget and reports what it skipped. Run the same command again to resume.
+    Plans what fits into the time budget and reports what it skipped. Run the same command again to resume.
     Exit code 1: a gate failed. 2: bad input. 4: some images could not be read.
     """
     began = time.monotonic()
@@ -46,7 +46,7 @@ def audit(options: AuditOptions) -> int:
     check_outputs(outputs, {})
     options.check_records()
     gates = [*map(gate_of, options.fail_if), *(read_gates(options.gates) if options.gates else ())]
-    check(gates)  # before anything is opened: a wrong name ends the command here
+    check(gates)  # before anything is opened: report a wrong name at once
     plan = audit_plan(options)
     check_task(options, plan.plan.model.card.task)
     check(gates, metrics=(gate_metric(plan.plan),))
@@ -67,7 +67,7 @@ def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
 
 
 def audit_plan(options: AuditOptions) -> AuditPlan:
-    """The plan of an audit; the model, the data and images to calibrate on are opened."""
+    """The plan of an audit, with the model, the dataset and the calibration images opened."""
     from holdfast.audit.plan import AuditPlan
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import evaluation_plan
@@ -131,21 +131,22 @@ def write_page(
 def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
     """Print the verdict and return the exit code: 1 if a gate failed, 4 if images could not be read."""
     from holdfast.audit.gates import gates_table
-    from holdfast.audit.pages.words import verdict
+    from holdfast.audit.pages.verdict import next_step, verdict
     from holdfast.report.tables import to_text
 
     result = state.result
     for line in verdict(result):
         say(f"{line.name}{f' ({line.basis})' if line.basis else ''}: {line.text}")
-    skipped = [part for part in result.parts if part.left_out]
+    skipped = [part for part in result.parts if part.skipped]
     for part in skipped:
-        say(f"left out: {part.name}: {part.left_out}")
+        say(f"Skipped: {part.name}{' on ' if part.skipped[:1].isdigit() else ': '}{part.skipped}.")
     if skipped and state.plan.options.budget_seconds:
-        say("A larger --budget (or none) takes more; the page has the command of each part.")
+        say("Raise --budget (or pass none) to run more; the page lists the command of each part.")
     if judged:
         say("\n" + to_text(gates_table(judged)))
+    say(f"Next: {next_step(result, [one.gate.text for one in judged if one.failed])}")
     if any(not one.decided for one in judged):
-        say("Gates on too few images are not decided: test more images, or lower --min-images.")
+        say("Gates on too few images are not decided: test more images or lower --min-images.")
     for warning in state.evaluation.result.get("warnings", ()) if state.evaluation else ():
         sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {state.plan.folder}\n")
@@ -155,7 +156,7 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
 
 
 def demo(options: DemoOptions) -> int:
-    """Audit the embedded detector: evaluation, noise, patches, proofs, and all of them across each other."""
+    """Audit the embedded detector: accuracy, system noise, attacks, proofs, and every combination of them."""
     check_outputs({"--out": options.out}, {})
     audited = carry(
         options,
@@ -174,7 +175,7 @@ def demo(options: DemoOptions) -> int:
 
 
 def _contest(options: DemoOptions) -> Section:
-    """A contest of a few images with its baselines."""
+    """A section with a small contest and its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
     from holdfast.contest.contest import open_contest
@@ -206,9 +207,9 @@ def beyond_section(options: DemoOptions) -> Section:
     figures, where = _language(options), carry(options, RunOptions)
     noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
     suite, _ = suite_of(plans_of(noise), command_line(noise))
-    figures.append(_figure("Speech: the spectrogram that is heard", paper_table(suite)))
-    lead = "The same question for models that read and models that speak."
-    return Section("beyond", "Beyond pictures", tuple(figures), lead)
+    figures.append(_figure("Speech: spectrogram error", paper_table(suite)))
+    lead = "System noise of the shipped language and speech models."
+    return Section("beyond", "Language and speech", tuple(figures), lead)
 
 
 def _language(options: DemoOptions) -> list[Figure]:
@@ -224,7 +225,7 @@ def _language(options: DemoOptions) -> list[Figure]:
     where = carry(options, RunOptions)
     noise = carry(where, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)
     table = models_table(measure(prepare(plan_of(noise), progress), progress))
-    return [_figure("Language: likelihood of answers", table)]
+    return [_figure("Language: accuracy by answer likelihood", table)]
 
 
 def _figure(title: str, table: Table) -> Figure:

@@ -1,7 +1,7 @@
-"""Gates: conditions under which a build fails, such as noise.map50.drop > 0.02.
+"""Gates: conditions under which a build fails, such as noise.map50.points_lost > 2.
 
-A gate that is true fails. So does one whose number this run did not measure: none passes by absence. A gate
-whose number rests on too few images is not decided: it neither fails nor passes.
+A gate that is true fails. So does a gate whose number was not measured: no gate passes by absence. A gate on
+too few images is not decided: it neither fails nor passes.
 """
 
 import math
@@ -16,9 +16,18 @@ from pathlib import Path
 
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit
-from holdfast.audit.values import ENDS, METRICS, RANGES, STILL, NamedValue, measured, required_pattern
+from holdfast.audit.values import (
+    ENDS,
+    METRICS,
+    RANGES,
+    STILL,
+    NamedValue,
+    current_name,
+    measured,
+    required_pattern,
+)
 from holdfast.core.errors import InputError
-from holdfast.report.tables import Column, Table, many
+from holdfast.report.tables import Table, many
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -31,14 +40,14 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 FAIL_IF = "fail-if"  # the list in the table [gates] of an experiment
 MIN_IMAGES = "min-images"  # the number in the same table
 _SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
-_WANTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.drop > 0.02'"
+_WANTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.points_lost > 2'"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition that must not be true; `title` is what its author calls it.
+    """A condition that must not be true; `title` is the name given by its author.
 
-    `min_images`: fewest images that decide it; None: the number `judge` is given.
+    `min_images`: minimum number of images to decide it; None: the argument of `judge`.
     """
 
     text: str
@@ -51,9 +60,9 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """A gate and what became of it: the number (None: not measured) and in words why, or what it is about.
+    """The verdict on a gate: the number (None: not measured) and the reason, or what the number refers to.
 
-    `images` is the number of images the value rests on (None: it is no estimate).
+    `images` is the n of the value (None: it is not an estimate).
     """
 
     gate: Gate
@@ -65,12 +74,12 @@ class GateVerdict:
 
     @property
     def verdict(self) -> str:
-        """What became of it in a word or two."""
+        """The verdict in a word or two."""
         return "failed" if self.failed else "passed" if self.decided else "not decided"
 
 
 def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
-    """The gate of 'noise.map50.drop > 0.02', or an InputError with the place; `check` looks at its name."""
+    """The gate of 'noise.map50.points_lost > 2', or InputError; `check` checks its name."""
     found = _SHAPE.fullmatch(text)
     if found is None:
         raise InputError(f"{where}: expected {_WANTED}, got {text!r}")
@@ -79,13 +88,13 @@ def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
     with suppress(ValueError):
         bound = float(number)
     if not math.isfinite(bound):
-        percent = " (a share is a fraction: 0.02, not 2%)" if number.endswith("%") else ""
-        raise InputError(f"{where}: expected a number behind {sign}, got {number!r} in {text!r}{percent}")
+        percent = " (write 2 for 2 percentage points, 0.02 for a fraction)" if number.endswith("%") else ""
+        raise InputError(f"{where}: expected a number after {sign}, got {number!r} in {text!r}{percent}")
     return Gate(f"{name} {sign} {number}", name, sign, bound, title)
 
 
 def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
-    """The gates of a table [gates]: fail-if = ["…"], a title = "…", a name = "> 0.02"; min-images for all."""
+    """The gates of a table [gates]: fail-if = ["…"], a title = "…", a name = "> 2"; min-images for all."""
     if not isinstance(plain, Mapping):
         raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
     least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
@@ -94,7 +103,7 @@ def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
 
 
 def min_images_of(value: object, where: str) -> int | None:
-    """The number of images of `min-images`, None if there is none; InputError with the place."""
+    """The value of `min-images`, None if there is none; InputError if it is not a number of images."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -106,7 +115,7 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
     for key, value in table.items():
         name = f"{begin}{key}"
         place = f"{where}.{name}"
-        if isinstance(value, Mapping):  # noise.map50.drop without quotes is a table in a table
+        if isinstance(value, Mapping):  # noise.map50.points_lost without quotes is a table in a table
             yield from _entries(value, where, f"{name}.")
         elif isinstance(value, str) and name != FAIL_IF:
             bare = value.lstrip().startswith(tuple("<>=!"))
@@ -114,11 +123,11 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
         elif name == FAIL_IF and isinstance(value, str | list):
             for number, text in enumerate([value] if isinstance(value, str) else value):
                 if not isinstance(text, str):
-                    raise InputError(f"{place}[{number}]: expected the text of a gate, got {text!r}")
+                    raise InputError(f"{place}[{number}]: expected a gate, got {text!r}")
                 yield gate_of(text, f"{place}[{number}]")
         else:
             known = name == FAIL_IF
-            wanted = "a list of texts" if known else "the text of a gate"
+            wanted = "a list of gates" if known else "a gate"
             hint = f"; a list of gates is called {FAIL_IF}" if isinstance(value, list) and not known else ""
             raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}{hint}")
 
@@ -139,26 +148,38 @@ def read_gates(file: Path) -> tuple[Gate, ...]:
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
     """Raise InputError if a gate has an unknown name or can never be true. Call it before a run."""
     for gate in gates:
+        _check_renamed(gate)
         unit = required_pattern(gate.name, audit, metrics).unit
         low, high = RANGES[unit]
         never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
-        if low <= gate.bound <= high and not never:  # else it is mostly points given for a fraction
+        if low <= gate.bound <= high and not never:  # otherwise most often a percentage given for a fraction
             continue
         span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
-        kind = f"a {'number of pixels' if unit == 'pixels' else unit} {span}"
+        kind = {"pixels": "a number of pixels", "points": "in percentage points"}.get(unit, f"a {unit}")
         why = "this is never true" if never else f"got {gate.bound:g}"
         share = unit in ("fraction", "difference") and 1 < abs(gate.bound) <= 100
-        hint = f"; {gate.bound:g} points are {gate.bound / 100:g}" if share else ""
-        raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
+        hint = f"; {gate.bound:g}% is {gate.bound / 100:g}" if share else ""
+        raise InputError(f"gate {gate.text!r}: {gate.name} is {kind} {span}, {why}{hint}")
+
+
+def _check_renamed(gate: Gate) -> None:
+    """Raise InputError for the former name of a number, with the gate as it is written now."""
+    new = current_name(gate.name)
+    if new == gate.name:
+        return
+    points = new.startswith("noise.")
+    bound, unit = (100 * gate.bound, " (in percentage points)") if points else (gate.bound, "")
+    hint = f"did you mean '{new} {gate.op} {bound:g}'{unit}?"
+    raise InputError(f"gate {gate.text!r}: {gate.name} is a former name; {hint}")
 
 
 def judge(
     gates: Sequence[Gate], found: Audit | Mapping[str, float], min_images: int = ENOUGH
 ) -> tuple[GateVerdict, ...]:
-    """Every gate with its number and whether it failed; InputError for a name that does not exist.
+    """The verdict on every gate; InputError for an unknown name.
 
-    `found` is the audit, whose rows tell what a number is about or why there is none, or only its values.
-    A number that rests on fewer than `min_images` images decides nothing; a gate's own minimum comes first.
+    `found` is the audit, which gives the reasons, or only its values. A number from fewer than `min_images`
+    images decides nothing; a gate's own minimum takes precedence.
     """
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
@@ -172,7 +193,7 @@ def _verdict(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, 
         return GateVerdict(gate, None, True, f"not measured{_why_missing(gate.name, audit)}")
     largest = values.get("attack.largest", NamedValue(0.0)).value
     if math.isinf(got.value) and not _reaches(gate, largest):
-        tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
+        tried = f"no budget up to {largest:g} px breaks an image, and larger budgets were not tried"
         return GateVerdict(gate, None, True, f"not measured: {tried}")
     if got.images is not None and got.images < least:
         about = f" ({got.about})" if got.about else ""
@@ -182,7 +203,7 @@ def _verdict(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, 
 
 
 def _reaches(gate: Gate, largest: float) -> bool:
-    """Whether the budgets tried reach the gate's bound: no break up to 100 pixels says nothing about 1000."""
+    """Whether the budgets tried reach the gate's bound: failure at 100 pixels says nothing about 1000."""
     if gate.op not in ("<", "<=", "=="):
         return True
     return largest >= (math.ceil(gate.bound) - 1 if gate.op == "<" else math.floor(gate.bound))
@@ -195,30 +216,30 @@ def _why_missing(name: str, audit: Audit | None) -> str:
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = _noise_words(name, audit)
-    if name.startswith("attack.") and audit.strikes:
-        only = f"the attack ran with {', '.join(s.threat for s in audit.strikes)} only"
-        own = [s for s in audit.strikes if name.startswith(f"attack.{s.threat}.")][:1]
-        said = [f"at {s.threat} {s.aimed} of {s.images} images had something to lose" for s in own]
-        words += said or [only]
+    if name.startswith("attack.") and audit.attacks:
+        only = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
+        own = [s for s in audit.attacks if name.startswith(f"attack.{s.threat}.")][:1]
+        targets = [f"at {s.threat}, {s.aimed} of {s.images} images had a detected object" for s in own]
+        words += targets or [only]
     for part in parts:
-        some = f" in part ({part.images} of {part.of} images ran)" if part.images else ""
-        words += [f"{part.name} was left out{some}: {part.left_out}"] if part.left_out else []
+        some = f"; {part.images} of {part.of} images ran" if part.images else ""
+        words += [f"{part.name} skipped {part.skipped}{some}"] if part.skipped else []
     if not words and not parts:
         needed = " or ".join(pattern.parts)
-        return f": this audit has no part {needed}" if needed else ": no plan is told"
-    return ": " + ("; ".join(words) or f"{parts[0].name} ran and gave no such number")
+        return f": this audit did not run {needed}" if needed else ": the audit has no parts"
+    return ": " + ("; ".join(words) or f"{parts[0].name} ran but gave no such number")
 
 
 def _noise_words(name: str, audit: Audit) -> list[str]:
-    """Why noises the name stands for gave no number, three of them at most."""
+    """Why the noise options behind the name gave no number, three of them at most."""
     metric = audit.clean.metric
     found = []
-    for cause in audit.causes:
+    for cause in audit.noises:
         option = cause.label.removeprefix(f"{cause.family}=")
         begins = (f"noise.{cause.family}.{option}.{metric}.", f"noise.{cause.family}.{metric}.")
-        if not name.startswith((*begins, f"noise.{metric}.drop")) or cause.outcome in STILL:
+        if not name.startswith((*begins, f"noise.{metric}.points_lost")) or cause.outcome in STILL:
             continue
-        if cause.drop is None or math.isnan(cause.drop):
+        if cause.points_lost is None or math.isnan(cause.points_lost):
             got = "gave no number" if cause.outcome == "measured" else f"is {cause.outcome}"
             found.append(f"{cause.label} {got}" + (f" ({cause.note})" if cause.note else ""))
         elif name.endswith(ENDS) and None in (cause.low, cause.high):
@@ -227,21 +248,25 @@ def _noise_words(name: str, audit: Audit) -> list[str]:
 
 
 def gates_table(judged: Sequence[GateVerdict]) -> Table:
-    """One row a gate: what fails it, what was got, the verdict, and why or what it is about."""
-    columns = ("fail if", Column("got", note="fractions are 0 to 1"), "n", "verdict", "reason")
+    """One row per gate: condition, measured value, n, verdict and reason."""
+    columns = ("fail if", "measured", "n", "verdict", "reason")
     rows = [(gate_title(j.gate), value_text(j.value), j.images, j.verdict, j.reason) for j in judged]
     return Table(columns, rows, f"{many(len(judged), 'gate')}: {count_verdicts(judged)}")
 
 
 def count_verdicts(judged: Sequence[GateVerdict]) -> str:
-    """How many gates failed, were not decided and passed: 1 failed, 2 not decided, 3 passed."""
+    """The number of gates per verdict: 1 failed, 2 not decided, 3 passed."""
     found = Counter(one.verdict for one in judged)
-    said = [f"{found[word]} {word}" for word in ("failed", "not decided", "passed") if found[word]]
-    return f"all {len(judged)} {judged[0].verdict}" if len(said) == 1 and len(judged) > 1 else ", ".join(said)
+    counts = [f"{found[word]} {word}" for word in ("failed", "not decided", "passed") if found[word]]
+    return (
+        f"all {len(judged)} {judged[0].verdict}"
+        if len(counts) == 1 and len(judged) > 1
+        else ", ".join(counts)
+    )
 
 
 def value_text(value: float | None) -> str:
-    """The number as it stands beside its bound: whole ones as they are, others with six digits."""
+    """The number next to its bound: integers as they are, others with six digits."""
     if value is None or math.isnan(value):
         return "not measured"
     if math.isinf(value):
@@ -254,11 +279,11 @@ def verdict_sentence(one: GateVerdict) -> str:
     if one.value is None:
         return f"{gate_title(one.gate)}: failed, {one.reason}"
     if not one.decided:
-        return f"{gate_title(one.gate)}: not decided: {one.reason}, got {value_text(one.value)}"
+        return f"{gate_title(one.gate)}: not decided: {one.reason}, measured {value_text(one.value)}"
     images = f"n = {one.images}" if one.images is not None else ""
     about = "; ".join(filter(None, (images, one.reason)))
-    got = f"{value_text(one.value)}{f' ({about})' if about else ''}"
-    return f"{gate_title(one.gate)}: {one.verdict}, got {got}"
+    value = f"{value_text(one.value)}{f' ({about})' if about else ''}"
+    return f"{gate_title(one.gate)}: {one.verdict}, measured {value}"
 
 
 def gate_title(gate: Gate) -> str:

@@ -1,6 +1,6 @@
-"""The matrix, threat × deployment: which patches survive, and whether the two magnify each other.
+"""The matrix, threat × deployment: which threats still work, and whether the two magnify each other.
 
-Every threat was made as trained; here it is only replayed.
+Every threat was computed for the training pipeline; here it is only replayed.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import numpy as np
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
 from holdfast.audit.plan import LATE, Clock, skipped_images
-from holdfast.audit.replay import TOGETHER, PatchThreat, Records, as_trained, deployments_of, label_of, replay
-from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
+from holdfast.audit.replay import PatchThreat, Records, as_trained, deployments_of, label_of, replay
+from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, Matrix, MatrixCell
 from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
 from holdfast.core.errors import BudgetSpent, DataError, InputError
@@ -30,7 +30,7 @@ from holdfast.noise.vision.choose import ImageCandidate
 from holdfast.noise.vision.run import PreparedNoise
 from holdfast.noise.vision.sweep import Variant
 
-RULE = Rule()  # by which images are broken
+RULE = Rule()  # when an object counts as detected
 
 
 def matrix(
@@ -43,8 +43,8 @@ def matrix(
 ) -> Matrix:
     """Every threat under every deployment, on the same images in all cells; a killed run is resumed.
 
-    `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
-    are left out of all cells, and so is an image that fails in one; the notes say how many.
+    `names` are the images (None: all of the plan's dataset). Images that an integer precision was calibrated
+    on are skipped in all cells, and so is an image that fails in one; the notes say how many.
     """
     columns = [as_trained(prepared), *(one for one in deployments if label_of(one) != TRAINED)]
     titles = [label_of(one) for one in columns]
@@ -62,8 +62,8 @@ def matrix(
     records, failed = replay(prepared, able, threats, kept, watch)
     sides, problems, gone = _common_sides(prepared, records, kept, problems | failed)
     if gone:
-        why = f"they fail in some field; first: {next(iter(gone.values()))}"
-        notes.append(f"{len(gone)} of {len(kept)} images left out of all fields: {why}")
+        why = f"they fail in at least one cell; first: {next(iter(gone.values()))}"
+        notes.append(f"{len(gone)} of {len(kept)} images are skipped in all cells: {why}")
     table = _Table(sides, problems, {threat.name: threat.loses for threat in threats}, replicates)
     rows = (NO_THREAT, *(t.name for t in threats))
     cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
@@ -75,18 +75,18 @@ def matrix(
 def _testable(
     columns: Sequence[ImageCandidate], images: Sequence[str]
 ) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
-    """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
+    """The runnable variants, their common test images, why the others cannot run, and notes."""
     able = [one.variant for one in columns if one.variant is not None]
     problems = {label_of(one): one.note or one.status for one in columns if one.variant is None}
     without = {printable(name) for v in able for name in v.without}
     kept = [name for name in images if name not in without]
     if images and not kept:
         held = [v for v in able if v.without]
-        problems |= {v.name: "calibrated on these very images; none is left to test on" for v in held}
+        problems |= {v.name: "calibrated on all of these images; none is left to test on" for v in held}
         return [v for v in able if not v.without], list(images), problems, []
     gone = len(images) - len(kept)
     who = ", ".join(v.name for v in able if v.without)
-    notes = [f"{gone} of {len(images)} images left out of all fields: {who} was calibrated on them"]
+    notes = [f"{gone} of {len(images)} images are skipped in all cells: {who} was calibrated on them"]
     return able, kept, problems, notes if gone else []
 
 
@@ -139,23 +139,23 @@ class _Table:
         if deployment in self.problems:
             return MatrixCell(threat, deployment, None, images, note=self.problems[deployment])
         value = _number(self.values(threat, deployment)[0])
-        note = "nothing to measure: no image has anything true" if value is None else ""
+        note = "nothing to measure: no image has ground truth" if value is None else ""
         cell = MatrixCell(threat, deployment, value, images, note=note)
         if threat == NO_THREAT:
             return cell
-        struck, survived = self._broken(threat, deployment)
-        cell = replace(cell, struck=struck, survived=survived)
+        broken_in_training, still_broken = self._broken(threat, deployment)
+        cell = replace(cell, broken_in_training=broken_in_training, still_broken=still_broken)
         if deployment == TRAINED:
             return cell
-        # What both cost together less what each costs alone: threat + deployment − clean − both.
+        # Points lost together minus the points each loses alone: threat + deployment − clean − both.
         clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
         extra = paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
-        cell = replace(cell, extra=_number(extra.estimate))
-        return cell if images < FEWEST else replace(cell, low=_number(extra.low), high=_number(extra.high))
+        cell = replace(cell, extra_points_lost=_points(extra.estimate))
+        return cell if images < FEWEST else replace(cell, low=_points(extra.low), high=_points(extra.high))
 
     def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
-        """How many images the threat broke as trained, and in how many of these it still does."""
+        """How many images the threat breaks under the training pipeline, and how many of these still."""
         loses = self.loses[threat]
         clean, there, here = (
             {r.name: found_in(r, RULE) for r in self.sides[key].records}
@@ -166,18 +166,20 @@ class _Table:
 
 
 def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
-    """How broken images are counted, if there are threats, and where the attack counts otherwise."""
-    said = [f"{t.name}: {t.words}" for t in threats if t.words]
+    """How broken images are counted, and where the attack counts differently."""
+    notes = [f"{t.name}: {t.words}" for t in threats if t.words]
     if not threats or card.task not in ("detect", "single"):
-        return said
+        return notes
     score, own = max(RULE.score, card.score), RULE.nms_iou
-    said.append(
-        f"found means: class right, score ≥ {score:g}, IoU ≥ {RULE.iou:g}; boxes of one class are "
-        f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {own:g})"
+    notes.append(
+        f"an object is detected if its class is right, score ≥ {score:g} and IoU ≥ {RULE.iou:g}; "
+        f"NMS uses the card's IoU {card.nms_iou:g} (`holdfast attack` uses {own:g})"
     )
     if card.score < RULE.score:
-        said.append(f"the metric counts detections of score {RULE.score:g} on, as `holdfast attack` does")
-    return said
+        notes.append(
+            f"the metric ignores detections with a score below {RULE.score:g}, as `holdfast attack` does"
+        )
+    return notes
 
 
 def above_threshold(record: Record, rule: Rule) -> Record:
@@ -207,6 +209,10 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def _points(value: float) -> float | None:
+    return 100.0 * float(value) if math.isfinite(value) else None
+
+
 def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     """Run every threat under every deployment, on as many images as the time allows."""
     if state.prepared is None or state.noise is None:
@@ -219,7 +225,7 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     affordable = clock.seconds("matrix") / cost
     if names:
         count = clock.number("matrix images", None, affordable, 0, len(names))
-    else:  # no threat: all that met the noises, since by them the deployments were chosen
+    else:  # no threat: all images with noise, because they determined the deployments
         count = len(tested) * clock.number("matrix", None, affordable / len(tested), 0, 1)
     before, until = clock.finished("matrix"), clock.until("matrix")
     counts = [count if before is None else before]
@@ -237,15 +243,15 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
                 if number == counts[-1]:
                     raise
     if not clock.ended("matrix", count) or found is None:
-        return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments: {LATE}")
+        return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments ({LATE})")
     places = {printable(e.name): n for n, e in enumerate(state.plan.plan.dataset.entries, 1)}
     again = state.repeat_line("matrix", places[printable(names[count - 1])] if names else None)
-    state.matrix = replace(found, meetings=tuple(replace(m, command=again) for m in found.meetings))
+    state.matrix = replace(found, cells=tuple(replace(m, command=again) for m in found.cells))
     return PartOutcome(count, skipped_images(count, len(names) or count))
 
 
 def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
-    """The images with threats that met the noises too, in order; of two threats those that met both."""
+    """The images with threats that were also tested with noise, in order; those with both threats first."""
     names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
     names = [name for name in names if printable(name) in there]
     if state.levels and state.maps:
@@ -255,13 +261,13 @@ def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
 
 
 def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
-    """The square at its worst place and the attack within each budget, on images that met the noises."""
+    """The square at its worst position and the attack at each budget, on images tested with noise."""
     found = []
     if state.maps:
         worst = worst_squares(state.maps)
         squares = {name: patch for name, patch in worst.items() if printable(name) in there}
-        found.append(PatchThreat(THREAT, squares, "a black square at its worst place", "any"))
+        found.append(PatchThreat(THREAT, squares, "a black square at its worst position", "any"))
     for one in state.levels:
         patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
-        found.append(PatchThreat(one.level.threat, patches, f"{one.level.pixels} pixels"))
+        found.append(PatchThreat(one.level.threat, patches, f"{one.level.pixels} scattered pixels"))
     return tuple(found)

@@ -12,7 +12,7 @@ from holdfast.core.errors import InputError
 from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
 from holdfast.noise.options import NOISE
 
-# In the order they run, with the share of the time of each; what one leaves over goes to the others.
+# In the order they run, with the share of the time of each; unused time goes to the others.
 SHARES: Mapping[str, float] = {
     "evaluate": 0.10, "noise": 0.27, "attack": 0.27, "squares": 0.11, "specs": 0.04, "matrix": 0.09,
     "recheck": 0.05, "combine": 0.07,
@@ -20,7 +20,7 @@ SHARES: Mapping[str, float] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
-ENOUGH = 20  # images from which on a number is more than an indication
+ENOUGH = 20  # images; a number with fewer is an indication
 PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 EFFORT, GATES = "Effort", "Gates"
@@ -41,7 +41,7 @@ def budget_seconds(text: str) -> float:
 
 
 def budget_problem(text: str) -> str:
-    """What is wrong with the time of an audit; empty if nothing is."""
+    """The problem with a time budget; empty if there is none."""
     try:
         budget_seconds(text)
     except InputError as problem:
@@ -51,12 +51,12 @@ def budget_problem(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetOptions(Options, group=EFFORT):
-    """The time of an audit."""
+    """The time budget of an audit."""
 
     budget: Annotated[
         str,
         Option(
-            "Time for all of it: 10m, 90s, 1h30m, none; what fits is planned.",
+            "Time budget: 10m, 90s, 1h30m or none. The audit plans what fits.",
             metavar="TIME",
             problem=budget_problem,
             example="10m",
@@ -69,7 +69,7 @@ class BudgetOptions(Options, group=EFFORT):
 
     @property
     def budget_seconds(self) -> float:
-        """The time of the audit; 0: no limit."""
+        """The time budget in seconds; 0: no limit."""
         return budget_seconds(self.budget)
 
 
@@ -81,39 +81,37 @@ class PartOptions(Options, group=EFFORT):
         tuple[
             Literal["evaluate", "noise", "attack", "squares", "specs", "matrix", "recheck", "combine"], ...
         ],
-        Option("Only these parts, separated by commas or repeated.", commas=True),
+        Option("Run only these parts (comma-separated or repeated).", commas=True),
     ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
-    """An audit, whatever it audits. Numbers of images that are not given are planned within the budget."""
+    """Settings of an audit of any model. Image counts that are not given are planned within the budget."""
 
-    noise_images: Annotated[int | None, Option("Images under every noise (default: planned).", least=2)] = (
-        None
-    )
-    attack_images: Annotated[int | None, Option("Images that are attacked (default: planned).", least=1)] = (
-        None
-    )
-    square_images: Annotated[
-        int | None, Option("Images with a square at every position (default: planned).", least=1)
+    noise_images: Annotated[
+        int | None, Option("Images tested with every noise option (default: planned).", least=2)
     ] = None
-    places: Annotated[int, Option("Positions of the square, at most.", least=4)] = 400
+    attack_images: Annotated[int | None, Option("Images to attack (default: planned).", least=1)] = None
+    square_images: Annotated[
+        int | None, Option("Images tested with a black square at every position (default: planned).", least=1)
+    ] = None
+    places: Annotated[int, Option("Maximum number of positions of the square.", least=4)] = 400
     square: Annotated[
-        float, Option("Side of the square, relative to the shorter side.", least=0.01, most=0.9)
+        float, Option("Side of the square as a fraction of the image's shorter side.", least=0.01, most=0.9)
     ] = 0.05
-    pixels: Annotated[tuple[int, ...], Option("Pixel budget of an attack. May be repeated.", least=1)] = (
+    pixels: Annotated[tuple[int, ...], Option("Pixel budget of the attack. May be repeated.", least=1)] = (
         PIXELS
     )
-    steps: Annotated[int, Option("Gradient steps of an attack.", least=1)] = 40
+    steps: Annotated[int, Option("Gradient steps per attack.", least=1)] = 40
     spec: Annotated[
-        tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", refers_to="file")
+        tuple[Path, ...], Option("VNN-LIB specification to verify. May be repeated.", refers_to="file")
     ] = ()
     rule: Annotated[str, Option("AP rule.", group=SCORING, names=completions.rules)] = "voc"
     calibration: Annotated[
         str | None,
         Option(
-            "Images to calibrate integer precisions on (default: others of the data).",
+            "Calibration images for integer precisions (default: other images of the dataset).",
             metavar="DATA",
             group=NOISE,
             refers_to="data",
@@ -127,7 +125,7 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that run, with those they need, in order."""
+        """The parts to run, including those they depend on, in order."""
         chosen = set(self.only or SHARES) | {"evaluate"}
         for name in list(chosen):
             chosen |= set(NEEDS.get(name, ()))
@@ -148,7 +146,7 @@ class AuditedOptions(
     ),
     group=EFFORT,
 ):
-    """Everything that changes a number of an audit."""
+    """The options that change a number of an audit."""
 
     seed: Annotated[int, Option("Random seed.", least=0)] = 0
 
@@ -160,19 +158,23 @@ class AuditOptions(AuditedOptions, RunOptions, RecordOptions, group=GATES):
     fail_if: Annotated[
         tuple[str, ...],
         Option(
-            "Exit with code 1 if this holds, e.g. 'noise.map50.drop > 0.02'. May be repeated.",
+            "Exit with code 1 if this is true, e.g. 'noise.map50.points_lost > 2'. May be repeated.",
             metavar="GATE",
-            example="noise.map50.drop > 0.02",
+            example="noise.map50.points_lost > 2",
         ),
     ] = ()
-    gates: Annotated[Path | None, Option("A TOML file with more gates under [gates].")] = None
+    gates: Annotated[Path | None, Option("TOML file with more gates under [gates].")] = None
     min_images: Annotated[
-        int, Option("Fewest images that decide a gate; below, it is reported, not failed.", least=1)
+        int,
+        Option(
+            "Minimum number of images for a gate to be decided; with fewer it is reported as not decided.",
+            least=1,
+        ),
     ] = ENOUGH
-    json: Annotated[Path | None, Option("Write everything to this JSON file.", group=OUTPUT)] = None
+    json: Annotated[Path | None, Option("Write all results to this JSON file.", group=OUTPUT)] = None
     junit: Annotated[Path | None, Option("Write the gates as JUnit XML.")] = None
     sarif: Annotated[Path | None, Option("Write failed gates and findings as SARIF 2.1.0.")] = None
-    out: Annotated[Path, Option("Page to write.", short="-o", metavar="PAGE", group=OUTPUT)] = Path(
+    out: Annotated[Path, Option("HTML page to write.", short="-o", metavar="PAGE", group=OUTPUT)] = Path(
         "report.html"
     )
 
@@ -189,10 +191,10 @@ class DemoOptions(
 ):
     """The options of `holdfast demo`."""
 
-    out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")
-    budget: Annotated[str, Option("Time for all of it: 4m, 90s, none.", metavar="TIME")] = "4m"
+    out: Annotated[Path, Option("HTML page to write.", short="-o")] = Path("report.html")
+    budget: Annotated[str, Option("Time budget: 4m, 90s or none.", metavar="TIME")] = "4m"
     images: Annotated[int, Option("Number of embedded scenes.", least=2)] = 120
-    more: Annotated[bool, Option("Also a small contest, language and speech.")] = False
-    questions: Annotated[int, Option("With --more: questions of each set.", least=2)] = 60
-    clips: Annotated[int, Option("With --more: texts the speech models speak.", least=2)] = 2
+    more: Annotated[bool, Option("Also run a small contest, language and speech models.")] = False
+    questions: Annotated[int, Option("With --more: questions per language dataset.", least=2)] = 60
+    clips: Annotated[int, Option("With --more: texts for the speech models.", least=2)] = 2
     contest_images: Annotated[int, Option("With --more: images of the contest.", least=2)] = 16

@@ -1,4 +1,4 @@
-"""An audit as one self-contained page: verdict, sandwich and matrix first, then all an engineer needs."""
+"""An audit as one self-contained page: verdict, bounds and matrix first, then the details."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from holdfast.audit.pages.front import front
 from holdfast.audit.pages.sections import last_sections
 from holdfast.audit.pages.sections import sections as own_sections
-from holdfast.audit.pages.words import verdict
+from holdfast.audit.pages.verdict import next_step, verdict
 from holdfast.audit.result import MANIFEST, PAGE, Audit, open_audit
 from holdfast.core.errors import InputError
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Document, Figure, Section, duration, flat, fragment
-from holdfast.report.tables import grouped
+from holdfast.report.tables import grouped, many
 
 if TYPE_CHECKING:
     from holdfast.audit.gates import GateVerdict
@@ -31,14 +31,14 @@ _LISTED = 200  # lines of notes and failures
 def write(
     audit: Audit, out: Path, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()
 ) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    """Write the page and return its path; OutputError if it cannot be written."""
     return write_page(page(audit, sections, judged), out)
 
 
 def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()) -> str:
-    """The audit as one HTML file of at most 5 MB; what had to be dropped for that is said on it.
+    """The audit as one HTML file of at most 5 MB; the page lists figures that were dropped for that.
 
-    `sections` are those of other engines (pictures, maps, curves); they come before what is only looked up.
+    `sections` are those of other engines (images, maps, curves); they come before the reference tables.
     """
     before, after = own_sections(audit), [*last_sections(audit), _about(audit)]
     bare = len(document(_document(audit, [*before, *after], judged, ())).encode())
@@ -47,7 +47,7 @@ def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[GateVe
 
 
 def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tuple[str, ...]]:
-    """The sections with as many of their figures as there is room for, in bytes, and what was dropped."""
+    """The sections with as many figures as fit into `room` bytes, and the dropped ones."""
     kept, dropped = [], []
     for section in sections:
         room -= len((section.title + section.lead).encode()) + _FRAME
@@ -66,8 +66,8 @@ def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tupl
 
 
 def _apart(sections: Sequence[Section]) -> list[Section]:
-    """The sections under identifiers of their own: engines name theirs without knowing of each other."""
-    taken = {"content", "gates", "verdict", "sandwich", "matrix"}
+    """The sections with unique identifiers, because the engines choose theirs independently."""
+    taken = {"content", "gates", "verdict", "bounds", "matrix"}
     renamed = []
     for section in sections:
         name, count = section.identifier, 1
@@ -94,14 +94,14 @@ def _document(
     ]
     alerts, failed = [], len(audit.failed)
     if failed:
-        images = "image failed and is" if failed == 1 else "images failed and are"
-        alerts.append(Alert(f"{grouped(failed)} {images} in no number", "about"))
+        alerts.append(Alert(f"{many(failed, 'image')} failed and not included in any number", "about"))
     if dropped:
-        said = f"Dropped to keep this page below {SIZE_LIMIT / 1e6:g} MB: {'; '.join(dropped)}"
-        alerts.append(Alert(f"{said}; the run's folder has all", "about"))
+        text = f"Dropped to keep this page below {SIZE_LIMIT / 1e6:g} MB: {'; '.join(dropped)}"
+        alerts.append(Alert(f"{text}; the run folder has all of them", "about"))
     return Document(
         title=f"Audit of {subject[0]} on {subject[1]}",
         subject=subject,
+        next_step=next_step(audit, [one.gate.text for one in judged if one.failed]),
         facts=tuple((name, value) for name, value in facts if value),
         alerts=tuple(alerts),
         sections=tuple(sections),
@@ -112,36 +112,36 @@ def _document(
 
 
 def _about(audit: Audit) -> Section:
-    """Command, model, data, versions, hashes, runs, notes and failures: enough to run it again."""
+    """Command, model, dataset, versions, hashes, runs, notes and failures."""
     groups = {
         "Model": flat(audit.model),
-        "Data": flat(audit.data),
-        "Rule": {"in words": audit.clean.rule} if audit.clean.rule else {},
-        "Other metrics, clean": {k: f"{v:.3f}" for k, v in audit.clean.others.items()},
+        "Dataset": flat(audit.data),
+        "Rule": {"metric": audit.clean.rule} if audit.clean.rule else {},
+        "Other clean metrics": {k: f"{v:.3f}" for k, v in audit.clean.others.items()},
         "Versions": flat(dict(audit.versions)),
         "Runs": flat(dict(audit.runs)),
     }
     filled = [group for group in groups.items() if group[1]]
     body = fragment("audit_about.html", command=audit.command, groups=filled)
     figures = [Figure("", body, wide=True)]
-    for title, lines in (("Notes", audit.notes), ("Images that failed", audit.failed)):
+    for title, lines in (("Notes", audit.notes), ("Failed images", audit.failed)):
         if lines:
             listed = fragment("lines.html", lines=lines[:_LISTED])
             rest = f"The first {_LISTED} of {len(lines)}." if len(lines) > _LISTED else ""
             figures.append(Figure(f"{title} ({len(lines)})", listed, rest, wide=True))
-    return Section("about", "What was run", tuple(figures))
+    return Section("about", "How it was run", tuple(figures))
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An audit that a notebook draws; `text` is its page."""
+class NotebookAudit:
+    """An audit shown in a notebook; `text` is its page."""
 
     audit: Audit
     text: str
     height: int = HEIGHT
 
     def _repr_html_(self) -> str:
-        """The page in a frame; it may run its own script and nothing else."""
+        """The page in a sandboxed frame that may run only its own script."""
         name = f"Audit of {self.audit.model.get('name', 'model')} on {self.audit.data.get('name', 'data')}"
         return (
             f'<iframe title="{html.escape(name)}" srcdoc="{html.escape(self.text)}" sandbox="allow-scripts" '
@@ -154,13 +154,13 @@ class Shown:
         )
 
 
-def show(what: Audit | Path | str, height: int = HEIGHT) -> Shown:
-    """The audit for a notebook: one in memory, or a run's folder, whose own page is then shown."""
+def show(what: Audit | Path | str, height: int = HEIGHT) -> NotebookAudit:
+    """The audit for a notebook: one in memory, or the page in the folder of a run."""
     if isinstance(what, Audit):
-        return Shown(what, page(what), height)
+        return NotebookAudit(what, page(what), height)
     path = Path(what)
     if not path.exists():
-        raise InputError(f"{path}: expected a run's folder or its {MANIFEST}, got nothing there")
+        raise InputError(f"{path}: no such file or folder; expected the folder of an audit or its {MANIFEST}")
     audit = open_audit(path)
     written = (path if path.is_dir() else path.parent) / PAGE
-    return Shown(audit, written.read_text("utf-8") if written.is_file() else page(audit), height)
+    return NotebookAudit(audit, written.read_text("utf-8") if written.is_file() else page(audit), height)

@@ -1,4 +1,4 @@
-"""What an audit is to do, how long each part may take, and how far it is."""
+"""The plan of an audit, the time of each part, and its progress on disk."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import Watch
 
 RESERVE = 0.1  # of the budget, for what estimates leave out
-PAGE = 15.0  # seconds that starting and writing the page take; at least this is kept in reserve
+PAGE = 15.0  # seconds to start and to write the page; at least this is kept in reserve
 SCHEDULE = "plan.json"
 EVERY = 0.5  # seconds between two writes of the progress
 LATE = "time budget reached"  # why something was skipped
@@ -44,7 +44,7 @@ class AuditPlan:
 
     @property
     def folder(self) -> Path:
-        """Where the audit is kept: by names, and by a hash of all that changes a number."""
+        """The folder of the audit: its names, and a hash of everything that changes a number."""
         plan = self.plan
         name = f"audit-{plan.model.name}-on-{plan.dataset.name}"
         settings = dataclasses.asdict(carry(self.options, AuditSettings))
@@ -75,12 +75,12 @@ class AuditPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class SubjectClasses(SubjectOptions, ClassOptions):
-    """What is audited, without the options of the audit."""
+    """The audited model and dataset, without the options of the audit."""
 
 
 @dataclass
 class Clock:
-    """The time of an audit, and the numbers it was planned with: chosen once, then kept."""
+    """The time of an audit and its planned numbers, which are chosen once and then kept."""
 
     options: AuditSettings
     path: Path
@@ -94,7 +94,7 @@ class Clock:
         return time.monotonic() - self.began
 
     def seconds(self, part: str) -> float:
-        """What a part may take: its share of the time left, less a reserve; infinite without a budget."""
+        """The seconds a part may take: its share of the time left, minus a reserve; inf without a budget."""
         budget = self.options.budget_seconds
         if not budget:
             return math.inf
@@ -103,24 +103,24 @@ class Clock:
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
     def until(self, part: str) -> float:
-        """The moment (of time.monotonic) a part stops at; one that has ended is only read again."""
+        """The moment (of time.monotonic) at which a part stops; a part that has ended is only read again."""
         return math.inf if self.finished(part) is not None else time.monotonic() + self.seconds(part)
 
     def finished(self, part: str) -> int | None:
-        """How much a part had finished when it ended in an earlier run of this command; None: it did not."""
+        """How much a part had finished in an earlier run of this command; None if it did not end."""
         return self.kept.get(f"{part} done")
 
     def ended(self, part: str, count: int) -> int:
-        """Keep how much a part has finished, and give it back."""
+        """Save how much a part has finished, and return it."""
         return self.number(f"{part} done", None, count, 0, count)
 
     def starts(self, part: str) -> bool:
-        """Whether a part is begun at all: not when the time is used up; decided once, then kept."""
+        """Whether a part starts at all: not when the time is used up. Decided once, then kept."""
         left = self.seconds(part) > 0
         return bool(self.number(f"begin {part}", None, float(left or part == "evaluate"), 0, 1))
 
     def number(self, name: str, given: int | None, wanted: float, least: int, most: int) -> int:
-        """A number of images: as given, else as planned before, else what the time allows."""
+        """A number of images: as given, else as planned before, else as many as the time allows."""
         if given is not None:
             return min(given, most)
         if name not in self.kept:
@@ -150,17 +150,18 @@ class ProgressFile:
     watch: Watch
     started: str = field(default_factory=now)
     part: str = ""
+    step: str = ""
     last: float = 0.0
 
     def enter(self, part: str) -> None:
         """Begin a part."""
-        self.part = part
+        self.part, self.step = part, ""
         self.write("running", 0, 0)
 
     @contextmanager
     def watching(self, what: str, total: int) -> Iterator[Progress]:
         """A `Watch` that also writes the progress to disk."""
-        done = 0
+        done, self.step = 0, what
         with self.watch(what, total) as step:
 
             def both(more: int, found: int) -> None:
@@ -175,12 +176,24 @@ class ProgressFile:
     def write(self, state: str, done: int = 0, total: int = 0, why: str = "") -> None:
         """Write the state to disk."""
         self.last = time.monotonic()
-        plain: dict[str, Any] = {"state": state, "part": self.part, "done": done, "total": total}
-        plain |= {"started": self.started, "pid": os.getpid(), "parts": list(self.parts), "why": why}
+        plain: dict[str, Any] = {
+            "state": state,
+            "part": self.part,
+            "step": self.step,
+            "done": done,
+            "total": total,
+        }
+        plain |= {
+            "step": self.step,
+            "started": self.started,
+            "pid": os.getpid(),
+            "parts": list(self.parts),
+            "why": why,
+        }
         write_atomic(self.folder / PROGRESS, to_json(plain), durable=False)
 
 
 def skipped_images(count: int, whole: int, given: int | None = None) -> str:
     """How many images a part skipped and why; empty if none."""
-    why = LATE if given is None or count < min(given, whole) else f"{given} asked for"
-    return f"{whole - count} of {whole} images: {why}" if count < whole else ""
+    why = LATE if given is None or count < min(given, whole) else f"{given} requested"
+    return f"{whole - count} of {whole} images ({why})" if count < whole else ""

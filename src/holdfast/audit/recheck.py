@@ -21,7 +21,7 @@ from holdfast.evaluate.result import CELLS
 from holdfast.noise.suite import Watch, no_progress
 from holdfast.stages.deployed import Deployed
 
-PLACES = 400  # run again at most, an image and deployment
+PLACES = 400  # positions run again at most per image and deployment
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _answer(opened: OpenDeployment, work: SquareWork, item: RecheckItem, most: i
         return found
     if item.entry.name not in {entry.name for entry in infer.calibration.entries}:
         return found
-    note = "; ".join(filter(None, (found.note, "this image is one it was calibrated on")))
+    note = "; ".join(filter(None, (found.note, "this image was used for calibration")))
     return dataclasses.replace(found, note=note)
 
 
@@ -161,15 +161,15 @@ def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) ->
             unsafe = scorer.score(laid, one.targets) < scorer.threshold
             tried += 1
             if unsafe and scorer.replayed(data, one.grid, place, one.targets):
-                return RecheckAnswer("violated", tried, f"by the square at {at}")
+                return RecheckAnswer("violated", tried, f"square at {at}")
             if unsafe:
-                doubts.append(f"at {at}: did not break it a second time")
+                doubts.append(f"at {at}: not confirmed by a second run")
         except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
             doubts.append(f"at {at}: {one_line(problem)}")
     if doubts:
-        return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} places are in doubt)")
+        return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} positions not decided)")
     if tried == one.scores.size:
-        note = "" if one.answer == "holds" else "no square of the grid breaks it there"
+        note = "" if one.answer == "holds" else "no square of the grid breaks the image here"
         return RecheckAnswer("holds", tried, note)  # only since all of them were run
-    which, does = ("the worst square", "does") if tried == 1 else (f"the {tried} worst squares", "do")
-    return RecheckAnswer("unknown", tried, f"{which} of {one.scores.size} {does} not break it there")
+    which = "the worst square" if tried == 1 else f"any of the {tried} worst squares"
+    return RecheckAnswer("unknown", tried, f"not broken by {which} of {one.scores.size}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from holdfast.audit.result import NO_THREAT, TRAINED
+from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED
 from holdfast.audit.threats import patched_dataset
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
@@ -23,18 +23,17 @@ from holdfast.noise.vision.run import PreparedNoise, run_variants, sweep_plan, w
 from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
 from holdfast.stages.families import Option, applied
 
-TOGETHER = "all together"
 LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
-# What is proven of fp32 is asked of these by name: the commonest 8 bits, the most careful, and 16 bits.
+# Proofs for fp32 are repeated under these: the most common 8-bit precision, the most accurate, and 16 bits.
 ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
 MOST = 12  # columns a page can show side by side
 
 
 def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST) -> list[ImageCandidate]:
-    """As trained, the option of each family that costs most, the precisions of ALWAYS, all together.
+    """The training pipeline, the worst option of each family, the precisions of ALWAYS, and combined noise.
 
-    At most so many, the costliest, in the families' order. An option that cannot be built stays in, with its
-    reason, where nothing else of its family can be measured; what has no effect is no deployment.
+    At most `most` of them, the worst, in the order of the families. An option that cannot be built is listed
+    with its reason if nothing else of its family can be measured; options without effect are not listed.
     """
     if most < 1:
         raise InputError(f"expected at least one deployment, got {most}")
@@ -42,7 +41,7 @@ def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST)
     known = {one.option.label: one for one in prepared.candidates}
     unknown = sorted(rows.keys() - known.keys())
     if unknown:
-        raise InputError(f"{unknown[0]}: the suite has it, the plan has not; expected one plan for both")
+        raise InputError(f"{unknown[0]}: in the suite but not in the plan; expected one plan for both")
     together = _together(suite, prepared)
     room = most - 1 - (together is not None and most > 1)
     ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[:room]
@@ -56,13 +55,13 @@ def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST)
 
 
 def as_trained(prepared: PreparedNoise) -> ImageCandidate:
-    """The deployment that is none."""
+    """The training pipeline as the first deployment."""
     same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
 def label_of(one: ImageCandidate) -> str:
-    """What a deployment is called in the matrix: family=option, or what it was named."""
+    """The name of a deployment in the matrix: family=option, or its own name."""
     if one.variant is not None:
         return one.variant.name
     return one.option.label if one.option.family else one.option.name
@@ -83,12 +82,12 @@ def _chosen(rows: Sequence[NoiseRow]) -> list[NoiseRow]:
 
 
 def _harm(row: NoiseRow) -> tuple[bool, float, int]:
-    """What makes a deployment worth a column: that it can be measured, what it costs, what it changes."""
+    """The rank of a deployment: whether it can be measured, the points lost, the predictions changed."""
     return row.outcome == "measured", row.points_lost or 0.0, row.changed or 0
 
 
 def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | None:
-    """The worst of every family at once, as the suite combines them; None if fewer than two cost anything."""
+    """The worst option of each family combined; None if fewer than two lose accuracy."""
     chosen = worst_options(suite.rows, prepared.options)
     combined = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     if combined is None:
@@ -102,9 +101,9 @@ def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | No
 
 @dataclass(frozen=True)
 class PatchThreat:
-    """A threat made for the training pipeline: a patch for each image it was made for.
+    """A threat computed for the training pipeline: one patch per image.
 
-    An image is broken if it `loses` all that was found in it, or any of it.
+    An image is broken if it `loses` all detected objects, or any of them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What an audit found, as data: every number with the engine behind it and a command that reproduces it."""
+"""The result of an audit: every number with its engine and a command that reproduces it."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -6,16 +6,17 @@ from typing import Any, Literal, TypeAlias
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest
 
-NO_THREAT, TRAINED = "none", "as trained"  # the clean row and the clean column of the matrix
+NO_THREAT, TRAINED = "none", "training pipeline"  # the first row and the first column of the matrix
+TOGETHER = "combined"  # the deployment with the worst option of each family
 Answer: TypeAlias = Literal["holds", "violated", "unknown"]
 
 
 @dataclass(frozen=True)
 class Clean:
-    """The model as it was trained: its main metric (0 to 1) with a 95 % interval, and all others."""
+    """The clean result: the main metric (0 to 1) with its 95% interval, and all other metrics."""
 
-    metric: str  # the name gates use: map50, map, top1, miou, iou_equal
-    title: str  # the name people use: mAP@.5
+    metric: str  # name in gates: map50, map, top1, miou, iou_equal
+    title: str  # name in tables: mAP@.5
     value: float
     low: float | None
     high: float | None
@@ -26,16 +27,16 @@ class Clean:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """One system noise. `drop` = clean − noised, 0 to 1: positive is a loss; with a paired 95 % interval."""
+class NoiseResult:
+    """One system noise. `points_lost` = clean − noisy in percentage points, with a paired 95% interval."""
 
-    label: str  # family=option; for the combined one all of them with " + " between
+    label: str  # family=option; combined options are joined by " + "
     family: str
     outcome: str  # measured, identical, no effect, impossible, not installed
-    drop: float | None = None
+    points_lost: float | None = None
     low: float | None = None
     high: float | None = None
-    changed: int | None = None  # images whose prediction is another
+    changed: int | None = None  # images with a changed prediction
     images: int = 0
     note: str = ""
     command: str = ""
@@ -45,10 +46,10 @@ class Cause:
 class AttackLevel:
     """The attack at one pixel budget: the metric before and after on the attacked images.
 
-    `aimed` images had something true to lose, `broken` of them lost all of it. S_e = 1 − after / before.
+    `aimed` images have a detected object; in `broken` of them all are hidden. S_e = 1 − after / before.
     """
 
-    threat: str  # its name in matrix and sandwich: "300px"
+    threat: str  # name in matrix and bounds: "300px"
     pixels: int
     before: float
     after: float
@@ -61,13 +62,13 @@ class AttackLevel:
 
     @property
     def effect(self) -> float | None:
-        """S_e of the contest; None if nothing was found before."""
+        """S_e of the contest; None if nothing was detected before."""
         return 1.0 - self.after / self.before if self.before > 0 else None
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The answer to one question about one image (or specification), and the witness's place if it broke.
+    """The answer to one property of an image or a specification, and the position of the counterexample.
 
     `holds` only if every member of the set was covered: `tried` of `members`.
     """
@@ -80,7 +81,7 @@ class Proof:
     members: int = 0  # inputs in the set, if it is finite
     tried: int = 0
     unsafe: int = 0
-    margin: float | None = None  # how far the worst member is from breaking (score − threshold)
+    margin: float | None = None  # score of the worst member − threshold
     where: tuple[int, int] | None = None  # column and row of the worst square's top left corner
     note: str = ""
     command: str = ""
@@ -88,7 +89,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class RecheckAnswer:
-    """The answer under one deployment, how many members of the set were run, and a remark."""
+    """The answer under one deployment, how many members of the set were run, and a note."""
 
     now: Answer
     tried: int
@@ -97,19 +98,19 @@ class RecheckAnswer:
 
 @dataclass(frozen=True)
 class Recheck:
-    """A proof or a witness put to the same question under one runtime or precision."""
+    """A proof or counterexample rechecked under one runtime or precision."""
 
     threat: str
     image: str
     deployment: str  # family=option
-    was: Answer  # as trained
+    was: Answer  # for the training pipeline
     now: Answer
     tried: int  # members of the set that were run
     note: str = ""
 
     @property
     def finding(self) -> bool:
-        """Whether the answer is another one: proven here, broken there, or the other way round."""
+        """Whether the answer changed."""
         return "unknown" not in (self.was, self.now) and self.was != self.now
 
 
@@ -127,43 +128,44 @@ class RobustnessBounds:
     """Certified ≤ true ≤ not broken by any attack: the bounds under one threat, in images."""
 
     threat: str
-    words: str  # the threat in a few words: "300 pixels of any colour"
-    prover: str  # engine behind the lower number; empty: none proves this
+    words: str  # the threat in a few words
+    prover: str  # engine of the lower bound; empty: none
     attacker: str
-    standings: tuple[ImageRobustness, ...]
+    per_image: tuple[ImageRobustness, ...]
 
     @property
     def images(self) -> int:
-        """How many images were asked about."""
-        return len(self.standings)
+        """The number of images."""
+        return len(self.per_image)
 
     @property
     def certified(self) -> int:
-        """Images proven to hold."""
-        return sum(s.certified for s in self.standings)
+        """The number of certified images."""
+        return sum(s.certified for s in self.per_image)
 
     @property
     def attacked(self) -> int:
-        """Images in which no way to break was found."""
-        return sum(not s.broken for s in self.standings)
+        """The number of images that no attack broke."""
+        return sum(not s.broken for s in self.per_image)
 
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One cell of the matrix: a threat made for the training pipeline, under one deployment.
+    """One cell of the matrix: a threat computed for the training pipeline, under one deployment.
 
-    `value` is the metric of the threatened images there. Of the images it broke as trained (`struck`),
-    `survived` are still broken. `extra` = what both cost together − what each costs alone, with its paired
-    95 % interval: clearly above 0 they magnify each other, clearly below they overlap.
+    `value` is the metric of the images with the threat. Of the images broken under the training pipeline
+    (`broken_in_training`), `still_broken` are broken here too. `extra_points_lost` = points lost together −
+    the sum of the points each loses alone, with its paired 95% interval: significantly above 0 they
+    magnify each other, below 0 they overlap.
     """
 
     threat: str
     deployment: str
-    value: float | None  # None: it could not be run; `note` says why
+    value: float | None  # None: not run; `note` says why
     images: int
-    struck: int = 0
-    survived: int = 0
-    extra: float | None = None
+    broken_in_training: int = 0
+    still_broken: int = 0
+    extra_points_lost: float | None = None
     low: float | None = None
     high: float | None = None
     note: str = ""
@@ -171,57 +173,58 @@ class MatrixCell:
 
     @property
     def effect(self) -> Literal["", "magnified", "overlaps", "adds up"]:
-        """How threat and deployment meet; empty where there is nothing to meet."""
-        if self.extra is None or self.low is None or self.high is None:
+        """The interaction of threat and deployment; empty if it was not measured."""
+        if self.extra_points_lost is None or self.low is None or self.high is None:
             return ""
         return "magnified" if self.low > 0 else "overlaps" if self.high < 0 else "adds up"
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Threats × deployments; the first threat is none, the first deployment is as trained."""
+    """Threats × deployments; the first threat is none, the first deployment the training pipeline."""
 
     threats: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
-    meetings: tuple[MatrixCell, ...] = ()
-    notes: tuple[str, ...] = ()  # which images, by what rule, and what a name stands for
+    cells: tuple[MatrixCell, ...] = ()
+    notes: tuple[str, ...] = ()  # images, rule, and the meaning of names
 
     def at(self, threat: str, deployment: str) -> MatrixCell | None:
         """The cell of a threat under a deployment; None if there is none."""
-        return next((s for s in self.meetings if (s.threat, s.deployment) == (threat, deployment)), None)
+        return next((s for s in self.cells if (s.threat, s.deployment) == (threat, deployment)), None)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the plan: on how many images it ran, or why it did not."""
+    """A part of the audit: its number of images, and what it skipped."""
 
     name: str  # evaluate, noise, combine, attack, squares, specs, matrix, recheck
     images: int
-    of: int  # images there are
+    of: int  # images of the dataset
     seconds: float
     planned: float
-    left_out: str = ""  # in words what was left out and why; empty: nothing
+    skipped: str = ""  # what was skipped and why
     command: str = ""
 
 
 @dataclass(frozen=True, repr=False)
 class Audit(Result):
-    """One audit of one model on one dataset."""
+    """An audit of one model on one dataset."""
 
     model: dict[str, Any]  # name, path, sha256, task, classes
     data: dict[str, Any]  # name, images, source
     clean: Clean
-    causes: tuple[Cause, ...] = ()
-    combined: Cause | None = None
-    strikes: tuple[AttackLevel, ...] = ()
+    noises: tuple[NoiseResult, ...] = ()
+    combined: NoiseResult | None = None
+    attacks: tuple[AttackLevel, ...] = ()  # scattered pixels, by budget
+    contiguous_attack: AttackLevel | None = None  # one contiguous square per object, at one budget
     proofs: tuple[Proof, ...] = ()
     rechecks: tuple[Recheck, ...] = ()
-    sandwich: tuple[RobustnessBounds, ...] = ()
+    bounds: tuple[RobustnessBounds, ...] = ()
     matrix: Matrix = field(default_factory=Matrix)
     parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    runs: dict[str, str] = field(default_factory=dict)  # part -> folder of its own run, next to the audit's
+    runs: dict[str, str] = field(default_factory=dict)  # part -> folder of its run, next to the audit's
     command: str = ""
     created: str = ""  # ISO 8601, UTC
     seconds: float = 0.0
@@ -229,15 +232,15 @@ class Audit(Result):
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def worst(self) -> Cause | None:
-        """Of the system noises that change the metric or a prediction, the one that costs most; else None."""
-        measured = [c for c in self.causes if c.outcome == "measured" and c.drop is not None]
-        moving = [c for c in measured if c.drop or c.changed != 0]
-        return max(moving, key=lambda c: (c.drop or 0.0, c.changed or 0), default=None)
+    def worst(self) -> NoiseResult | None:
+        """The noise option with the most points lost; None if none changes a prediction."""
+        measured = [c for c in self.noises if c.outcome == "measured" and c.points_lost is not None]
+        moving = [c for c in measured if c.points_lost or c.changed != 0]
+        return max(moving, key=lambda c: (c.points_lost or 0.0, c.changed or 0), default=None)
 
     @property
     def findings(self) -> tuple[Recheck, ...]:
-        """Answers that are others under some runtime or precision."""
+        """The answers that change under a runtime or precision."""
         return tuple(r for r in self.rechecks if r.finding)
 
     @property
@@ -257,7 +260,7 @@ class Audit(Result):
         return f"{name}: {clean.title} {clean.value:.4f}, {clean.images} images{noise}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{k: v for k, v in asdict(cause).items() if k != "command"} for cause in self.causes]
+        return [{k: v for k, v in asdict(one).items() if k != "command"} for one in self.noises]
 
     def _repr_html_(self) -> str:
         there = self.folder is not None and (self.folder / PAGE).is_file()

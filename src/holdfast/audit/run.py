@@ -1,4 +1,4 @@
-"""An audit from end to end: every part within its share of the time, each on what the one before found."""
+"""An audit from end to end: every part within its share of the time budget."""
 
 import contextlib
 import math
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.audit.attack_levels import attack_levels
+from holdfast.audit.attack_levels import attack_levels, attack_square
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
@@ -17,6 +17,7 @@ from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingExtra
+from holdfast.core.model import MODEL_KINDS
 from holdfast.core.pipeline import open_machine
 from holdfast.core.result import in_folder
 from holdfast.engine.executor import cores
@@ -35,11 +36,11 @@ from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import families, options
 
 SHORT = 20.0  # seconds within which one process evaluates more images than several
-LEAST = 4  # images that are evaluated whatever the time
-CALIBRATIONS = 5  # how often the calibration images are run, about
+LEAST = 4  # images evaluated regardless of the time
+CALIBRATIONS = 5  # runs over the calibration images, about
 SPEC = 60.0  # seconds for a specification, at most
-RECHECKED = ("precision", "runtime")  # families under which proofs and witnesses are tried again
-COARSE = 64  # places of a square below which an image less is better than a place less
+RECHECKED = ("precision", "runtime")  # families under which proofs and counterexamples are replayed
+COARSE = 64  # positions of a square below which fewer images are better than fewer positions
 
 
 def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
@@ -48,7 +49,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
     """
-    questions_of(plan.plan.model, plan.options.spec)  # report a bad file now, not after minutes
+    questions_of(plan.plan.model, plan.options.spec)  # report a bad file before the first part runs
     clock = open_clock(plan, began)
     state = AuditState(plan)
     progress = ProgressFile(plan.folder, plan.options.parts, watch)
@@ -70,7 +71,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             outcome = works[name](state, clock, progress.watching) if clock.starts(name) else skipped
             clock.done.append(name)
             if not outcome.applies:
-                state.notes.append(f"{name}: {outcome.left_out}")
+                state.notes.append(f"{name}: {outcome.skipped}")
                 continue
             state.parts.append(
                 Part(
@@ -79,8 +80,8 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
                     of=len(plan.plan.dataset),
                     seconds=round(time.monotonic() - began, 3),
                     planned=0.0 if planned == math.inf else round(planned, 1),
-                    left_out=outcome.left_out,
-                    command=state.full_line(name) if outcome.left_out else "",
+                    skipped=outcome.skipped,
+                    command=state.full_line(name) if outcome.skipped else "",
                 )
             )
         state.audit = audit_of(state, clock.elapsed)
@@ -95,7 +96,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
 
 
 def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:
-    """The first images of the audit's data, in cells as small as its time asks for."""
+    """The plan on the first images of the dataset, with as few images per cell as the time requires."""
     plan = state.plan.plan
     source = {**plan.source, "images": count}
     return replace(plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until)
@@ -125,21 +126,21 @@ def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         state.evaluation = evaluate(replace(_plan(state, done), jobs=1))
     if math.isnan(side_of_evaluation(state.evaluation, plan.settings).value):
         raise DataError(
-            f"{plan.dataset.name}: none of the {done} images evaluated has anything true of a class "
-            "the metric counts: nothing can be measured; give data with truth"
+            f"{plan.dataset.name}: none of the {done} evaluated images has ground truth of a class that the "
+            "metric counts; use a dataset with ground truth"
         )
     state.runs["evaluation"] = run_folder(_plan(state, done)).name
     return PartOutcome(done, skipped_images(done, whole))
 
 
 def _options(state: AuditState) -> int:
-    """How many noises there are, about."""
+    """The approximate number of noise options."""
     task = state.plan.plan.model.card.task
     return sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
 
 
 def _seconds_per_image(state: AuditState, images: int = 6) -> float:
-    """Seconds an image takes by the trained pipeline, all cores together."""
+    """Seconds per image of the training pipeline, all cores together."""
     machine = open_machine(state.pipeline, state.plan.plan.model)
     times = []
     for entry in state.plan.plan.dataset.entries[: images + 1]:
@@ -171,7 +172,9 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         found = measure(prepared, watch, clock.finished("noise together") != 0)
     except BudgetSpent:
         clock.ended("noise", 0)
-        return PartOutcome(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
+        return PartOutcome(
+            0, f"{LATE}: no image was finished under all {len(prepared.variants)} options in {seconds:.0f} s"
+        )
     done = clock.ended("noise", min(count, len(found.items)))
     clock.ended("noise together", int(found.combined is not None))
     took = time.perf_counter() - began
@@ -183,13 +186,13 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     folder = suite_folder(state.suite, plan.runs)
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name
-    said = [skipped_images(done, whole, state.plan.options.noise_images)]
-    said += [f"{', '.join(skipped)}: no time to calibrate"] if skipped else []
-    return PartOutcome(done, "; ".join(filter(None, said)))
+    notes = [skipped_images(done, whole, state.plan.options.noise_images)]
+    notes += [f"{', '.join(skipped)} (no time to calibrate)"] if skipped else []
+    return PartOutcome(done, "; ".join(filter(None, notes)))
 
 
 def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
-    """The options that are calibrated, where that would take too much of the noises' time."""
+    """The calibrated options, if calibration would take too much of the time for noise."""
     cost = CALIBRATIONS * CALIBRATION_IMAGES * state.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
         return []
@@ -202,7 +205,7 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
     if not any(r.outcome == "measured" for r in state.noise.rows):
-        return PartOutcome(0, "no noise changes anything", False)
+        return PartOutcome(0, "no noise option has an effect", False)
     most = clock.finished("combine")
     with contextlib.suppress(BudgetSpent):
         if most != 0:
@@ -212,24 +215,24 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         state.staircase = None
         return PartOutcome(0, LATE)
     late = state.staircase is not None and any(LATE in text for text in state.staircase.skipped)
-    return PartOutcome(state.noise.images, f"the last steps of the staircase: {LATE}" if late else "")
+    return PartOutcome(state.noise.images, f"the last steps of the combination ({LATE})" if late else "")
 
 
 def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan = state.plan.plan
     task = plan.model.card.task
     if task not in ("detect", "single"):
-        return PartOutcome(0, f"a patch attack is for detectors; this is a model to {task}", False)
+        return PartOutcome(0, f"attacks need a detector; this model is a {MODEL_KINDS[task]}", False)
     names, given = [e.name for e in plan.dataset.entries], state.plan.options.attack_images
     before, until = clock.finished("attack"), clock.until("attack")
     if before == 0:
         return PartOutcome(0, LATE)
-    asked, budgets = names[: before or given or len(names)], clock.finished("attack budgets")
+    chosen, budgets = names[: before or given or len(names)], clock.finished("attack budgets")
     try:
-        state.outcome, levels, runs = attack_levels(state.plan, asked, watch, until, budgets)
+        state.outcome, levels, runs = attack_levels(state.plan, chosen, watch, until, budgets)
     except BudgetSpent:
         clock.ended("attack", 0)
-        return PartOutcome(0, f"{LATE}: the first image was not finished")
+        return PartOutcome(0, f"all images ({LATE} before the first was finished)")
     except (DataError, MissingExtra) as problem:  # reported as the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
     count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
@@ -238,15 +241,38 @@ def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     again = state.repeat_line("attack")
     state.levels = tuple(replace(one, level=replace(one.level, command=again)) for one in levels)
     larger = state.plan.options.pixels[clock.ended("attack budgets", len(levels)) :]
-    said = [skipped_images(count, len(names), given)]
-    said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []
-    return PartOutcome(count, "; ".join(filter(None, said)))
+    notes = [skipped_images(count, len(names), given)]
+    notes += [f"pixel budgets {', '.join(map(str, larger))} ({LATE})"] if larger else []
+    notes.append(_attack_square(state, clock, watch, until))
+    return PartOutcome(count, "; ".join(filter(None, notes)))
+
+
+def _attack_square(state: AuditState, clock: Clock, watch: Watch, until: float) -> str:
+    """Attack with contiguous squares at the smallest budget that succeeded; returns what was skipped."""
+    images = [a.name for a in state.levels[0].attempts if a.targets]
+    done = clock.finished("attack square")
+    levels = [one.level for one in state.levels]
+    if not images or state.outcome is None:
+        return ""
+    pixels = next((one.pixels for one in levels if one.broken), levels[-1].pixels)
+    try:
+        if done == 0:
+            raise BudgetSpent(LATE)
+        contiguous, square, runs = attack_square(state.plan, images[:done], pixels, watch, until)
+    except (BudgetSpent, DataError):
+        clock.ended("attack square", 0)
+        return f"contiguous squares ({LATE})"
+    clock.ended("attack square", len(square.attempts))
+    state.runs |= runs
+    state.outcome = replace(state.outcome, contiguous=contiguous)
+    state.contiguous_attack = replace(square.level, command=state.repeat_line("attack"))
+    return ""
 
 
 def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan, whole = state.plan.plan, len(state.plan.plan.dataset)
     if plan.model.card.task == "segment":
-        return PartOutcome(0, "a segmenter has no detection a square could hide", False)
+        return PartOutcome(0, "a segmenter has no detections for a square to hide", False)
     count = _square_count(state, clock, whole)
     before, until = clock.finished("squares"), clock.until("squares")
     try:
@@ -255,7 +281,7 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         found = survey(_squares_plan(state, before or count, until), watch)
     except BudgetSpent:
         clock.ended("squares", 0)
-        return PartOutcome(0, f"{LATE}: the first image was not finished")
+        return PartOutcome(0, f"all images ({LATE} before the first was finished)")
     count = clock.ended("squares", found.images)
     state.maps = found.maps
     state.notes += [f"squares: {found.note}"] if found.note else []
@@ -265,9 +291,9 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 
 def _square_count(state: AuditState, clock: Clock, whole: int) -> int:
-    """On how many images the square is laid, and at how many places: fewer of these, then of the images.
+    """The number of images for the square, after the number of positions has been reduced to fit the time.
 
-    The attack's images are covered if a coarse grid lets them be, since the matrix needs both.
+    The images of the attack are covered if a coarse grid allows it, because the matrix needs both.
     """
     options, many = state.plan.options, len(state.outcome.attempts) if state.outcome else 0
     affordable = clock.seconds("squares") / state.seconds_an_image  # places in all
@@ -284,29 +310,29 @@ def _square_count(state: AuditState, clock: Clock, whole: int) -> int:
 def _specs(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     files, plan = state.plan.options.spec, state.plan.plan
     if not files:
-        return PartOutcome(0, "no VNN-LIB specification was given (--spec FILE)", False)
+        return PartOutcome(0, "no VNN-LIB specification (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
         store = Store(plan.runs / CELLS)
         state.spec_verdicts = decide_specs(plan.model, files, seconds, store, plan.jobs or cores(), step)
     state.proofs += tuple(one.proof for one in state.spec_verdicts)
     unknown = sum(one.proof.answer == "unknown" for one in state.spec_verdicts)
-    late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"
+    late = f"{unknown} of {len(files)} specifications (not decided within {seconds:.0f} s)"
     return PartOutcome(0, late if unknown else "")
 
 
 def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
-    """Repeat every proof and witness under other precisions and runtimes."""
+    """Repeat every proof and counterexample under other precisions and runtimes."""
     if state.prepared is None:
-        return PartOutcome(0, "no precision or runtime was built")
+        return PartOutcome(0, "no precision or runtime was available")
     built = [one.variant for one in state.prepared.candidates if one.option.family in RECHECKED]
     under = {variant.name: variant.pipeline for variant in built if variant is not None}
     if not under or not state.proofs:
-        why = "no precision or runtime applies" if state.proofs else "nothing was proven or refuted"
+        why = "no precision or runtime applies" if state.proofs else "there is no proof or counterexample"
         return PartOutcome(0, why, False)
     allowed = clock.seconds("recheck") / (max(1, len(state.maps)) * len(under) * state.seconds_an_image)
     places = clock.number("recheck places", None, allowed, 8, state.places or state.plan.options.places)
-    asked = len([one for one in state.maps if one.answer != "unknown"]) * len(under)
+    total = len([one for one in state.maps if one.answer != "unknown"]) * len(under)
     until = clock.until("recheck")
     if state.maps:
         given = _squares_plan(state, len(state.plan.plan.dataset), until)
@@ -316,13 +342,13 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.spec_verdicts:
         seconds = min(clock.seconds("recheck"), SPEC)
         state.rechecks += recheck_specs(state.plan.plan.model, state.spec_verdicts, under, seconds)
-    said = [f"{asked - done} of {asked} rechecks: {LATE}"] if done < asked else []
-    said += [f"only the {places} tightest places of every square"] if places < state.places else []
-    return PartOutcome(len(state.maps), "; ".join(said))
+    notes = [f"{total - done} of {total} rechecks ({LATE})"] if done < total else []
+    notes += [f"all but the {places} worst positions of every square"] if places < state.places else []
+    return PartOutcome(len(state.maps), "; ".join(notes))
 
 
 def _squares_plan(state: AuditState, count: int, until: float = math.inf) -> SquaresPlan:
-    """The square on the first images, as the audit planned its places."""
+    """The plan of the square on the first images, with the planned number of positions."""
     options, plan = state.plan.options, state.plan.plan
     plan = replace(plan, dataset=plan.dataset.first(count), until=until)
     return SquaresPlan(plan, state.pipeline, share=options.square, most=state.places or options.places)

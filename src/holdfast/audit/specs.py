@@ -118,7 +118,7 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     known = {path.name if names.count(path.name) == 1 else str(path): path for path in files}
     questions = {name: property_of(read_vnnlib(path), model) for name, path in known.items()}
     if len(questions) < len(files):
-        raise InputError("--spec: expected each specification once, got one twice")
+        raise InputError("--spec: expected each specification once, got a duplicate")
     return questions
 
 
@@ -146,24 +146,30 @@ def _decide(one: Specification, seconds: float, jobs: int) -> tuple[Proof, list[
 def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
     """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
     network = question.model.path
-    asked = Instance(
+    instance = Instance(
         "audit", str(network), str(path), seconds, network_path=network, spec_path=path, folder=path.parent
     )
-    running = begin([*verify_command(), "--jobs", str(jobs)], asked)
+    running = begin([*verify_command(), "--jobs", str(jobs)], instance)
     try:
-        ((_, said),) = wait([running])
+        ((_, outcome),) = wait([running])
     except BaseException:
         abandon([running])
         raise
-    engine, witness = said.engine or "none", None
-    if said.status == "violated":
+    engine, witness = outcome.engine or "none", None
+    if outcome.status == "violated":
         domain = domain_of(question)
         try:
-            witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
+            witness = read_counterexample(outcome.witness).inputs.reshape(domain.box.lower.shape)
         except (InputError, ValueError) as problem:
-            return Verdict("error", engine, said.seconds, note=one_line(problem))
+            return Verdict("error", engine, outcome.seconds, note=one_line(problem))
     verdict = Verdict(
-        said.status, engine, said.seconds, witness=witness, replay=None, bound=said.margin, note=said.note
+        outcome.status,
+        engine,
+        outcome.seconds,
+        witness=witness,
+        replay=None,
+        bound=outcome.margin,
+        note=outcome.note,
     )
     if witness is None:
         return verdict
@@ -187,16 +193,16 @@ def recheck_specs(
     it is `unknown`: no number of points proves anything. One that leaves the network alone has no row.
     """
     rows: list[Recheck] = []
-    asked = [one for one in answers if one.proof.answer != "unknown"]
+    decided = [one for one in answers if one.proof.answer != "unknown"]
     touched = {name: pipeline for name, pipeline in deployments.items() if pipeline.infer not in UNTOUCHED}
-    end, todo = time.monotonic() + seconds, len(asked) * len(touched)
+    end, todo = time.monotonic() + seconds, len(decided) * len(touched)
     for name, pipeline in touched.items():
         run, problem = None, ""
         try:
             run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as error:  # noqa: BLE001 - runtimes raise errors of their own kinds
             problem = f"cannot be opened: {one_line(error)}"
-        for one in asked:
+        for one in decided:
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
             was, now = one.proof, RecheckAnswer("unknown", 0, problem)
@@ -211,27 +217,27 @@ def _search(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.
     question, tried, doubt = one.question, 0, ""
     try:
         if not question.unsafe:
-            return RecheckAnswer("unknown", 0, "nothing is asked: the set of inputs is empty")
+            return RecheckAnswer("unknown", 0, "the set of inputs is empty")
         domain = domain_of(question)
         names = [port.name for port in read_proto(question.model.path).graph.output]
-        walk = _Walk(domain, question, one.witness, rng)
-        for point in walk.points(points):
+        sampler = _BoxSampler(domain, question, one.witness, rng)
+        for point in sampler.points(points):
             output = _output(run, point, names)
             tried += 1
             if not np.isfinite(output).all():
-                doubt = "the outputs of a point are not finite"
+                doubt = "a point has outputs that are not finite"
                 continue
             if question.violated_by(output, point) and _again(run, question, point, names):
-                what = "the witness" if one.witness is not None and tried == 1 else f"point {tried}"
+                what = "the counterexample" if one.witness is not None and tried == 1 else f"point {tried}"
                 return RecheckAnswer("violated", tried, f"by {what}")
-            walk.note(point, output)
+            sampler.note(point, output)
             if time.monotonic() > end:
                 break
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
         return RecheckAnswer("unknown", tried, one_line(problem))
-    lost = "the witness does not break it there; " if one.witness is not None else ""
-    said = f"{lost}none of {tried} points of the box breaks it"
-    return RecheckAnswer("unknown", tried, "; ".join(filter(None, (said, doubt))))
+    lost = "the counterexample does not violate it here; " if one.witness is not None else ""
+    note = f"{lost}none of {tried} points of the box violates it"
+    return RecheckAnswer("unknown", tried, "; ".join(filter(None, (note, doubt))))
 
 
 def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
@@ -249,7 +255,7 @@ def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[st
     return bool(np.isfinite(output).all()) and question.violated_by(output, point)
 
 
-class _Walk:
+class _BoxSampler:
     """Points of a box, half of them steps from the one nearest to breaking the property."""
 
     def __init__(

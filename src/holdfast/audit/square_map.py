@@ -1,4 +1,4 @@
-"""The map of a black square over one image: its grid, the score at every place, and what follows from it."""
+"""The map of a black square over one image: its grid, the score at every position, and the answer."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from holdfast.core.patch import Patch, Spot
 from holdfast.core.types import Bools, Boxes, Floats, Ints, Label, Size
 
 THREAT, ENGINE = "square", "enumeration"
-FEWEST = 4  # places: the corners of the scene
+FEWEST = 4  # positions: the corners of the image
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A square of `side` pixels laid at every `step`-th column and row, and at the last of both."""
+    """A square of `side` pixels at every `step`-th column and row, and at the last of both."""
 
     side: int
     step: int
@@ -34,7 +34,7 @@ def grid_for(size: Size, share: float = 0.1, most: int = 400) -> Grid:
     if not 0.0 < share <= 1.0:
         raise InputError(f"square: expected a share of the shorter side above 0 and up to 1, got {share:g}")
     if most < FEWEST:
-        raise InputError(f"square: expected at least {FEWEST} places, one in each corner, got {most}")
+        raise InputError(f"square: expected at least {FEWEST} positions, one in each corner, got {most}")
     side = max(1, round(share * min(size)))
     low, high = 1, max(1, max(size) - side)  # at `high` only the ends are left
     while low < high:
@@ -56,29 +56,29 @@ def _starts(length: int, grid: Grid) -> Ints:
 
 
 def axes(size: Size, grid: Grid) -> tuple[Ints, Ints]:
-    """The columns and the rows at which the square's top left corner lies."""
+    """The columns and the rows of the square's top left corner."""
     return _starts(size.width, grid), _starts(size.height, grid)
 
 
 def places(size: Size, grid: Grid) -> Ints:
-    """Column and row of the square's top left corner at every place (n, 2), row by row."""
+    """Column and row of the square's top left corner at every position (n, 2), row by row."""
     columns, rows = axes(size, grid)
     return np.stack([np.tile(columns, len(rows)), np.repeat(rows, len(columns))], axis=1)
 
 
 def black(grid: Grid, column: int, row: int) -> Patch:
-    """The black square at one place."""
+    """The black square at one position."""
     shape = grid.side, grid.side
     return Patch(np.zeros((*shape, 3), np.uint8), np.ones(shape, bool), Spot(column, row))
 
 
 @dataclass(frozen=True, eq=False)
 class SquareMap:
-    """What became of an image's targets at every place of the square.
+    """The scores of an image's targets at every position of the square.
 
-    `scores` (rows, columns): the least over the targets of the best score of a detection that still finds it,
-    0 where one is lost; of a classifier the right class's score minus the best other. NaN where it could not
-    be judged. A score below `threshold` is unsafe; the worst unsafe one was replayed from the image's bytes.
+    `scores` (rows, columns): for detectors the lowest best score over the targets, 0 where one is hidden; for
+    classifiers the score of the true class minus the best other. NaN where it could not be
+    computed. A score below `threshold` is unsafe; the worst unsafe one was replayed from the image's bytes.
     """
 
     image: str
@@ -99,29 +99,29 @@ class SquareMap:
 
     @property
     def unsafe(self) -> Bools:
-        """Where (rows, columns) a target is lost."""
-        return np.asarray(self.scores < self.threshold)  # NaN is not: that place is in doubt
+        """Where (rows, columns) a target is hidden."""
+        return np.asarray(self.scores < self.threshold)  # NaN is not: that position is undecided
 
     @property
     def tried(self) -> int:
-        """Places that were judged."""
+        """The number of positions with a score."""
         return int(np.count_nonzero(~np.isnan(self.scores)))
 
     @property
     def answer(self) -> Answer:
-        """`violated` if a place is unsafe, `holds` only if every place was judged."""
+        """`violated` if a position is unsafe, `holds` only if every position has a score."""
         if self.unsafe.any():
             return "violated"
         return "holds" if self.tried == self.scores.size > 0 else "unknown"
 
     @property
     def least(self) -> float | None:
-        """The smallest score; None if no place was judged."""
+        """The smallest score; None if no position has one."""
         return float(np.nanmin(self.scores)) if self.tried else None
 
     @property
     def where(self) -> tuple[int, int] | None:
-        """Column and row of the worst place; of equal ones the one with the worst around it."""
+        """Column and row of the worst position; of equal ones the one with the worst neighbours."""
         if not self.tried:
             return None
         ties = self.scores == np.nanmin(self.scores)
@@ -131,14 +131,14 @@ class SquareMap:
 
     @property
     def tightest(self) -> Ints:
-        """All places (n, 2), column and row, the worst first; those not judged come before all others."""
+        """All positions (n, 2), column and row, the worst first; undecided ones come before all others."""
         flat = np.nan_to_num(self.scores.ravel(), nan=-np.inf)
         order = np.lexsort((_around(self.scores).ravel(), flat))
         return places(self.size, self.grid)[order]
 
 
 def _around(scores: Floats) -> Floats:
-    """The mean over each place and its neighbours: in the middle of an unsafe region it is least."""
+    """The mean over each position and its neighbours: lowest in the middle of an unsafe region."""
     known = np.isfinite(scores)
     value, weight = (np.pad(v, 1) for v in (np.where(known, scores, 0.0), known.astype(np.float64)))
     rows, columns = scores.shape
@@ -148,7 +148,7 @@ def _around(scores: Floats) -> Floats:
 
 
 def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]:
-    """The answer of every map: exact for the finite set of places, whatever it is."""
+    """The answer of every map, exact for the finite set of positions."""
     return tuple(
         Proof(
             THREAT,
@@ -169,17 +169,17 @@ def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]
 
 
 def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:
-    """The black square at the worst place of each image: the threat other deployments are put to."""
+    """The black square at the worst position of each image: the threat replayed under deployments."""
     return {one.image: black(one.grid, *one.where) for one in maps if one.where is not None}
 
 
 def describe_square(maps: Sequence[SquareMap]) -> str:
-    """The square in words: its side and the number of places, from and to where images differ in size."""
+    """The square in words: its side and its number of positions, as ranges if images differ in size."""
     if not maps:
         return "a black square"
     counts = ([one.grid.side for one in maps], [one.scores.size for one in maps])
     side, many = (" to ".join(map(str, sorted({min(values), max(values)}))) for values in counts)
-    return f"a black square of {side} pixels a side at {many} places"
+    return f"a black square with a side of {side} pixels at {many} positions"
 
 
 def to_plain(one: SquareMap) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A black square at every place of a grid over the scene: a finite set, run whole.
+"""A black square at every position of a grid over the image: a finite set that is run completely.
 
-Every place is decoded, resized and run as the model was trained, through ONNX Runtime on the original file,
-so `holds` and `violated` are both certain for the places of the grid; they say nothing of places between.
+Every position runs through the training pipeline and ONNX Runtime on the original file, so `holds` and
+`violated` are exact for the positions of the grid. They say nothing about positions in between.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from holdfast.attack.types import Rule, check_time
 from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, ModelError, one_line
-from holdfast.core.model import Model
+from holdfast.core.model import MODEL_KINDS, Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup
@@ -38,18 +38,18 @@ TIE = 1e-12  # by how much a class that is not the first of equal ones counts as
 
 @dataclass(frozen=True)
 class SquaresPlan:
-    """A model on a data set, the pipeline as trained, and the square."""
+    """A model on a dataset, its training pipeline, and the square."""
 
     plan: EvaluationPlan
     pipeline: Pipeline
     rule: Rule = field(default_factory=Rule)
     share: float = 0.1  # of the image's shorter side
-    most: int = 400  # places an image
+    most: int = 400  # positions per image
 
 
 @dataclass(frozen=True)
 class SquareScorer:
-    """A model opened with a pipeline, and how its answers are scored."""
+    """A model opened with a pipeline, and how its predictions are scored."""
 
     judge: Judge
 
@@ -59,35 +59,35 @@ class SquareScorer:
         return 0.0 if self.judge.machine.model.card.task == "classify" else self.judge.rule.score
 
     def predict(self, image: Image) -> Prediction:
-        """What the model says of decoded pixels; an exception where an output is no number."""
+        """The prediction for decoded pixels; an exception where an output is not finite."""
         return self.judge.machine.predict(self.judge.prepared(image))
 
     def targets(self, image: Image, truth: Boxes | Label) -> Boxes | Label | None:
-        """What is true of the image and found in it; None if nothing is."""
-        said = self.predict(image)
+        """The ground truth that the model detects in the image; None if there is none."""
+        prediction = self.predict(image)
         if isinstance(truth, Label):
-            return truth if score_of(said, truth, self.judge.rule) >= self.threshold else None
-        if not isinstance(said, Detections):
-            raise ModelError(f"expected detections, got {type(said).__name__}")
-        ours = found_boxes(said, truth, self.judge.rule) & ~truth.crowd
+            return truth if score_of(prediction, truth, self.judge.rule) >= self.threshold else None
+        if not isinstance(prediction, Detections):
+            raise ModelError(f"expected detections, got {type(prediction).__name__}")
+        ours = found_boxes(prediction, truth, self.judge.rule) & ~truth.crowd
         return Boxes(truth.xyxy[ours], truth.classes[ours]) if ours.any() else None
 
     def score(self, image: Image, targets: Boxes | Label) -> float:
-        """How well the least well found target is found in decoded pixels."""
+        """The score of the least certain target in decoded pixels."""
         found = score_of(self.predict(image), targets, self.judge.rule)
         if not np.isfinite(found):
-            raise ImageError(f"expected a score that is a number, got {found}")
+            raise ImageError(f"expected a finite score, got {found}")
         return found
 
     def replayed(self, data: bytes, grid: Grid, place: tuple[int, int], targets: Boxes | Label) -> bool:
-        """Whether the square breaks it once more, from the encoded bytes, laid on as a patch."""
+        """Whether the square breaks the image again, from the encoded bytes, applied as a patch."""
         return (
             self.score(apply(self.judge.machine.decode(data), black(grid, *place)), targets) < self.threshold
         )
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
-    """The least over the targets of the best score that finds it (0: none does), or a class's lead."""
+    """The lowest best score over the targets (0: a target is missed), or the margin of the true class."""
     if isinstance(said, Scores) and isinstance(targets, Label):
         others = np.delete(said.values, targets.index)
         lead = float(said.values[targets.index] - (others.max() if others.size else 0.0))
@@ -145,7 +145,7 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
         return SquareScorer(Judge(machine, self.rule))
 
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
-        """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
+        """The map of an image, None where no true object is detected, or why it cannot be run."""
         try:
             began, sample = time.perf_counter(), item.load()
             truth = known_truth(sample.truth, self.to_model, sample.name)
@@ -170,7 +170,7 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
             clean, seconds = state.score(image, targets), round(time.perf_counter() - began, 3)
         except ImageError as problem:
             return {"failed": str(problem)}
-        note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
+        note = f"{notes[0]} ({many(len(notes), 'position')} not decided)" if notes else ""
         return {"map": to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))}
 
 
@@ -178,7 +178,7 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
     """The work under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
     plan, model = squares.plan, squares.plan.model
     if model.card.task not in ("detect", "single", "classify"):
-        got = f"got a model to {model.card.task}; leave squares out"
+        got = f"got a {MODEL_KINDS[model.card.task]}; skip the part squares"
         raise ModelError(f"squares: {model.name}: expected a detector or a classifier, {got}")
     grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
     (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
@@ -198,33 +198,33 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
 def _score_places(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
-    """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
+    """The score at every position (rows, columns), NaN where it could not be computed, and the reasons.
 
     BudgetSpent at `until` (of time.monotonic).
     """
     size = Size(image.shape[1], image.shape[0])
     columns, rows = axes(size, grid)
-    scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a place left out would stay in doubt
+    scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a skipped position stays undecided
     for at, (x, y) in enumerate(places(size, grid).tolist()):
         check_time(until)
         laid = image.copy()
         laid[y : y + grid.side, x : x + grid.side] = 0
         try:
             scores[at] = scorer.score(laid, targets)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
+        except Exception as problem:  # noqa: BLE001 - whatever it is, this position is undecided
             notes.append(f"at column {x}, row {y}: {one_line(problem)}")
     return scores.reshape(len(rows), len(columns)), notes
 
 
 def _confirm_worst(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
-    """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
+    """Replay the worst unsafe positions; one that is not confirmed becomes NaN. Returns the reasons."""
     notes, (columns, rows) = list[str](), axes(one.size, one.grid)
     while one.unsafe.any() and (here := one.where) is not None:
         try:
             if scorer.replayed(data, one.grid, here, one.targets):
                 break
-            notes.append(f"the square at column {here[0]}, row {here[1]} did not break it a second time")
-        except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed is none
+            notes.append(f"at column {here[0]}, row {here[1]}: not confirmed by a second run")
+        except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed does not count
             notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
         one.scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
     return notes
@@ -232,7 +232,7 @@ def _confirm_worst(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[st
 
 @dataclass(frozen=True)
 class Survey:
-    """The maps, and the images that have none: nothing true is found in them, or they cannot be run."""
+    """The maps, and the images without one: no true object is detected, or they cannot be run."""
 
     maps: tuple[SquareMap, ...]
     without: tuple[str, ...] = ()
@@ -241,16 +241,16 @@ class Survey:
 
     @property
     def note(self) -> str:
-        """Which images have no map and why, in words; empty if all have one."""
+        """Which images have no map and why; empty if all have one."""
         without, failed = (many(len(images), "image") for images in (self.without, self.failed))
-        nothing = f"{without} without a map: nothing true is found there without a square"
-        said = [nothing] if self.without else []
-        said += [f"{failed} could not be run; first {self.failed[0]}"] if self.failed else []
-        return "; ".join(said)
+        nothing = f"{without} without a detected true object"
+        notes = [nothing] if self.without else []
+        notes += [f"{failed} could not be run; first: {self.failed[0]}"] if self.failed else []
+        return "; ".join(notes)
 
 
 def survey(plan: SquaresPlan, watch: Watch = no_progress) -> Survey:
-    """The maps of all images and what is to be said of those without; finished cells are not run again."""
+    """Compute the maps of all images; completed cells are reused."""
     entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:

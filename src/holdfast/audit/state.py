@@ -1,4 +1,4 @@
-"""The state of a running audit, and the audit as data that it ends with."""
+"""The state of a running audit, and the result it ends with."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,17 @@ from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
 from holdfast.audit.options import AuditedOptions
 from holdfast.audit.plan import AuditPlan
-from holdfast.audit.result import Audit, Cause, Clean, ImageRobustness, Part, Proof, Recheck, RobustnessBounds
+from holdfast.audit.result import (
+    AttackLevel,
+    Audit,
+    Clean,
+    ImageRobustness,
+    NoiseResult,
+    Part,
+    Proof,
+    Recheck,
+    RobustnessBounds,
+)
 from holdfast.audit.specs import SpecVerdict
 from holdfast.audit.square_map import THREAT, SquareMap, describe_square
 from holdfast.config.options import carry
@@ -32,16 +42,16 @@ TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": 
 
 @dataclass(frozen=True)
 class PartOutcome:
-    """The outcome of a part: on how many images it ran, what it skipped, whether it applies to this model."""
+    """The outcome of a part: its images, what it skipped, and whether it applies to this model."""
 
     images: int
-    left_out: str = ""
+    skipped: str = ""
     applies: bool = True
 
 
 @dataclass
 class AuditState:
-    """What the parts have found so far; the page is written from it."""
+    """The results of the parts so far; the page is written from it."""
 
     plan: AuditPlan
     evaluation: Evaluation | None = None
@@ -50,6 +60,7 @@ class AuditState:
     staircase: Combination | None = None
     outcome: Outcome | None = None
     levels: tuple[LevelResult, ...] = ()
+    contiguous_attack: AttackLevel | None = None
     maps: tuple[SquareMap, ...] = ()
     spec_verdicts: tuple[SpecVerdict, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -58,22 +69,22 @@ class AuditState:
     parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)  # images of noise, attack and square, as planned
-    places: int = 0  # of the square, as planned; 0: not planned yet
+    counts: dict[str, int] = field(default_factory=dict)  # planned images of noise, attack and square
+    places: int = 0  # planned positions of the square; 0: not planned yet
     shard: int = SHARD  # images per cell: few where a model is slow, so that a part can stop soon
     seconds_an_image: float = 0.05
     audit: Audit | None = None
 
     @property
     def result(self) -> Audit:
-        """The audit as data; only one that ended has it."""
+        """The result of an audit that has ended."""
         if self.audit is None:
             raise RuntimeError("the audit has not ended")
         return self.audit
 
     @property
     def noise(self) -> ModelNoise | None:
-        """The noise of the model; None if it was not measured."""
+        """The noise results of the model; None if noise was not measured."""
         return self.suite.models[0] if self.suite else None
 
     @property
@@ -97,7 +108,7 @@ class AuditState:
 
 
 def audit_of(state: AuditState, seconds: float) -> Audit:
-    """The audit as data: every number with the command that reproduces it."""
+    """The result: every number with the command that reproduces it."""
     plan = state.plan.plan
     if state.evaluation is None:
         raise RuntimeError("an audit has an evaluation")
@@ -115,12 +126,13 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
         },
         data={"name": plan.dataset.name, "images": len(plan.dataset), "source": dict(plan.source)},
         clean=_clean(state, state.evaluation),
-        causes=tuple(_cause(state, r) for r in state.noise.rows) if state.noise else (),
-        combined=_cause(state, state.noise.combined) if state.noise and state.noise.combined else None,
-        strikes=tuple(one.level for one in state.levels),
+        noises=tuple(_noise_result(state, r) for r in state.noise.rows) if state.noise else (),
+        combined=_noise_result(state, state.noise.combined) if state.noise and state.noise.combined else None,
+        attacks=tuple(one.level for one in state.levels),
+        contiguous_attack=state.contiguous_attack,
         proofs=state.proofs,
         rechecks=state.rechecks,
-        sandwich=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
+        bounds=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
         matrix=state.matrix,
         parts=tuple(state.parts),
         notes=tuple(dict.fromkeys([*state.evaluation.notes, *state.notes, *calibrated])),
@@ -174,21 +186,21 @@ def metric_of(name: str, iou: float) -> tuple[str, str]:
     return {"AP": "map", "mIoU": "miou"}.get(name, name), TITLES.get(name, name)
 
 
-def _cause(state: AuditState, row: NoiseRow) -> Cause:
+def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
     count = state.prepared and len(state.prepared.noise.plan.dataset)
     label = row.option if row.family == "combined" else row.label
-    only = () if row.family == "combined" else (label,)  # combined is a column of the whole table
+    only = () if row.family == "combined" else (label,)  # combined needs the whole suite
 
-    def share(points: float | None) -> float | None:
-        return None if points is None or math.isnan(points) else round(points / 100, 12)
+    def finite(points: float | None) -> float | None:
+        return None if points is None or math.isnan(points) else points
 
-    return Cause(
+    return NoiseResult(
         label,
         row.family,
         row.outcome,
-        drop=share(row.points_lost),
-        low=share(row.low),
-        high=share(row.high),
+        points_lost=finite(row.points_lost),
+        low=finite(row.low),
+        high=finite(row.high),
         changed=row.changed,
         images=row.images,
         note=row.note,
@@ -199,18 +211,18 @@ def _cause(state: AuditState, row: NoiseRow) -> Cause:
 def robustness_bounds(
     proofs: Sequence[Proof], maps: Sequence[SquareMap], levels: Sequence[LevelResult]
 ) -> Iterator[RobustnessBounds]:
-    """The bounds under the square, and those under each budget of pixels.
+    """The bounds under the square, and those under each pixel budget.
 
-    Each threat breaks an image by its own measure, which its words state: the square as soon as one object
-    that was found is lost, the attack when all are. So neither says anything of the other's images.
+    The threats use different criteria, which their words state: the square breaks an image when it hides one
+    detected object, the attack when it hides all of them. Neither implies the other.
     """
     squares = [p for p in proofs if p.threat == THREAT]
     if squares:
         engine = squares[0].engine
         images = tuple(ImageRobustness(p.image, p.answer == "holds", p.answer == "violated") for p in squares)
-        words = f"{describe_square(maps) if maps else ''}; broken: an object is lost"
+        words = f"{describe_square(maps) if maps else ''} (broken: one detected object is hidden)"
         yield RobustnessBounds(THREAT, words, engine, engine, images)
     for one in levels:
         images = tuple(ImageRobustness(a.name, False, a.success) for a in one.attempts if a.targets)
-        words = f"{one.level.pixels} pixels of any colour on the objects; broken: every object is lost"
+        words = f"{one.level.pixels} scattered pixels (broken: every detected object is hidden)"
         yield RobustnessBounds(one.level.threat, words, "", one.level.engine, images)

@@ -1,4 +1,4 @@
-"""A threat laid over pictures: an image of a data set with a patch on it, again an image of a data set."""
+"""A dataset with patches applied to its images."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from holdfast.engine.store import printable
 
 @dataclass(frozen=True)
 class PatchedEntry:
-    """An image with a patch on it, in the pixels one decoder gives: a PNG, which decodes to just these."""
+    """An image with a patch applied to the pixels of one decoder, encoded as PNG."""
 
     entry: Entry
     patch: Patch
@@ -28,16 +28,16 @@ class PatchedEntry:
 
     @property
     def name(self) -> str:
-        """The name of the image as it is without the patch."""
+        """The name of the image without the patch."""
         return self.entry.name
 
     def key(self) -> str:
-        """A hash of image and truth, of the patch as far as it is seen, of the decoder and of the code."""
+        """A hash of image, ground truth, visible patch, decoder and code."""
         decoder = lookup("decode", self.decode)
         return fingerprint.of(["patched", self.entry.key(), visible(self.patch), decoder, code_of("patched")])
 
     def load(self) -> Sample:
-        """The picture with the patch as PNG, and the truth; ImageError if it cannot be decoded."""
+        """The image with the patch as PNG, and its ground truth; ImageError if it cannot be decoded."""
         sample = self.entry.load()
         decode: Decode = lookup("decode", self.decode)
         try:
@@ -51,14 +51,14 @@ class PatchedEntry:
 
 
 def target_boxes(truth: Truth) -> Floats | None:
-    """The true boxes (n, 4) a patch may lie on, crowds left out; None if the truth is no boxes."""
+    """The true boxes (n, 4) a patch may be applied to, without crowds; None if the truth has no boxes."""
     return truth.xyxy[~truth.crowd] if isinstance(truth, Boxes) else None
 
 
 def visible(patch: Patch) -> Patch:
-    """The patch as far as it is seen: cut to its mask if it lies at a spot, what the mask hides made black.
+    """The patch cropped to its mask if it has a position, with hidden pixels set to black.
 
-    Two patches that do the same are the same then, and small: an attack's is as large as the picture.
+    Patches with the same effect become equal, and small: that of an attack is as large as the image.
     """
     pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
     if not isinstance(patch.where, Spot) or not patch.mask.any():
@@ -70,17 +70,17 @@ def visible(patch: Patch) -> Patch:
 
 
 def patched_dataset(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Decode) -> Dataset:
-    """The data set with the patches on the images they are named by; images without one stay as they are.
+    """The dataset with each patch applied to the image it names; other images are unchanged.
 
-    A patch whose mask is empty is none. InputError if a patch is for an image the data set has not.
+    Patches with an empty mask are ignored. InputError if a patch names an image that is not in the dataset.
     """
     # Patches are named as records are, in which a file name of any bytes can be written down.
     given = {printable(name): patch for name, patch in patches.items()}
     unknown = sorted(given.keys() - {printable(entry.name) for entry in dataset.entries})
     if unknown:
         raise InputError(
-            f"a patch is for the image {unknown[0]!r}: expected an image of {dataset.name}; "
-            "lay patches over the data they were made on"
+            f"a patch names the image {unknown[0]!r}, which is not in {dataset.name}; "
+            "use the dataset the patches were computed on"
         )
     laid = {name: visible(patch) for name, patch in given.items() if patch.mask.any()}
     found = [(entry, laid.get(printable(entry.name))) for entry in dataset.entries]

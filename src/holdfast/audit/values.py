@@ -1,6 +1,6 @@
-"""The numbers of an audit under flat names: noise.map50.drop, attack.300px.Se, and so on.
+"""The numbers of an audit under flat names: noise.map50.points_lost, attack.300px.Se, and so on.
 
-A number that was not measured has no value here: nothing may be concluded from its absence.
+A number that was not measured is absent.
 """
 
 import difflib
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from holdfast.audit.options import PIXELS
-from holdfast.audit.result import Audit, Cause, Proof
+from holdfast.audit.result import Audit, NoiseResult, Proof
 from holdfast.core.errors import InputError
 
-Unit: TypeAlias = Literal["fraction", "difference", "count", "pixels", "seconds"]
+Unit: TypeAlias = Literal["fraction", "difference", "points", "count", "pixels", "seconds"]
 RANGES: dict[Unit, tuple[float, float]] = {
     "fraction": (0.0, 1.0),
     "difference": (-1.0, 1.0),
+    "points": (-100.0, 100.0),
     "count": (0.0, math.inf),
     "pixels": (0.0, math.inf),
     "seconds": (0.0, math.inf),
@@ -36,13 +37,13 @@ STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
 
 @dataclass(frozen=True)
 class Pattern:
-    """A kind of name: capitals stand for what differs, `parts` of the plan measure it."""
+    """A kind of name: capitals are placeholders, `parts` are the parts of the audit that measure it."""
 
     text: str
     unit: Unit
     parts: tuple[str, ...]
     meaning: str
-    interval: bool = False  # also with .low and .high: the ends of the 95 % interval
+    interval: bool = False  # also with .low and .high: the ends of the 95% interval
 
     @property
     def engine(self) -> str:
@@ -51,52 +52,95 @@ class Pattern:
 
 
 _PROOFS = ("squares", "specs")
+_POINTS: Unit = "points"
 PATTERNS: tuple[Pattern, ...] = (
-    Pattern("clean.METRIC", "fraction", ("evaluate",), "the model's main metric, as trained", True),
+    Pattern("clean.METRIC", "fraction", ("evaluate",), "main metric of the training pipeline", True),
     Pattern("clean.OTHER", "fraction", ("evaluate",), "any other metric of the evaluation"),
     Pattern("clean.images", "count", ("evaluate",), "images evaluated"),
-    Pattern("noise.METRIC.drop", "difference", ("noise",), "loss by the worst single system noise", True),
+    Pattern("noise.METRIC.points_lost", _POINTS, ("noise",), "lost to the worst single noise option", True),
     Pattern(
-        "noise.METRIC.combined", "difference", ("noise",), "loss by the worst of each family together", True
+        "noise.combined.METRIC.points_lost",
+        _POINTS,
+        ("noise",),
+        "lost to the worst option of each family, combined",
+        True,
     ),
-    Pattern("noise.FAMILY.METRIC.drop", "difference", ("noise",), "loss by the family's worst option", True),
-    Pattern("noise.FAMILY.OPTION.METRIC.drop", "difference", ("noise",), "loss by that one option", True),
-    Pattern("noise.missing", "count", ("noise",), "options that could not be run or are not installed"),
-    Pattern("attack.BUDGET.Se", "difference", ("attack",), "1 − metric after / before, attacked images"),
+    Pattern(
+        "noise.FAMILY.METRIC.points_lost", _POINTS, ("noise",), "lost to the family's worst option", True
+    ),
+    Pattern("noise.FAMILY.OPTION.METRIC.points_lost", _POINTS, ("noise",), "lost to that option", True),
+    Pattern("noise.missing", "count", ("noise",), "noise options that are not supported or not installed"),
+    Pattern(
+        "attack.BUDGET.Se", "difference", ("attack",), "1 − metric after / before on the attacked images"
+    ),
     Pattern("attack.BUDGET.METRIC", "fraction", ("attack",), "metric of the attacked images"),
-    Pattern("attack.BUDGET.broken", "fraction", ("attack",), "share of aimed images that lost all targets"),
-    Pattern("attack.BUDGET.aimed", "count", ("attack",), "images that had something to lose"),
-    Pattern("attack.smallest", "pixels", ("attack",), "smallest budget tried that breaks an image"),
-    Pattern("attack.largest", "pixels", ("attack",), "largest budget tried"),
-    Pattern("square.certified", "fraction", ("squares",), "share of images no black square breaks: proven"),
-    Pattern("square.broken", "fraction", ("squares",), "share of images some black square breaks"),
-    Pattern("verify.violated", "count", _PROOFS, "questions with a witness: squares and specifications"),
-    Pattern("verify.holds", "count", _PROOFS, "questions with a proof"),
-    Pattern("verify.unknown", "count", _PROOFS, "questions with neither"),
-    Pattern("verify.specs.violated", "count", ("specs",), "the same of the specifications alone"),
-    Pattern("verify.specs.holds", "count", ("specs",), "the same of the specifications alone"),
-    Pattern("verify.specs.unknown", "count", ("specs",), "the same of the specifications alone"),
-    Pattern("recheck.findings", "count", ("recheck",), "answers that are others in some deployment"),
-    Pattern("recheck.broken", "count", ("recheck",), "proven as trained, broken in some deployment"),
-    Pattern("recheck.unknown", "count", ("recheck",), "answers that could not be had again"),
-    Pattern("matrix.METRIC.min", "fraction", ("matrix",), "lowest metric of all threats × deployments"),
-    Pattern("matrix.magnified", "count", ("matrix",), "fields in which both clearly magnify each other"),
-    Pattern("matrix.missing", "count", ("matrix",), "fields that could not be run"),
-    Pattern("audit.left_out", "count", (), "parts of the plan left out, wholly or in part"),
-    Pattern("audit.failed_images", "count", (), "images that could not be read or predicted"),
-    Pattern("audit.seconds", "seconds", (), "time the audit took"),
+    Pattern(
+        "attack.BUDGET.broken",
+        "fraction",
+        ("attack",),
+        "share of images in which every detected object is hidden",
+    ),
+    Pattern("attack.BUDGET.aimed", "count", ("attack",), "attacked images with a detected object"),
+    Pattern("attack.contiguous.Se", "difference", ("attack",), "S_e of the contiguous squares"),
+    Pattern("attack.contiguous.broken", "fraction", ("attack",), "share of images they break"),
+    Pattern("attack.smallest", "pixels", ("attack",), "smallest pixel budget that breaks an image"),
+    Pattern("attack.largest", "pixels", ("attack",), "largest pixel budget tried"),
+    Pattern(
+        "square.certified",
+        "fraction",
+        ("squares",),
+        "share of images that no black square of the grid breaks (certified)",
+    ),
+    Pattern(
+        "square.broken", "fraction", ("squares",), "share of images that a black square of the grid breaks"
+    ),
+    Pattern("verify.violated", "count", _PROOFS, "violated properties: squares and specifications"),
+    Pattern("verify.holds", "count", _PROOFS, "proven properties"),
+    Pattern("verify.unknown", "count", _PROOFS, "undecided properties"),
+    Pattern("verify.specs.violated", "count", ("specs",), "violated specifications"),
+    Pattern("verify.specs.holds", "count", ("specs",), "proven specifications"),
+    Pattern("verify.specs.unknown", "count", ("specs",), "undecided specifications"),
+    Pattern("recheck.findings", "count", ("recheck",), "answers that change under a deployment"),
+    Pattern(
+        "recheck.broken",
+        "count",
+        ("recheck",),
+        "properties that hold for the training pipeline and are violated under a deployment",
+    ),
+    Pattern("recheck.unknown", "count", ("recheck",), "answers that are undecided under a deployment"),
+    Pattern("matrix.METRIC.min", "fraction", ("matrix",), "lowest metric over all threats × deployments"),
+    Pattern(
+        "matrix.magnified",
+        "count",
+        ("matrix",),
+        "cells in which threat and deployment magnify each other significantly",
+    ),
+    Pattern("matrix.missing", "count", ("matrix",), "cells that could not be run"),
+    Pattern("audit.skipped", "count", (), "parts skipped, completely or partly"),
+    Pattern("audit.failed_images", "count", (), "images that could not be read or evaluated"),
+    Pattern("audit.seconds", "seconds", (), "duration of the audit"),
 )
 
 
 def pattern_of(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern | None:
-    """The pattern the name fits, None if it is no name; before a run the metric may be any of `metrics`."""
+    """The pattern of the name, None if there is none; before a run the metric may be any of `metrics`."""
     engine = name.partition(".")[0]
     fitting = (p for p in PATTERNS if p.engine == engine)
     return next((p for p in fitting if name in _names(p, name, audit, metrics)), None)
 
 
+def current_name(name: str) -> str:
+    """The name that replaced a former one, else the name itself."""
+    found = re.fullmatch(r"noise\.([^.]+)\.combined(\.low|\.high)?", name)
+    if found:
+        return f"noise.combined.{found[1]}.points_lost{found[2] or ''}"
+    if name.startswith("noise."):
+        return re.sub(r"\.drop(?=$|\.low$|\.high$)", ".points_lost", name)
+    return {"audit.left_out": "audit.skipped"}.get(name, name)
+
+
 def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern:
-    """The pattern the name fits, or an InputError with the nearest name and those that would fit."""
+    """The pattern of the name, or InputError with the closest name and the known patterns."""
     found = pattern_of(name, audit, metrics)
     if found is not None:
         return found
@@ -115,16 +159,16 @@ def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[st
 
 
 def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[str]) -> list[str]:
-    """Every name of the pattern; with the budgets of pixels that are in `name`, as any number is one."""
+    """Every name of the pattern, with the pixel budgets in `name`, since any number is valid."""
     text = pattern.text
     found = [text]
     if "FAMILY" in text:
         from holdfast.stages.families import families, options  # here: it loads every registered part
 
         labels = [(f.name, name) for f in families() for o in options(f) for name in (o.name, *o.aliases)]
-        causes = audit.causes if audit is not None else ()  # the user's own may be among them
+        noises = audit.noises if audit is not None else ()  # including the user's own options
         labels += [
-            (c.family, c.label.partition("=")[2]) for c in causes if c.label.startswith(f"{c.family}=")
+            (c.family, c.label.partition("=")[2]) for c in noises if c.label.startswith(f"{c.family}=")
         ]
         place, names = "FAMILY.OPTION", [f"{family}.{option}" for family, option in labels]
         if "OPTION" not in text:
@@ -140,9 +184,9 @@ def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[s
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A number, what it is about (the noise, the image), the command that reproduces it, and its n.
+    """A number, what it refers to (a noise, an image), the command that reproduces it, and its n.
 
-    `images` is the number of images an estimate rests on; None for counts of what was found, which are facts.
+    `images` is the n of an estimate; None for counts.
     """
 
     value: float
@@ -152,12 +196,12 @@ class NamedValue:
 
 
 def values_of(audit: Audit) -> dict[str, float]:
-    """Every number of the audit by the name gates use; what was not measured is not there."""
+    """Every measured number of the audit by its name in gates."""
     return {name: one.value for name, one in _by_name(audit).items()}
 
 
 def measured(audit: Audit) -> dict[str, NamedValue]:
-    """Every number of the audit by each name a gate may use, aliases included, with where it comes from."""
+    """Every measured number by each name a gate may use, aliases included, with its source."""
     from holdfast.stages.families import families, options  # here: it loads every registered part
 
     found = _by_name(audit)
@@ -179,45 +223,46 @@ def _by_name(audit: Audit) -> dict[str, NamedValue]:
     return found
 
 
-# Name, value, what it is about, command; of an estimate also the number of images.
+# Name, value, what it refers to, command; for an estimate also the number of images.
 _Row = tuple[str, float | None, str, str] | tuple[str, float | None, str, str, int | None]
 
 
 def _clean(audit: Audit) -> Iterator[_Row]:
     clean = audit.clean
-    rule = clean.rule.partition(",")[0]  # the whole of it is too long for a line
-    about = f"{clean.title} of {clean.images} images by {rule}"
+    rule = clean.rule.partition(",")[0]  # the full text is too long for a line
+    about = f"{clean.title}, rule {rule}"
     for end, value in (("", clean.value), (".low", clean.low), (".high", clean.high)):
         yield f"clean.{clean.metric}{end}", value, about, clean.command, clean.images
     yield "clean.images", clean.images, "", clean.command
     for key, value in clean.others.items():
-        if key in OTHERS and value is not None and value >= 0:  # COCO says −1 where there is no truth
+        if key in OTHERS and value is not None and value >= 0:  # COCO reports −1 without ground truth
             yield f"clean.{key}", value, "", clean.command, clean.images
 
 
 def _noise(audit: Audit) -> Iterator[_Row]:
     metric = audit.clean.metric
-    yield from _worst(f"noise.{metric}.drop", audit.causes)
-    for family in dict.fromkeys(c.family for c in audit.causes):
-        yield from _worst(f"noise.{family}.{metric}.drop", [c for c in audit.causes if c.family == family])
-    for cause in audit.causes:
+    yield from _worst(f"noise.{metric}.points_lost", audit.noises)
+    for family in dict.fromkeys(c.family for c in audit.noises):
+        own = [c for c in audit.noises if c.family == family]
+        yield from _worst(f"noise.{family}.{metric}.points_lost", own)
+    for cause in audit.noises:
         option = cause.label.removeprefix(f"{cause.family}=")
-        yield from _worst(f"noise.{cause.family}.{option}.{metric}.drop", [cause])
+        yield from _worst(f"noise.{cause.family}.{option}.{metric}.points_lost", [cause])
     if audit.combined is not None:
-        yield from _worst(f"noise.{metric}.combined", [audit.combined])
-    if audit.causes:
-        missing = [c.label for c in audit.causes if c.outcome not in ("measured", *STILL)]
+        yield from _worst(f"noise.combined.{metric}.points_lost", [audit.combined])
+    if audit.noises:
+        missing = [c.label for c in audit.noises if c.outcome not in ("measured", *STILL)]
         yield "noise.missing", len(missing), ", ".join(missing), ""
 
 
-def _worst(name: str, causes: Sequence[Cause]) -> Iterator[_Row]:
+def _worst(name: str, noises: Sequence[NoiseResult]) -> Iterator[_Row]:
     """The largest loss; its ends are the largest lower and the largest upper end, each with its own noise.
 
-    So drop.low > x says that some one noise surely costs more than x, and drop.high > x that some may. One
-    that ran without giving its number leaves the largest unknown.
+    So points_lost.low > x says that one noise loses significantly more than x, and points_lost.high > x that
+    one may. A noise that ran without giving a number leaves the largest unknown.
     """
-    ran = [cause for cause in causes if cause.outcome in ("measured", *STILL)]
-    for key, end in (("drop", ""), ("low", ".low"), ("high", ".high")):
+    ran = [cause for cause in noises if cause.outcome in ("measured", *STILL)]
+    for key, end in (("points_lost", ""), ("low", ".low"), ("high", ".high")):
         numbers = [0.0 if cause.outcome in STILL else getattr(cause, key) for cause in ran]
         if ran and not any(number is None or math.isnan(number) for number in numbers):
             rows = zip(numbers, ran, strict=True)
@@ -226,19 +271,25 @@ def _worst(name: str, causes: Sequence[Cause]) -> Iterator[_Row]:
 
 
 def _attack(audit: Audit) -> Iterator[_Row]:
-    for one in audit.strikes:
+    for one in audit.attacks:
         begin = f"attack.{one.threat}."
         about = f"{one.broken} of {one.aimed} images broken by {one.engine}"
         yield begin + "aimed", one.aimed, "", one.command
-        if one.aimed:  # else nothing was attacked, so nothing was withstood
+        if one.aimed:  # otherwise nothing was attacked
             yield begin + "Se", one.effect, about, one.command, one.aimed
             yield begin + "broken", one.broken / one.aimed, about, one.command, one.aimed
             yield begin + audit.clean.metric, one.after, f"{one.before:.3f} before", one.command, one.aimed
-    tried = [s for s in audit.strikes if s.aimed]
+    square = audit.contiguous_attack
+    if square is not None and square.aimed:
+        about = f"{square.broken} of {square.aimed} images broken with {square.pixels} pixels"
+        yield "attack.contiguous.Se", square.effect, about, square.command, square.aimed
+        share = square.broken / square.aimed
+        yield "attack.contiguous.broken", share, about, square.command, square.aimed
+    tried = [s for s in audit.attacks if s.aimed]
     if tried:
         least = min((s for s in tried if s.broken), key=lambda s: s.pixels, default=None)
         largest = max(tried, key=lambda s: s.pixels)
-        about = f"{least.broken} of {least.aimed} images" if least else "no budget tried breaks an image"
+        about = f"{least.broken} of {least.aimed} images" if least else "no budget breaks an image"
         pixels, command = (least.pixels, least.command) if least else (math.inf, "")
         yield "attack.smallest", pixels, about, command, max(s.aimed for s in tried)
         yield "attack.largest", largest.pixels, "", largest.command
@@ -281,7 +332,7 @@ def _rechecks(audit: Audit) -> Iterator[_Row]:
 
 
 def _matrix(audit: Audit) -> Iterator[_Row]:
-    cells = audit.matrix.meetings
+    cells = audit.matrix.cells
     if not cells:
         return
     run = [(m.value, m) for m in cells if m.value is not None and not math.isnan(m.value)]
@@ -299,7 +350,7 @@ def _matrix(audit: Audit) -> Iterator[_Row]:
 
 
 def _whole(audit: Audit) -> Iterator[_Row]:
-    left = [p.name for p in audit.parts if p.left_out]
-    yield "audit.left_out", len(left) if audit.parts else None, ", ".join(left), ""
+    skipped = [p.name for p in audit.parts if p.skipped]
+    yield "audit.skipped", len(skipped) if audit.parts else None, ", ".join(skipped), ""
     yield "audit.failed_images", len(audit.failed), some(audit.failed), ""
     yield "audit.seconds", audit.seconds, "", ""

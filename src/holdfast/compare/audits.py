@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.attack.result import Attempt
 from holdfast.attack.run import MANIFEST
 from holdfast.audit.attack_levels import carry_over
-from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, NoiseResult
 from holdfast.audit.values import values_of
 from holdfast.compare import evaluations, result
 from holdfast.compare.evaluations import ATTACK, EFFECTS, AttackRun, NotPaired
@@ -85,26 +85,25 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
     try:
         runs = _run_folders(a, b, "noise", folders)
         found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
-        return ComparisonContent(
-            found.changes[1:], notes=found.notes
-        )  # the clean metric is of the evaluation
+        # The clean metric is that of the evaluation.
+        return ComparisonContent(found.changes[1:], notes=found.notes)
     except InputError as problem:
         why = str(problem)
-    without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
+    without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.noises]
     if without and why == NOT_NEXT_TO:
         why = f"not measured in {without[0]}"
-    old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
-    rows = [_cause_change(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
+    old, new = ({one.label: one for one in audit.noises} for audit in (a, b))
+    rows = [_noise_change(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
         label = COMBINED if same else f"{COMBINED} (worst options of each run)"
-        rows.append(_cause_change(label, a.combined, b.combined))
+        rows.append(_noise_change(label, a.combined, b.combined))
     return ComparisonContent(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
 
 
-def _cause_change(label: str, old: Cause | None, new: Cause | None) -> Change:
+def _noise_change(label: str, old: NoiseResult | None, new: NoiseResult | None) -> Change:
     sides = [
-        zero_if_unchanged(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome)) if c else None
+        zero_if_unchanged(StatedNumber(c.points_lost, c.low, c.high, c.images, c.outcome)) if c else None
         for c in (old, new)
     ]
     return from_stated(ComparedNumber(LOSSES, label, "is worse", costs=True), *sides)
@@ -112,7 +111,7 @@ def _cause_change(label: str, old: Cause | None, new: Cause | None) -> Change:
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
     """Every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
-    old, new = ({level.threat: level for level in audit.strikes} for audit in (a, b))
+    old, new = ({level.threat: level for level in audit.attacks} for audit in (a, b))
     rows: list[Change] = []
     lists: list[ImageList] = []
     why = ""
@@ -144,7 +143,7 @@ def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterat
 
 def _broken(audit: Audit, threat: str) -> dict[str, bool]:
     """Whether the threat breaks each image, by the bounds of the audit; empty if it has none."""
-    return {s.image: s.broken for one in audit.sandwich if one.threat == threat for s in one.standings}
+    return {s.image: s.broken for one in audit.bounds if one.threat == threat for s in one.per_image}
 
 
 def _share(part: int, whole: int) -> StatedNumber:
@@ -186,7 +185,7 @@ def _rechecks(a: Audit, b: Audit) -> Iterator[ImageList]:
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
     """The metric of every threat under every deployment that both have."""
-    for one in a.matrix.meetings:
+    for one in a.matrix.cells:
         other = b.matrix.at(one.threat, one.deployment)
         if other is None or (one.threat, one.deployment) == (NO_THREAT, TRAINED):
             continue
@@ -224,7 +223,7 @@ def _level_attempts(
             with suppress(InputError):
                 manifest = folder.resolve().parent / run / MANIFEST
                 runs[name.removeprefix("attack ")] = evaluations.open_attack(manifest)
-    levels = sorted(audit.strikes, key=lambda level: level.pixels)
+    levels = sorted(audit.attacks, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
         raise NotPaired(f"the attacks of {which} are no longer next to it")
     aimed = _broken(audit, levels[0].threat)

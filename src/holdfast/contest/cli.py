@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
     from holdfast.contest.run import Judgement, Row
-    from holdfast.report.patched import Exhibit
+    from holdfast.report.patched import AttackedImage
 
 
 def init(options: opts.InitOptions) -> int:
@@ -208,11 +208,11 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
-def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
+def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[AttackedImage]:
     """The images of these rows with all that is drawn on them."""
     from holdfast.contest.page import describe_row
     from holdfast.contest.run import MIMIC, SINGLE
-    from holdfast.report.patched import Exhibit
+    from holdfast.report.patched import AttackedImage
 
     result = []
     for row in rows:
@@ -222,7 +222,10 @@ def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[R
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judged.before[SINGLE][place].truth, (shot.before(), entry.image(row.number))
-        result.append(Exhibit(shot.name, describe_row(row), *pictures, truth=truth, said=single, also=mimic))
+        image = AttackedImage(
+            shot.name, describe_row(row), *pictures, truth=truth, detections=single, also=mimic
+        )
+        result.append(image)
     return result
 
 

@@ -9,7 +9,7 @@ from holdfast.contest.rules import Rules
 from holdfast.contest.run import MIMIC, SINGLE, Row, Score
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
-from holdfast.report.patched import GAIN, Exhibit, exhibition
+from holdfast.report.patched import READING, AttackedImage, attacked_gallery
 from holdfast.report.tables import Cell, Column, Table, to_html
 
 NAMES = {
@@ -24,8 +24,8 @@ NAMES = {
 def show_page(
     score: Score,
     rules: Rules,
-    best: Sequence[Exhibit],
-    worst: Sequence[Exhibit],
+    best: Sequence[AttackedImage],
+    worst: Sequence[AttackedImage],
     classes: Sequence[str],
     command: str = "",
 ) -> str:
@@ -99,7 +99,11 @@ def image_table(rows: Sequence[Row]) -> Table:
 
 
 def _sections(
-    score: Score, rules: Rules, best: Sequence[Exhibit], worst: Sequence[Exhibit], classes: Sequence[str]
+    score: Score,
+    rules: Rules,
+    best: Sequence[AttackedImage],
+    worst: Sequence[AttackedImage],
+    classes: Sequence[str],
 ) -> list[Section]:
     note = "score = S_e · S_s; raw: before it was cut to the range of the rules."
     table = Figure("", scroll(to_html(score_table(score), sortable=False), "Score"), note, wide=True)
@@ -108,8 +112,8 @@ def _sections(
     for name, exhibits, lost_most, changed_most in galleries:
         if exhibits:
             lead = f"{lost_most} targets lost, of equal ones those with the {changed_most} changed pixels."
-            body = exhibition(exhibits, classes, rules.iou, name, NAMES)
-            note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
+            body = attacked_gallery(exhibits, classes, rules.iou, name, NAMES)
+            note = READING
             figure = Figure("", body, note, wide=True)
             sections.append(Section(name, f"{name.capitalize()} images", (figure,), lead))
     body = scroll(to_html(image_table(score.rows)), "All images")

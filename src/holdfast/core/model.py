@@ -17,6 +17,12 @@ TASK_NAMES: Mapping[Task, str] = {
     "segment": "segmentation",
     "single": "single-object detection",
 }
+MODEL_KINDS: Mapping[Task, str] = {
+    "classify": "classifier",
+    "detect": "detector",
+    "segment": "segmenter",
+    "single": "single-object detector",
+}
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
 Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]

@@ -1,4 +1,4 @@
-"""An experiment as a table and as a page with links to the pages of its pieces."""
+"""An experiment as a table and as a page with links to the pages of its trials."""
 
 import os
 from collections.abc import Sequence
@@ -6,95 +6,130 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.audit import gates
-from holdfast.experiment.result import Findings, Line
+from holdfast.experiment.result import ExperimentResult, TrialResult
 from holdfast.report import parts
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll, table_figure
-from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
+from holdfast.report.tables import MISSING, Cell, Column, Table, many, shown, to_html
 
-DELTA = "to the model's first evaluation of the same images; noise, attack: to the clean model"
+LOST = "compared with the model's first evaluation of the same images; noise, attack: with the clean model"
 
 
-def results(lines: Sequence[Line], caption: str = "") -> Table:
-    """The lines of an experiment as a table."""
+def results(lines: Sequence[TrialResult], caption: str = "") -> Table:
+    """The results of an experiment as a table."""
     return Table.of(lines, COLUMNS, caption)
 
 
-def plan_table(lines: Sequence[Line]) -> Table:
-    """What would be run."""
+def plan_table(lines: Sequence[TrialResult]) -> Table:
+    """The trials that would run."""
     rows: list[list[Cell]] = [
-        [line.model, line.data or "none needed", line.condition, line.do, line.images or None,
-         "ready" if line.state == "done" else f"would fail: {line.words}"]
+        [line.model, line.data or "–", line.condition, line.do, line.images or None,
+         "ready" if line.state == "done" else f"would fail: {line.notes}"]
         for line in lines
     ]  # fmt: skip
-    return Table(["model", "data", "condition", "do", "images", ""], rows)
+    return Table(["model", "dataset", "condition", "do", "images", "status"], rows)
 
 
-def gates_table(lines: Sequence[Line]) -> Table:
+def gates_table(lines: Sequence[TrialResult]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
         [x.model, x.data, x.condition, *row] for x in lines for row in gates.gates_table(x.gates).rows
     ]
-    columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "n", "verdict", "reason"]
+    columns: list[Column | str] = [
+        "model",
+        "dataset",
+        "condition",
+        "fail if",
+        "measured",
+        "n",
+        "verdict",
+        "reason",
+    ]
     return Table(columns, rows, "Gates")
 
 
-def _metric(line: Line) -> str:
+def _metric(line: TrialResult) -> str:
     return "failed" if line.state == "failed" else line.metric
 
 
-def _interval(line: Line) -> str:
-    return "" if line.low is None or line.high is None else f"[{line.low:+z.4f}, {line.high:+z.4f}]"
+def _interval(line: TrialResult) -> str:
+    return "" if line.low is None or line.high is None else f"[{line.low:z.2f}, {line.high:z.2f}]"
 
 
-COLUMNS: tuple[Column[Line], ...] = (
+COLUMNS: tuple[Column[TrialResult], ...] = (
     Column("model", get=lambda line: line.model),
-    Column("data", get=lambda line: line.data or "none needed"),
+    Column("dataset", get=lambda line: line.data or "–"),
     Column("condition", get=lambda line: line.condition),
     Column("metric", get=_metric),
     Column("value", 4, get=lambda line: line.value),
-    Column("Δ", 4, DELTA, get=lambda line: None if line.delta is None else f"{line.delta:+z.4f}"),
-    Column("95 % interval", note="paired: the same images are drawn for both", get=_interval),
+    Column("points lost", 2, LOST, get=lambda line: line.points_lost),
+    Column("95% interval", note="paired over the same images", get=_interval),
     Column("images", 0, get=lambda line: line.images or None),
-    Column("what else", get=lambda line: line.words),
+    Column("notes", get=lambda line: line.notes),
 )
 
 
-def verdict(found: Findings) -> str:
+def verdict(found: ExperimentResult) -> str:
     """The experiment in a sentence or two."""
-    failed = [line for line in found.lines if line.state == "failed"]
-    said = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
-    said += [f"{len(failed)} of them failed"] if failed else []
-    worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
-    if worst is not None and (worst.delta or 0.0) < 0:
-        said.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
+    failed = [line for line in found.results if line.state == "failed"]
+    said = [f"{len(found.results)} of {found.trials} trials were run"]
+    said += [f"{len(failed)} failed"] if failed else []
+    losing = [line for line in found.results if line.points_lost is not None and line.points_lost > 0]
+    if losing:
+        worst = max(losing, key=lambda line: line.points_lost or 0.0)
+        said.append(f"largest loss: {worst.title}, {worst.points_lost:.2f} points of {worst.metric}")
     text = "; ".join(said) + "."
-    judged = [one for line in found.lines for one in line.gates]
+    judged = [one for line in found.results for one in line.gates]
     return f"{text} Gates: {gates.count_verdicts(judged)}." if judged else text
 
 
-def page(found: Findings, out: Path) -> str:
-    """The experiment as one HTML file that lies at `out`: links are relative to its folder."""
+def next_step(found: ExperimentResult) -> str:
+    """What to do next, in one sentence."""
+    failed = [line for line in found.results if line.state == "failed"]
+    losing = [line for line in found.results if (line.low or 0.0) > 0]
+    if failed:
+        return f"Fix what failed and run the same command again: {failed[0].title} ({failed[0].notes})."
+    if found.broken_gates:
+        line, gate = found.broken_gates[0]
+        return f"Fix the failed gate {gate.gate.text} of {line.title}."
+    if losing:
+        worst = max(losing, key=lambda line: line.points_lost or 0.0)
+        return f"Open the page of {worst.title}: it loses {worst.points_lost:.2f} points significantly."
+    return "No condition loses accuracy significantly; add gates to keep it that way (docs/ci.md)."
+
+
+def _basis(line: TrialResult) -> str:
+    """The n of a result, and its AP rule if it has one."""
+    numbers = line.numbers.get("rule") or line.numbers.get("settings", {}).get("rule")
+    rule = f", AP rule {str(numbers).partition(':')[0]}" if numbers else ""
+    return f"n = {line.images}{rule}"
+
+
+def page(found: ExperimentResult, out: Path) -> str:
+    """The experiment as one HTML file for the path `out`: links are relative to its folder."""
     experiment = found.experiment
-    first: dict[tuple[str, str], Line] = {}  # measured, of every model on every data
-    for line in found.lines:
+    first: dict[tuple[str, str], TrialResult] = {}  # the first measured result per model and dataset
+    for line in found.results:
         if line.value is not None:
             first.setdefault((line.model, line.data), line)
-    data = parts.joined([one.name for one in experiment.data]) or "no data"
+    data = parts.joined([one.name for one in experiment.data]) or "no dataset"
     return document(
         Document(
             title=experiment.title or experiment.file.stem,
             subject=(experiment.title or experiment.file.stem, data),
             facts=(
                 ("models", str(len(experiment.models))),
-                ("data sets", str(len(experiment.data))),
+                ("datasets", str(len(experiment.data))),
                 ("conditions", str(len(experiment.conditions))),
                 ("time", parts.duration(found.seconds)),
-                ("made", found.created.replace("T", " ").replace("+00:00", " UTC")),
+                ("created", found.created.replace("T", " ").replace("+00:00", " UTC")),
             ),
             verdict=verdict(found),
+            next_step=next_step(found),
             cards=tuple(
-                Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
+                Card(
+                    line.model, line.value, f"{line.metric} on {line.data}, {line.condition}; {_basis(line)}"
+                )
                 for line in list(first.values())[:6]
             ),
             command=found.command,
@@ -106,49 +141,49 @@ def page(found: Findings, out: Path) -> str:
     )
 
 
-def write(found: Findings, out: Path) -> Path:
-    """The path of the written page."""
+def write(found: ExperimentResult, out: Path) -> Path:
+    """Write the page and return its path."""
     return write_page(page(found, out), out)
 
 
-def _alerts(found: Findings) -> tuple[Alert, ...]:
+def _alerts(found: ExperimentResult) -> tuple[Alert, ...]:
     failed, broken = len(found.failed), len(found.broken_gates)
-    pieces = f"{failed} piece{'s' if failed > 1 else ''} of work failed, wholly or in some images"
-    fallen = f"{broken} gate{'s' if broken > 1 else ''} failed"
-    return (*([Alert(pieces, "results")] if failed else []), *([Alert(fallen, "gates")] if broken else []))
+    trials = Alert(f"{many(failed, 'trial')} failed or have failed images", "results")
+    gates = Alert(f"{many(broken, 'gate')} failed", "gates")
+    return (*([trials] if failed else []), *([gates] if broken else []))
 
 
-def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
-    note = "Δ is of the metric, 0 to 1: negative is a loss. A link leads to the page of its piece."
-    table = Figure("", scroll(_linked(found.lines, out), "Results"), note, wide=True)
-    sections = [Section("results", "Results", (table,), "Every condition for every model on every data.")]
-    if any(line.gates for line in found.lines):
-        judged = Figure("", scroll(to_html(gates_table(found.lines)), "Gates"), wide=True)
-        sections.append(Section("gates", "Gates", (judged,), "What every audit must keep."))
+def _sections(found: ExperimentResult, out: Path) -> tuple[Section, ...]:
+    note = "Points lost are percentage points; a gain is negative. Each condition links to its own page."
+    table = Figure("", scroll(_linked(found.results, out), "Results"), note, wide=True)
+    sections = [Section("results", "Results", (table,), "One row per model, dataset and condition.")]
+    if any(line.gates for line in found.results):
+        judged = Figure("", scroll(to_html(gates_table(found.results)), "Gates"), wide=True)
+        sections.append(Section("gates", "Gates", (judged,), "Conditions that fail an audit."))
     commands: list[list[Cell]] = [
-        [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.lines
+        [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.results
     ]
-    again = Table(["piece", Column("again", command=True), Column("seconds", 1), "its run"], commands)
-    figure = table_figure("Every piece", again, name="Pieces", wide=True)
+    again = Table(["trial", Column("command", command=True), Column("seconds", 1), "run"], commands)
+    figure = table_figure("Trials", again, name="Trials", wide=True)
     return (*sections, parts.about_section([figure], found.versions))
 
 
-def _linked(lines: Sequence[Line], out: Path) -> str:
-    """The table of results, each condition with a link to its own page."""
+def _linked(lines: Sequence[TrialResult], out: Path) -> str:
+    """The table of results; each condition links to its page."""
     rows = [
         {
             "model": line.model,
-            "data": line.data or "none needed",
+            "data": line.data or "–",
             "condition": line.condition,
             "href": _relative(line.page, out),
             "metric": _metric(line),
             "numbers": [
                 _number(line.value, 4),
-                _number(line.delta, 4, True),
+                _number(line.points_lost, 2),
                 (_interval(line), "" if line.low is None else repr(line.low)),
                 _number(line.images or None, 0),
             ],
-            "words": line.words,
+            "notes": line.notes,
         }
         for line in lines
     ]
@@ -156,11 +191,9 @@ def _linked(lines: Sequence[Line], out: Path) -> str:
     return parts.fragment("experiment.html", heads=heads, rows=rows)
 
 
-def _number(value: float | None, digits: int, signed: bool = False) -> tuple[str, str]:
-    """A number as it is read and as it is sorted."""
-    if value is None:
-        return MISSING, ""
-    return (f"{value:+z.{digits}f}" if signed else shown(value, digits)), repr(value)
+def _number(value: float | None, digits: int) -> tuple[str, str]:
+    """A number as it is shown and as it is sorted."""
+    return (MISSING, "") if value is None else (shown(value, digits), repr(value))
 
 
 def _relative(target: str, out: Path) -> str:

@@ -30,19 +30,19 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenModel(CardOptions, ClassOptions):
+class ModelEntry(CardOptions, ClassOptions):
     """A [[model]]."""
 
-    path: Annotated[str, Option("An ONNX file, or the name of a shipped model.", refers_to="model")]
-    name: Annotated[str, Option("Name in the results (default: that of the file).")] = ""
+    path: Annotated[str, Option("ONNX file, or name of a shipped model.", refers_to="model")]
+    name: Annotated[str, Option("Name in the results (default: the file name).")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenData(ReadingOptions):
+class DatasetEntry(ReadingOptions):
     """A [[data]]."""
 
-    path: Annotated[str, Option("A folder or file, or signs:SEED:COUNT, the embedded one.", refers_to="data")]
-    name: Annotated[str, Option("Name in the results (default: that of the path).")] = ""
+    path: Annotated[str, Option("Folder or file, or signs:SEED:COUNT (embedded).", refers_to="data")]
+    name: Annotated[str, Option("Name in the results (default: from the path).")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Evaluate(ScoreOptions, StageOptions, CalibrationOptions):
     noise: Annotated[
         tuple[str, ...],
         Option(
-            "Noise options, all at once.",
+            "Noise options, combined.",
             names=completions.noise_options,
             problem=completions.missing_library,
             example="precision=int8-minmax",
@@ -87,8 +87,8 @@ DOES: dict[str, type[Work]] = {
 class Condition(Options):
     """A [[condition]]: run for each model on each dataset."""
 
-    do: Annotated[Literal["evaluate", "noise", "attack", "audit", "verify"], Option("What is done.")]
-    name: Annotated[str, Option("Name in the results (default: what is done).")] = ""
+    do: Annotated[Literal["evaluate", "noise", "attack", "audit", "verify"], Option("What to run.")]
+    name: Annotated[str, Option("Name in the results (default: the value of do).")] = ""
     work: Work = field(default_factory=Evaluate)
 
 
@@ -97,10 +97,10 @@ class Experiment(Options):
     """A whole file. Paths in it are relative to its folder, and absolute here."""
 
     file: Path
-    models: tuple[GivenModel, ...] = ()
-    data: tuple[GivenData, ...] = ()
+    models: tuple[ModelEntry, ...] = ()
+    data: tuple[DatasetEntry, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    title: Annotated[str, Option("A line above the results.")] = ""
+    title: Annotated[str, Option("Title of the results.")] = ""
     seed: Annotated[int, Option("Random seed of attacks.", least=0)] = 0
     gates: tuple[Gate, ...] = ()
 
@@ -162,8 +162,8 @@ class _Reader:
         found = Experiment(
             file=self.file,
             **self.table(Experiment, own, (), TABLES),
-            models=self.several(document, "model", GivenModel),
-            data=self.several(document, "data", GivenData, needed=False),
+            models=self.several(document, "model", ModelEntry),
+            data=self.several(document, "data", DatasetEntry, needed=False),
             conditions=self.conditions(document),
             gates=tuple(self.gates(document.get("gates", {}))),
         )
@@ -172,7 +172,7 @@ class _Reader:
         if set(does) != {"verify"} and "data" not in document:
             self.report((), "expected at least one table [[data]], got none")
         if found.gates and "audit" not in does:
-            self.report(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
+            self.report(("gates",), 'gates need an audit: add a [[condition]] with do = "audit"')
         return found
 
     def table(
@@ -184,7 +184,7 @@ class _Reader:
         for key, value in given.items():
             if key not in specs:
                 home = _homes(key)
-                foreign = f"not a key of this table; it is for {home}"
+                foreign = f"not a key of this table; it belongs to {home}"
                 self.report((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
                 continue
             try:
@@ -244,14 +244,14 @@ class _Reader:
         shape, before = DOES[does], len(self.problems)
         foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
         for key in sorted(foreign):
-            self.report((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
+            self.report((*where, key), f'not valid for do = "{does}"; it belongs to {_homes(key)}')
         values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
         if values.get("calibration") and shape is Evaluate and not values.get("noise"):
-            self.report((*where, "calibration"), "is of use only with `noise`")
+            self.report((*where, "calibration"), "needs `noise`")
         if isinstance(values.get("stage"), tuple):
             kinds = [text.partition("=")[0] for text in values["stage"]]
             for kind in sorted({k for k in kinds if kinds.count(k) > 1}):
-                self.report((*where, "stage"), f"the stage {kind!r} is exchanged twice")
+                self.report((*where, "stage"), f"the stage {kind!r} is replaced twice")
         return shape(**values) if len(self.problems) == before else None
 
     def gates(self, given: Any) -> Iterator[Gate]:
@@ -296,7 +296,7 @@ def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
 def _homes(key: str) -> str:
     """Where a key belongs, in words; empty if nowhere."""
     does = [f'"{does}"' for does, shape in DOES.items() if key in keys_of(shape)]
-    tables: dict[str, type[Options]] = {"model": GivenModel, "data": GivenData}
+    tables: dict[str, type[Options]] = {"model": ModelEntry, "data": DatasetEntry}
     inside = [f"[[{name}]]" for name, shape in tables.items() if key in keys_of(shape)]
     return " or ".join([*([f"do = {' or '.join(does)}"] if does else []), *inside])
 
@@ -312,30 +312,30 @@ def schema() -> dict[str, Any]:
         table["required"] = [*shared["required"], *table["required"]]
         several.append({**table, "title": does})
     condition = {"type": "object", "required": ["do"], "oneOf": several}
-    text = {"type": "string", "minLength": 1, "examples": ["noise.map50.drop > 0.02"]}
+    text = {"type": "string", "minLength": 1, "examples": ["noise.map50.points_lost > 2"]}
     least = {
         "type": "integer", "minimum": 1, "default": ENOUGH,
-        "description": "A gate whose number rests on fewer images is not decided.",
+        "description": "Minimum number of images for a gate to be decided.",
     }  # fmt: skip
     texts = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
     gates = {  # the list, or names with what they must not be
         "type": "object",
         "properties": {FAIL_IF: texts, MIN_IMAGES: least},
         "additionalProperties": {"type": ["string", "object"]},
-        "description": "An audit fails if one of these is true of it: see docs/how-to/gate-a-release.md.",
+        "description": "An audit fails if one of these is true: see docs/how-to/gate-a-release.md.",
     }
     return {
         "$schema": DRAFT,
         "title": "holdfast experiment",
-        "description": "Models × data × conditions, for `holdfast run`.",
+        "description": "Models × datasets × conditions, for `holdfast run`.",
         "type": "object",
         "properties": {
             **table_schema(Experiment)["properties"],
-            "model": _rows(table_schema(GivenModel), "The models."),
+            "model": _rows(table_schema(ModelEntry), "The models."),
             "data": _rows(
-                table_schema(GivenData), "The data; may be missing if every condition is do = 'verify'."
+                table_schema(DatasetEntry), "The datasets; optional if every condition is do = 'verify'."
             ),
-            "condition": _rows(condition, "Each is run for each model on each data."),
+            "condition": _rows(condition, "Each condition runs for each model on each dataset."),
             "gates": gates,
         },
         "required": ["model", "condition"],

@@ -1,4 +1,4 @@
-"""What an experiment found: a line for each model, data and condition; saved as JSON."""
+"""The result of an experiment: one result per model, dataset and condition; saved as JSON."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ State: TypeAlias = Literal["done", "failed"]
 
 
 @dataclass(frozen=True)
-class Line:
-    """One piece of work. `delta` = value − what it is compared with, 0 to 1, with a paired 95 % interval."""
+class TrialResult:
+    """The result of a trial. `points_lost` = reference − value in percentage points, with its interval."""
 
     model: str
     data: str
@@ -24,67 +24,67 @@ class Line:
     state: State = "done"
     metric: str = ""
     value: float | None = None
-    delta: float | None = None
+    points_lost: float | None = None
     low: float | None = None
     high: float | None = None
     images: int = 0
     failed: int = 0  # images that could not be read
-    words: str = ""  # what else is to be said, or why it failed
-    folder: str = ""  # its own run
-    page: str = ""  # its own page
+    notes: str = ""  # notes, or why it failed
+    folder: str = ""  # of its run
+    page: str = ""  # its page
     seconds: float = 0.0
     command: str = ""
     gates: tuple[GateVerdict, ...] = ()
-    numbers: dict[str, Any] = field(default_factory=dict)  # everything it found
+    numbers: dict[str, Any] = field(default_factory=dict)  # all results
 
     @property
     def title(self) -> str:
-        """The piece in words."""
+        """The name of the trial."""
         return f"{self.model}{f' on {self.data}' if self.data else ''}: {self.condition}"
 
 
 @dataclass(frozen=True)
-class Findings:
-    """An experiment as far as it was run."""
+class ExperimentResult:
+    """The result of an experiment, as far as it was run."""
 
     experiment: Experiment
-    lines: tuple[Line, ...]
-    pieces: int  # how many there are
+    results: tuple[TrialResult, ...]
+    trials: int  # how many there are
     created: str = ""
     seconds: float = 0.0
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
-    def failed(self) -> tuple[Line, ...]:
-        """The pieces that failed, and those with images that did."""
-        return tuple(line for line in self.lines if line.state == "failed" or line.failed)
+    def failed(self) -> tuple[TrialResult, ...]:
+        """The trials that failed or have failed images."""
+        return tuple(line for line in self.results if line.state == "failed" or line.failed)
 
     @property
-    def broken_gates(self) -> tuple[tuple[Line, GateVerdict], ...]:
-        """The gates that failed, each with its audit."""
-        return tuple((line, one) for line in self.lines for one in line.gates if one.failed)
+    def broken_gates(self) -> tuple[tuple[TrialResult, GateVerdict], ...]:
+        """The failed gates, each with its audit."""
+        return tuple((line, one) for line in self.results for one in line.gates if one.failed)
 
     @property
     def exit_code(self) -> int:
-        """1 if a gate failed, 4 if a piece or an image did, else 0."""
+        """1 if a gate failed, 4 if a trial or an image failed, else 0."""
         return 1 if self.broken_gates else 4 if self.failed else 0
 
 
-class _ExperimentManifest(Manifest[Findings]):
+class _ExperimentManifest(Manifest[ExperimentResult]):
     """The manifest of an experiment, with its state and exit code."""
 
-    def to_plain(self, result: Findings) -> dict[str, Any]:
-        """The findings as JSON values."""
-        state = "done" if len(result.lines) == result.pieces else "running"
+    def to_plain(self, result: ExperimentResult) -> dict[str, Any]:
+        """The result as JSON values."""
+        state = "done" if len(result.results) == result.trials else "running"
         return {**super().to_plain(result), "state": state, "exit_code": result.exit_code}
 
 
-_manifest = _ExperimentManifest("experiment.json", "experiment", Findings, "an experiment")
+_manifest = _ExperimentManifest("experiment.json", "experiment", ExperimentResult, "an experiment")
 as_plain, save = _manifest.to_plain, _manifest.save
 
 
 def experiment_folder(experiment: Experiment, runs: Path) -> Path:
-    """Where an experiment is saved: by its file's name and a hash of all that it declares."""
-    asked = dataclasses.replace(experiment, file=Path(), title="")
-    return folder_of(runs, f"experiment-{experiment.file.stem}", asked)
+    """The folder of an experiment: its file name and a hash of its content."""
+    content = dataclasses.replace(experiment, file=Path(), title="")
+    return folder_of(runs, f"experiment-{experiment.file.stem}", content)

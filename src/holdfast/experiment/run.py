@@ -1,4 +1,4 @@
-"""An experiment, run piece by piece: what fails is a line that says so, the others go on."""
+"""Run an experiment trial by trial; a trial that fails is reported, the others continue."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,17 +9,17 @@ from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.core.sources import versions
 from holdfast.engine.manifest import now
-from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.cli import ExperimentOptions
-from holdfast.experiment.pieces import Keep, check_piece, run_piece
+from holdfast.experiment.context import ExperimentContext, Trial
 from holdfast.experiment.plan import Experiment, Verify
-from holdfast.experiment.result import Findings, Line, experiment_folder, save
+from holdfast.experiment.result import ExperimentResult, TrialResult, experiment_folder, save
+from holdfast.experiment.trials import Keep, check_trial, run_trial
 
 
-def pieces_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Piece, ...]:
-    """The pieces in the order of the file: models, then data, then conditions; a specification once a model.
+def trials_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Trial, ...]:
+    """The trials in the order of the file: models, datasets, conditions; a specification once per model.
 
-    `only` names conditions. Evaluations bring the first one with them, as their Δ is to that.
+    `only` names conditions. Evaluations include the first one, which they are compared with.
     """
     known = [condition.name for condition in experiment.conditions]
     for name in only:
@@ -33,65 +33,65 @@ def pieces_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Piece, 
     for model in experiment.models:
         chosen = [condition for condition in experiment.conditions if condition.name in wanted]
         for data in experiment.data:
-            found += [Piece(model, data, one) for one in chosen if not isinstance(one.work, Verify)]
+            found += [Trial(model, data, one) for one in chosen if not isinstance(one.work, Verify)]
         found += [
-            Piece(model, None, c, spec) for c in chosen if isinstance(c.work, Verify) for spec in c.work.spec
+            Trial(model, None, c, spec) for c in chosen if isinstance(c.work, Verify) for spec in c.work.spec
         ]
     return tuple(found)
 
 
 def execute(
-    bench: Bench,
+    context: ExperimentContext,
     only: Sequence[str] = (),
-    begin: Callable[[Piece, int, int], None] = lambda piece, number, of: None,
-    keep: Keep = lambda piece, made, line: None,
+    begin: Callable[[Trial, int, int], None] = lambda trial, number, of: None,
+    keep: Keep = lambda trial, result, line: None,
     command: str = "",
-) -> Findings:
-    """The findings, saved after every piece; `keep` writes a piece's page, `begin` hears of each."""
+) -> ExperimentResult:
+    """Run all trials and save the result after each; `keep` writes a page, `begin` announces a trial."""
     began = time.perf_counter()
-    pieces = pieces_of(bench.experiment, only)
-    folder = experiment_folder(bench.experiment, bench.runs)
-    found = Findings(
-        bench.experiment,
+    trials = trials_of(context.experiment, only)
+    folder = experiment_folder(context.experiment, context.runs)
+    found = ExperimentResult(
+        context.experiment,
         (),
-        len(pieces),
+        len(trials),
         now(),
-        command=command or command_line(ExperimentOptions(file=bench.experiment.file)),
+        command=command or command_line(ExperimentOptions(file=context.experiment.file)),
         versions=versions(),
     )
     save(found, folder)
-    for number, piece in enumerate(pieces, 1):
-        begin(piece, number, len(pieces))
-        line = _line(bench, piece, keep)
+    for number, trial in enumerate(trials, 1):
+        begin(trial, number, len(trials))
+        line = _line(context, trial, keep)
         seconds = round(time.perf_counter() - began, 3)
-        found = replace(found, lines=(*found.lines, line), seconds=seconds)
+        found = replace(found, results=(*found.results, line), seconds=seconds)
         save(found, folder)
     return found
 
 
-def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
+def _line(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResult:
     began = time.perf_counter()
     try:
-        line, found = run_piece(bench, piece)
-        page = keep(piece, found, line)
+        line, found = run_trial(context, trial)
+        page = keep(trial, found, line)
         line = replace(line, page="" if page is None else str(page))
     except OutputError:
-        raise  # a folder that cannot be written to fails all that follow too
-    except Exception as problem:  # noqa: BLE001 - whatever ends one piece must not end the others
+        raise  # the following trials would fail too
+    except Exception as problem:  # noqa: BLE001 - one failed trial must not stop the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
         words = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
-        gates = bench.experiment.gates if piece.condition.do == "audit" else ()  # they have failed with it
+        gates = context.experiment.gates if trial.condition.do == "audit" else ()  # they fail with it
         judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
-        line = bench.line(piece, state="failed", words=words, gates=judged)
+        line = context.result(trial, state="failed", notes=words, gates=judged)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
 
 
-def planned(bench: Bench, only: Sequence[str] = ()) -> tuple[Line, ...]:
-    """A line for each piece with its number of images, or why it would fail; nothing is run."""
+def plan_trials(context: ExperimentContext, only: Sequence[str] = ()) -> tuple[TrialResult, ...]:
+    """One result per trial with its number of images, or why it would fail; nothing is run."""
     found = []
-    for piece in pieces_of(bench.experiment, only):
+    for trial in trials_of(context.experiment, only):
         try:
-            found.append(bench.line(piece, images=check_piece(bench, piece)))
+            found.append(context.result(trial, images=check_trial(context, trial)))
         except HoldfastError as problem:
-            found.append(bench.line(piece, state="failed", words=one_line(problem)))
+            found.append(context.result(trial, state="failed", notes=one_line(problem)))
     return tuple(found)

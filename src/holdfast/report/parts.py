@@ -1,4 +1,4 @@
-"""What a page is made of: cards, figures, sections. A document is data; `html.document` writes it."""
+"""The parts of a page: cards, figures, sections. A document is data; `html.document` writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """A headline number, its name, and what it means in a few words."""
+    """A headline number, its name, and a short note: its n, its AP rule."""
 
     name: str
     value: Cell
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with its own heading and place in the contents."""
+    """A part of the page with a heading. Without figures it is one line and not in the navigation."""
 
     identifier: str
     title: str
@@ -59,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Alert:
-    """Something the reader must not miss, with the section that says more."""
+    """A warning at the top of the page, with the section that explains it."""
 
     text: str
     section: str
@@ -70,18 +70,24 @@ class Document:
     """A whole page."""
 
     title: str
-    subject: tuple[str, str]  # what was tested, on what
+    subject: tuple[str, str]  # model, dataset
     facts: tuple[tuple[str, str], ...]
     verdict: str = ""
+    next_step: str = ""  # what to do next, in one sentence
     cards: tuple[Card, ...] = ()
     minor: tuple[Card, ...] = ()
     rule: str = ""
     command: str = ""
     alerts: tuple[Alert, ...] = ()
     sections: tuple[Section, ...]
-    kind: str = "evaluation"  # what the page is, beside the wordmark
-    front: str = ""  # safe markup of a first screen of its own, in the place of cards, rule and command
+    kind: str = "evaluation"  # kind of page, next to the wordmark
+    front: str = ""  # safe markup of a custom first screen instead of cards, rule and command
     layout: str = ""  # class of the body, for the style
+
+    @property
+    def shown(self) -> tuple[Section, ...]:
+        """The sections that have a figure or a sentence."""
+        return tuple(section for section in self.sections if section.figures or section.lead)
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -121,7 +127,7 @@ def table_figure(title: str, table: Table, note: str = "", *, name: str = "", **
 
 
 def about_section(figures: Sequence[Figure], versions: Mapping[str, str], *more: Figure) -> Section:
-    """How it was run: these figures, the versions of the libraries, and what failed."""
+    """A section with these figures, the versions of the libraries, and failures."""
     table = Table(["library", "version"], list(versions.items()))
     shown = (*figures, table_figure("Versions", table, sortable=False), *more)
     return Section("about", "How it was run", shown)

@@ -58,6 +58,7 @@ def app_of(
         routes=[
             Route("/", _index),
             Route("/progress", _progress),
+            Route("/runs", _runs),
             Route("/files", _files),
             Route("/choose", _choose),
             Route("/run/{key}", _run),
@@ -91,8 +92,8 @@ def _site(request: Request) -> Site:
 
 def _unknown(request: Request, problem: Exception) -> Response:
     status = problem.status_code if isinstance(problem, HTTPException) else 500
-    line = {404: "there is no such page here", 405: "expected another method for this address"}
-    return answer(request.scope, line.get(status, "the request cannot be answered"), status)
+    line = {404: "no such page", 405: "method not allowed"}
+    return answer(request.scope, line.get(status, "the request failed"), status)
 
 
 def _back() -> Response:
@@ -100,21 +101,28 @@ def _back() -> Response:
 
 
 def _index(request: Request) -> Response:
-    return HTMLResponse(pages.index(_site(request), _values(request)))
+    text = request.query_params.get("filter", "")
+    return HTMLResponse(pages.index(_site(request), _values(request), text=text))
 
 
 def _values(request: Request) -> dict[str, str]:
-    """What the form is filled with: the query, else a model and data that are always there."""
+    """The values of the form: the query, else the embedded model and dataset."""
     return FIRST | known_values(request.query_params)
 
 
 def _progress(request: Request) -> Response:
-    """The part of the page that changes, for htmx; a page of its own for a browser without script."""
+    """The part of the page that is updated, for htmx; a separate page without script."""
     site, given = _site(request), request.query_params
     if request.headers.get("hx-request") != "true":
         return HTMLResponse(pages.watching(site))
-    text, live = pages.running(site, given.get("said", ""), given.get("seen", ""))
-    return HTMLResponse(text, 200 if live else 286)  # 286: htmx asks no more
+    keys = ("announcement", "version", "filter")
+    text, live = pages.running(site, *(given.get(key, "") for key in keys))
+    return HTMLResponse(text, 200 if live else 286)  # 286 stops the polling of htmx
+
+
+def _runs(request: Request) -> Response:
+    """The list of runs that match the filter, for htmx."""
+    return HTMLResponse(pages.run_list(_site(request), request.query_params.get("filter", "")))
 
 
 def _files(request: Request) -> Response:
@@ -126,7 +134,7 @@ def _choose(request: Request) -> Response:
     """The input of the form with what was chosen in the list of files."""
     given = request.query_params
     name = "model" if "model" in given else "data"
-    hint = "chosen from the files"
+    hint = "selected from the files"
     return HTMLResponse(render("choice.html", name=name, value=given.get(name, ""), hint=hint))
 
 
@@ -137,22 +145,22 @@ def _run(request: Request) -> Response:
 def _compare(request: Request) -> Response:
     keys: Sequence[str] = request.query_params.getlist("run")
     if len(keys) != 2:
-        raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
+        raise Refusal(f"expected two runs to compare, got {len(keys)}: select two runs", 400)
     runs = _site(request).places.runs
-    newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
+    older, newer = sorted((run_of(runs, key) for key in keys), key=lambda run: (run.created, run.name))
     return _sandboxed(comparison_page(older, newer))
 
 
 def _log(request: Request) -> Response:
     job = _site(request).queue.job(request.path_params["key"])
-    return PlainTextResponse(tail(job.folder / LOG, LOG_SHOWN) or "nothing was said yet\n")
+    return PlainTextResponse(tail(job.folder / LOG, LOG_SHOWN) or "no output yet\n")
 
 
 def _page(request: Request) -> Response:
-    """The page an audit of this list was told to write."""
+    """The page of an audit of this list."""
     found = written_page(_site(request).queue.job(request.path_params["key"]).folder)
     if found is None:
-        raise Refusal("this audit has written no page; its log says why", 404)
+        raise Refusal("this audit has no page; see its log", 404)
     return _sandboxed(found)
 
 
@@ -160,7 +168,7 @@ def _picture(request: Request) -> Response:
     site, name = _site(request), request.path_params["name"]
     path = next((p for p in site.uploaded(*uploads.PICTURES.values()) if p.name == name), None)
     if path is None:
-        raise Refusal("there is no such picture; load the page again", 404)
+        raise Refusal("no such image; reload the page", 404)
     return _sandboxed(picture_page(path))
 
 

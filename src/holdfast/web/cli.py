@@ -1,4 +1,4 @@
-"""`holdfast serve`: the runs and a form that starts an audit, as a web page for this machine alone."""
+"""`holdfast serve`: a local web page with the runs and a form that starts an audit."""
 
 import sys
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ class ServeOptions(
 ):
     """The options of `holdfast serve`."""
 
-    root: Annotated[Path, Argument("Folder whose models and data may be chosen.")] = Path()
+    root: Annotated[Path, Argument("Folder with models and datasets.")] = Path()
     runs: Annotated[Path, Option("Folder of the runs.", metavar="FOLDER")] = Path("holdfast-runs")
     port: Annotated[int, Option("Port on this machine (0 = any free one).", least=0, most=65535)] = 8765
     open: Annotated[bool, Option("Open the page in the browser.")] = True
 
 
 def serve(options: ServeOptions) -> None:
-    """Show the runs as a local web page: watch an audit, start one from a form, compare two.
+    """Show the runs on a local web page: start an audit, watch its progress, compare two runs.
 
-    It answers to this machine only, and reads nothing outside ROOT and the runs. Ctrl-C ends it and what it
-    started; finished work is kept.
+    The server answers only to this machine and reads only ROOT and the runs. Ctrl-C stops it and its
+    audits; completed work is saved.
     """
     import threading
     import webbrowser
@@ -41,7 +41,7 @@ def serve(options: ServeOptions) -> None:
     from holdfast.web.serve import serve as run
 
     def ready(address: str) -> None:
-        say(f"serving  {address}  (Ctrl-C ends it)")
+        say(f"serving  {address}  (Ctrl-C to stop)")
         if sys.stdout is not None:
             sys.stdout.flush()
         if options.open:  # in a thread: the browser is not waited for

@@ -15,7 +15,7 @@ from holdfast.core.processes import python
 from holdfast.data.embedded import NAMES
 from holdfast.graph.load import shipped
 
-DATA_FILES = (".csv", ".json", ".yaml", ".yml")  # files that may be data sets: annotations, descriptions
+DATA_FILES = (".csv", ".json", ".yaml", ".yml")  # files that may be datasets: annotations, descriptions
 SHOWN = 500  # names of one folder
 UPLOADED = "upload:"  # before the name of an uploaded model
 _EMBEDDED = re.compile(rf"({'|'.join(NAMES)})(:[0-9]{{1,9}}){{0,2}}")
@@ -57,7 +57,7 @@ def inside(root: Path, text: str) -> Path:
     What leads out and what is not there get the same answer, so that nobody can ask what lies outside.
     """
     refused = InputError(
-        f"{text[:200]!r}: no such file or folder below the root; give its path from there, without .."
+        f"{text[:200]!r}: no such file or folder below the root; give a relative path without .."
     )
     if len(text) > 4096 or "\0" in text or "\\" in text or text.startswith("/"):
         raise refused
@@ -74,7 +74,7 @@ def inside(root: Path, text: str) -> Path:
 
 
 def listing(root: Path, text: str) -> Listing:
-    """What a folder below the root holds that a model or a data set could be; hidden names are left out."""
+    """The possible models and datasets in a folder below the root; hidden names are skipped."""
     folder = inside(root, text)
     if not folder.is_dir():
         raise InputError(f"{text!r}: expected a folder, got a file")
@@ -145,7 +145,7 @@ def options_of(values: Mapping[str, str], places: Places, page: Path) -> AuditOp
             raise InputError(f"{key}: expected lines of printable text")
     model, data = _model_path(values.get("model", "").strip(), places), values.get("data", "").strip()
     if not data:
-        raise InputError("data: expected `signs` or a data set below the root, got nothing")
+        raise InputError("data: expected `signs` or a dataset below the root, got nothing")
     subject = {"model": model, "data": data if _EMBEDDED.fullmatch(data) else str(inside(places.root, data))}
     found = values_of(AuditOptions, (*MAIN, *MORE), {**values, **subject})
     check([gate_of(line, "gates") for line in found.get("fail_if", ())])

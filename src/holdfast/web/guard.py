@@ -67,7 +67,7 @@ def check(scope: Scope, port: int) -> None:
     hosts = headers.getlist("host")
     named = {f"{host}:{port}" for host in HOSTS} | set(HOSTS if port == 80 else ())
     if len(hosts) != 1 or hosts[0].lower() not in named:  # a name made to lead here (rebinding) is none
-        raise Refusal(f"expected the Host localhost:{port} or 127.0.0.1:{port}, got another", 400)
+        raise Refusal(f"expected the Host localhost:{port} or 127.0.0.1:{port}", 400)
     if scope["method"] not in ("GET", "HEAD", "POST"):
         raise Refusal("expected GET or POST", 405)
     site = headers.get("sec-fetch-site")
@@ -78,9 +78,9 @@ def check(scope: Scope, port: int) -> None:
         own = origin is not None and origin.lower() == f"http://{hosts[0].lower()}"
         trusted = site == "same-origin" and (own or origin in (None, "null"))
         if not (own if site is None else trusted):
-            raise Refusal("expected a form of this page, got one of another site", 403)
+            raise Refusal("expected a form from this page, not from another site", 403)
     elif site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
-        raise Refusal("pages of other sites may link here, but not load parts of this one", 403)
+        raise Refusal("other sites may link to this page, but not load parts of it", 403)
 
 
 async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
@@ -104,4 +104,4 @@ async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
 def check_token(given: str, token: str) -> None:
     """Raise Refusal if the form was not made by this server process."""
     if not secrets.compare_digest(given.encode("utf-8", "replace"), token.encode()):
-        raise Refusal("this form is from another run of the server; load the page again", 403)
+        raise Refusal("this form is from an earlier run of the server; reload the page", 403)

@@ -139,7 +139,7 @@ class AuditQueue:
             except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
                 continue
             if job.state not in ("done", "failed", "cancelled"):
-                job = replace(job, state="interrupted", note="the server ended before it did")
+                job = replace(job, state="interrupted", note="the server stopped before the audit finished")
             self._jobs[job.key] = job
 
     def jobs(self) -> list[Job]:
@@ -151,7 +151,7 @@ class AuditQueue:
         """The job of that key; Refusal if there is none."""
         with self._lock:
             if key not in self._jobs:
-                raise Refusal("there is no such audit; load the page again", 404)
+                raise Refusal("no such audit; reload the page", 404)
             return self._jobs[key]
 
     def start(self, values: Mapping[str, str]) -> Job:
@@ -162,9 +162,9 @@ class AuditQueue:
         options = options_of(values, self.places, folder / "report.html")
         with self._lock:
             if self._closed:
-                raise Refusal("the server is being stopped", 503)
+                raise Refusal("the server is stopping", 503)
             if sum(j.live for j in self._jobs.values()) > QUEUE:
-                raise Refusal(f"{QUEUE} audits are waiting already; cancel one or wait", 429)
+                raise Refusal(f"{QUEUE} audits are already queued; cancel one or wait", 429)
             job = Job(key, known_values(values), folder, now.isoformat(timespec="microseconds"))
             self._put(job)
             self._options[key] = options
@@ -176,7 +176,7 @@ class AuditQueue:
         with self._lock:
             job = self.job(key)
             if job.state == "queued":
-                self._put(replace(job, state="cancelled", note="taken from the queue"))
+                self._put(replace(job, state="cancelled", note="removed from the queue"))
             elif job.state == "running":
                 self._put(replace(job, state="cancelling"))
                 self._stops[key].set()
@@ -210,7 +210,7 @@ class AuditQueue:
                     start_new_session=True,  # it leads a group of its own
                 )
         except OSError as problem:
-            self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
+            self._put(replace(job, state="failed", note=f"could not start: {problem.strerror}"))
             self._next()
             return
         self._put(replace(job, state="running", pid=process.pid))
@@ -227,12 +227,12 @@ class AuditQueue:
         with self._lock:
             job = self._jobs[key]
             if stop.is_set():
-                ended = replace(job, state="cancelled", note="what was finished is kept")
+                ended = replace(job, state="cancelled", note="completed work is saved")
             elif code in WORDS:
                 ended = replace(job, state="done", note=WORDS[code])
-            else:  # the last line it said, or its exit code if it said nothing
+            else:  # its last line of output, or its exit code
                 lines = [line.strip() for line in tail(job.folder / LOG, 4096).splitlines() if line.strip()]
-                note = lines[-1][:300] if lines else f"ended with exit code {code}"
+                note = lines[-1][:300] if lines else f"exit code {code}"
                 ended = replace(job, state="failed", note=note)
             self._put(ended)
             del self._keepers[key], self._stops[key], self._options[key]
@@ -248,6 +248,6 @@ class AuditQueue:
             plain = {key: getattr(job, key) for key in ("values", "state", "created", "pid", "note")}
             write_atomic(job.folder / MANIFEST, to_json(plain, indent=True), durable=False)
         except OutputError:
-            if job.state == "queued":  # nothing has begun: better said now than lost later
+            if job.state == "queued":  # nothing has started: report it now
                 del self._jobs[job.key]
                 raise

@@ -1,4 +1,4 @@
-"""The pages as text: what the templates are given."""
+"""The pages as text: the values of the templates."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from holdfast.report.html import integrity
 from holdfast.web.form import UPLOADED, Places, form_inputs, listing
 from holdfast.web.jobs import AuditQueue, Job
 from holdfast.web.render import htmx, render, style
-from holdfast.web.runs import PAGE, Progress, Run, progresses, runs_in
+from holdfast.web.runs import PAGE, Progress, Run, RunGroup, grouped_runs, progresses, runs_in
 from holdfast.web.uploads import PICTURES
 
-ENDED = 3  # audits that are over and still told of
+ENDED = 3  # finished audits that are still shown
 SHOWN = 300  # runs in the list
 
 
 @dataclass(frozen=True)
 class Site:
-    """One server's state."""
+    """The state of a server."""
 
     places: Places
     queue: AuditQueue
     token: str
 
     def uploaded(self, *endings: str) -> list[Path]:
-        """The uploaded files of that kind: a link somebody put there is none."""
+        """The uploaded files of that kind, without symbolic links."""
         try:
             found = sorted(self.places.uploads.iterdir())
         except OSError:
@@ -38,72 +38,79 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One audit of the part of the page that changes."""
+class AuditStatus:
+    """One audit in the part of the page that is updated."""
 
-    key: str  # of the job; empty: it was started somewhere else
+    key: str  # of the job; empty: started outside this page
     title: str
     state: str
     note: str
     progress: Progress | None
-    again: str = ""  # address of the form filled in the same way
+    again: str = ""  # address of the form with the same values
     page: bool = False
 
     @property
     def live(self) -> bool:
-        """Whether it runs or waits."""
+        """Whether it is running or queued."""
         return self.state in ("queued", "running", "cancelling")
 
     @property
-    def said(self) -> str:
-        """What is read aloud when it changes: not every step, only states and parts."""
+    def announcement(self) -> str:
+        """The text for screen readers: states and parts, not every step."""
         part = self.progress.part if self.progress and self.state == "running" else ""
         return f"{self.title}: {self.state}{', ' + part if part else ''}"
 
 
 @dataclass(frozen=True)
-class Now:
-    """What runs, what is over, and the runs there are."""
+class Overview:
+    """The running and finished audits, and all runs."""
 
-    rows: list[Row]
+    audits: list[AuditStatus]
     runs: list[Run]
+    filter: str = ""
 
     @property
     def live(self) -> bool:
-        """Whether anything runs or waits."""
-        return any(row.live for row in self.rows)
+        """Whether an audit is running or queued."""
+        return any(one.live for one in self.audits)
 
     @property
-    def said(self) -> str:
+    def groups(self) -> list[RunGroup]:
+        """The runs that match the filter, by model and dataset."""
+        return grouped_runs(self.runs, self.filter)
+
+    @property
+    def announcement(self) -> str:
         """The states in one line."""
-        return ". ".join(row.said for row in self.rows if row.live) or "No audit is running"
+        return ". ".join(one.announcement for one in self.audits if one.live) or "No audit is running"
 
     @property
-    def seen(self) -> str:
-        """A short name of this list of runs, to see whether it is another one."""
-        text = "|".join(f"{r.key} {r.subject} {r.created} {r.value} {r.words}" for r in self.runs)
+    def version(self) -> str:
+        """A hash of this list of runs, to detect changes."""
+        text = "|".join(f"{r.key} {r.subject} {r.created} {r.value} {r.notes}" for r in self.runs)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def now(site: Site) -> Now:
-    """The state of everything, read from the processes and the disk."""
+def overview(site: Site, text: str = "") -> Overview:
+    """The state of all audits and runs, read from the processes and the disk; `text` filters the runs."""
     known = {p.pid: p for p in progresses(site.places.runs) if p.pid}
     jobs = site.queue.jobs()
     own = {job.pid for job in jobs}
     over = [job for job in jobs if not job.live][:ENDED]
-    rows = [_row(job, known.get(job.pid)) for job in jobs if job.live]
-    rows.reverse()  # the one that runs first, then the queue
-    rows += [
-        Row("", p.name, "running", "started elsewhere, and can be ended there", p)
+    audits = [_status(job, known.get(job.pid)) for job in jobs if job.live]
+    audits.reverse()  # the running one first, then the queue
+    audits += [
+        AuditStatus("", p.name, "running", "started outside this page; stop it there", p)
         for p in known.values()
         if p.state == "running" and p.pid not in own
     ]
-    return Now(rows + [_row(job, None) for job in over], runs_in(site.places.runs)[:SHOWN])
+    audits += [_status(job, None) for job in over]
+    return Overview(audits, runs_in(site.places.runs)[:SHOWN], text[:200])
 
 
-def _row(job: Job, progress: Progress | None) -> Row:
-    """The row of a job; not with the progress of an older audit whose process had the same number."""
-    return Row(
+def _status(job: Job, progress: Progress | None) -> AuditStatus:
+    """The status of a job, without the progress of an older audit whose process had the same number."""
+    return AuditStatus(
         key=job.key,
         title=f"{job.values.get('model', '')} on {job.values.get('data', '')}",
         state=job.state,
@@ -114,12 +121,12 @@ def _row(job: Job, progress: Progress | None) -> Row:
     )
 
 
-def index(site: Site, values: Mapping[str, str], line: str = "") -> str:
-    """The first page; `line` says why the form was not accepted."""
+def index(site: Site, values: Mapping[str, str], line: str = "", text: str = "") -> str:
+    """The first page; `line` is the error of the form, `text` filters the runs."""
     main, more = form_inputs(values)
     return render(
         "index.html",
-        now=now(site),
+        now=overview(site, text),
         main=main,
         more=more,
         values=values,
@@ -137,16 +144,21 @@ def index(site: Site, values: Mapping[str, str], line: str = "") -> str:
 
 
 def watching(site: Site) -> str:
-    """What runs as a page of its own, which reloads by itself where there is no script."""
-    state = now(site)
+    """The running audits as a separate page, which reloads itself without script."""
+    state = overview(site)
     return render("watching.html", now=state, title="Progress", site=site, reload=state.live, **_frame())
 
 
-def running(site: Site, said: str, seen: str) -> tuple[str, bool]:
-    """What runs, for htmx, and whether anything does; what the page has said and shown is not sent again."""
-    state = now(site)
-    text = render("update.html", now=state, site=site, say=state.said != said, again=state.seen != seen)
-    return text, state.live
+def run_list(site: Site, text: str) -> str:
+    """The runs that match the filter, for htmx."""
+    return render("runs.html", now=overview(site, text))
+
+
+def running(site: Site, announcement: str, version: str, text: str) -> tuple[str, bool]:
+    """The update for htmx, and whether an audit is running; unchanged parts are not sent again."""
+    state = overview(site, text)
+    changed = {"announce": state.announcement != announcement, "again": state.version != version}
+    return render("update.html", now=state, site=site, **changed), state.live
 
 
 def files(site: Site, at: str, values: Mapping[str, str], part: bool) -> str:

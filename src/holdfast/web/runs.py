@@ -1,10 +1,10 @@
-"""The runs of a folder, read from their files: headline, progress and page; named by keys, not by paths."""
+"""The runs of a folder, read from their files: headline, progress and page. Keys name them, not paths."""
 
 import contextlib
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -26,7 +26,7 @@ LARGEST_PROGRESS = 1 << 20  # bytes of a progress file
 
 @dataclass(frozen=True)
 class Run:
-    """A run of any kind, in its folder: of what it is, when it was made, its number and a few words."""
+    """A run of any kind: its model and dataset, when it was created, its headline number and notes."""
 
     key: str  # of the folder's name
     kind: str
@@ -34,7 +34,7 @@ class Run:
     subject: str
     created: str
     value: str
-    words: str
+    notes: str
 
     @property
     def name(self) -> str:
@@ -43,14 +43,33 @@ class Run:
 
     @property
     def when(self) -> str:
-        """The time it was made, to the minute."""
+        """The time it was created, to the minute."""
         return self.created[:16].replace("T", " ")
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """The runs that lie directly in a folder, newest first; links that lead elsewhere are no runs."""
+    """The runs directly in a folder, newest first; symbolic links are ignored."""
     found = [run for inner in _folders(folder) if (run := _run(inner)) is not None]
     return sorted(found, key=lambda r: (r.created, r.name), reverse=True)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of one model on one dataset, newest first."""
+
+    subject: str
+    runs: tuple[Run, ...]
+
+
+def grouped_runs(runs: Sequence[Run], text: str = "") -> list[RunGroup]:
+    """The runs that contain every word of `text`, by model and dataset, newest first."""
+    words = text.casefold().split()
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        content = f"{run.subject} {run.kind} {run.name} {run.value} {run.notes}".casefold()
+        if all(word in content for word in words):
+            groups.setdefault(run.subject, []).append(run)
+    return [RunGroup(subject, tuple(found)) for subject, found in groups.items()]
 
 
 def _folders(runs: Path) -> list[Path]:
@@ -64,7 +83,7 @@ def run_of(folder: Path, key: str) -> Run:
     """The run of that key; Refusal if there is none."""
     found = next((run for run in runs_in(folder) if run.key == key), None)
     if found is None:
-        raise Refusal("there is no such run; load the page again", 404)
+        raise Refusal("no such run; reload the page", 404)
     return found
 
 
@@ -84,10 +103,10 @@ def _run(folder: Path) -> Run | None:
 
 @lru_cache(maxsize=4096)
 def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
-    """Subject, time, number and words of a manifest, read again if its time or size is another."""
-    made = datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds")
+    """Subject, time, number and notes of a manifest, read again if its time or size changes."""
+    modified = datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds")
     if size > LARGEST_MANIFEST:
-        return path.parent.name, made, "", f"{path.name} is too large to be read"
+        return path.parent.name, modified, "", f"{path.name} is too large"
     try:
         plain = orjson.loads(path.read_bytes())
         about = plain.get("about", plain)
@@ -97,11 +116,11 @@ def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
             subject += f" on {plain['data']}" if kind == "noise" else ""
         else:
             subject = f"{about['model']['name']} on {about['data']['name']}"
-        value, words = number(plain)
+        value, notes = number(plain)
         created = str(about["created"])[:40]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return printable(path.parent.name), made, "", f"{path.name} cannot be read"
-    return subject[:200], created or made, value[:60], words[:200]
+        return printable(path.parent.name), modified, "", f"{path.name} cannot be read"
+    return subject[:200], created or modified, value[:60], notes[:200]
 
 
 def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
@@ -109,37 +128,48 @@ def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
 
     large, small = cards(plain["result"])
     first = (*large, *small)[0]
-    return f"{first.name} {first.text}", f"{plain['about']['data']['images']} images"
+    about = plain["about"]
+    return f"{first.name} {first.text}", _basis(about["data"]["images"], about.get("rule", ""))
 
 
 def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
-    lost = [(r.get("points_lost", r.get("drop")), f"{r['family']}={r['option']}") for r in first["rows"]]
-    drop, label = max((one for one in lost if one[0] is not None), default=(None, ""))
-    words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
-    return "" if drop is None else _lost(drop, 2), words
+    key = "points_lost" if "points_lost" in first["rows"][0] else "drop"
+    losses = [(r[key], f"{r['family']}={r['option']}") for r in first["rows"] if r[key] is not None]
+    lost, label = max(losses, default=(None, ""))
+    notes = f"worst noise option: {label}; " if label else ""
+    notes += f"clean {first['clean']:.3f}, {_basis(first['images'], first.get('rule', ''))}"
+    return "" if lost is None else _lost(lost), notes
 
 
-def _lost(points: float, digits: int) -> str:
-    text = f"{points:.{digits}f}"
-    return f"−{text} points" if float(text) > 0 else "takes nothing"
+def _basis(images: int, rule: str) -> str:
+    """The n of a number and its AP rule: "n = 24, AP rule voc"."""
+    name, _, rest = str(rule).partition(":")
+    return f"n = {images}" + (f", AP rule {name}" if rest else "")
+
+
+def _lost(points: float) -> str:
+    return f"{points:z.2f} points lost".replace("-", "−")
 
 
 def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:
     first, pixels = plain["effects"][0], plain["mean_pixels"]
-    words = "nothing to attack" if pixels is None else f"{pixels:.0f} pixels an image"
-    return f"mAP {first['before']:.3f} → {first['after']:.3f}", words
+    notes = "nothing to attack" if pixels is None else f"{pixels:.0f} pixels per image"
+    if "images" in plain:
+        notes += f"; {_basis(len(plain['images']), plain['about'].get('rule', ''))}"
+    return f"mAP {first['before']:.3f} → {first['after']:.3f}", notes
 
 
 def _audit(plain: Mapping[str, Any]) -> tuple[str, str]:
     clean = plain["clean"]
-    drops = [(c["drop"], c["label"]) for c in plain["causes"] if c["drop"] is not None]
-    drop, label = max(drops, default=(None, ""))
-    words = "" if drop is None else f"worst noise {_lost(100 * drop, 1)}: {label}"
-    return f"{clean['title']} {clean['value']:.3f}", words
+    losses = [(c["points_lost"], c["label"]) for c in plain["noises"] if c["points_lost"] is not None]
+    lost, label = max(losses, default=(None, ""))
+    notes = _basis(clean["images"], clean["rule"])
+    notes += "" if lost is None else f"; worst noise option {label}: {_lost(lost)}"
+    return f"{clean['title']} {clean['value']:.3f}", notes
 
 
-# manifest -> kind, and its number and words; the audit first: its folder may hold the runs of its parts
+# manifest -> kind, and its number and notes; the audit first, because its folder may hold other runs
 KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
     "audit.json": ("audit", _audit),
     "attack.json": ("attack", _attack),
@@ -151,7 +181,7 @@ KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
 
 
 def page_of(run: Run) -> str:
-    """The run as HTML; InputError if it has no page and none can be made."""
+    """The run as HTML; InputError if it has no page and none can be generated."""
     if run.kind in ("audit", "attack"):
         found = written_page(run.folder)
         if found is not None:
@@ -161,7 +191,7 @@ def page_of(run: Run) -> str:
 
 
 def comparison_page(first: Run, second: Run) -> str:
-    """What is better and what is worse in the second run, as HTML."""
+    """The comparison of two runs as HTML."""
     from holdfast.compare.page import page
     from holdfast.compare.run import compare_runs
 
@@ -170,7 +200,7 @@ def comparison_page(first: Run, second: Run) -> str:
 
 
 def written_page(folder: Path) -> str | None:
-    """The page that lies in the folder; None if there is none. A link is not followed: it may lead out."""
+    """The page in the folder; None if there is none. Symbolic links are not followed."""
     try:
         handle = os.open(
             folder / PAGE, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -192,14 +222,12 @@ def _run_page(folder: Path, kind: str, changed: int) -> str:
     from holdfast.web.run_page import PAGES
 
     if kind not in PAGES:
-        raise InputError(
-            f"{folder.name}: has no {PAGE}; run the same command again: it writes one from what is kept"
-        )
+        raise InputError(f"{folder.name}: has no {PAGE}; run the same command again to write it")
     return PAGES[kind][1](folder)
 
 
 def picture_page(path: Path) -> str:
-    """What each system noise does to an uploaded picture, as HTML."""
+    """The effect of each noise option on an uploaded image, as HTML."""
     return _picture_page(path, path.stat().st_mtime_ns)
 
 
@@ -210,24 +238,25 @@ def _picture_page(path: Path, changed: int) -> str:
     from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import noise_examples, write
 
-    made = list(noise_examples(path.read_bytes(), None, NoiseSelection((), ())))
+    images = list(noise_examples(path.read_bytes(), None, NoiseSelection((), ())))
     command = f"holdfast noise show {path.name}"
     with tempfile.TemporaryDirectory() as folder:
-        return write(made, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")
+        return write(images, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of one audit: the part it is in, and how much of that part is done."""
+    """The progress of one audit: the part that is running, its step, and how much of it is done."""
 
     folder: Path
-    state: str  # running, done, failed, cancelled; interrupted: says running, but its process is gone
+    state: str  # running, done, failed, cancelled; interrupted: running, but its process is gone
     part: str
     done: int
     total: int
     started: str
     pid: int
     parts: tuple[str, ...]
+    step: str = ""  # of the part: "attack 300px"
 
     @property
     def name(self) -> str:
@@ -236,7 +265,7 @@ class Progress:
 
     @property
     def elapsed(self) -> str:
-        """How long it has run, in minutes and seconds; empty if it does not say when it began."""
+        """How long it has run, in minutes and seconds; empty if the start is unknown."""
         try:
             seconds = int((datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds())
         except (ValueError, TypeError):  # no time, or one without a zone
@@ -244,8 +273,18 @@ class Progress:
         return f"{seconds // 60}:{seconds % 60:02d} min" if seconds >= 0 else ""
 
     @property
+    def label(self) -> str:
+        """The part that is running, with its step."""
+        return f"{self.part}: {self.step}" if self.step and self.step != self.part else self.part
+
+    @property
+    def percent(self) -> int:
+        """How much of the step is done, in percent."""
+        return 100 * min(self.done, self.total) // self.total if self.total else 0
+
+    @property
     def place(self) -> int:
-        """The number of the part it is in, from 1; 0 before the first."""
+        """The number of the running part, from 1; 0 before the first."""
         return self.parts.index(self.part) + 1 if self.part in self.parts else 0
 
 
@@ -264,13 +303,14 @@ def progresses(runs: Path) -> list[Progress]:
                 started=str(plain.get("started", ""))[:40],
                 pid=pid,
                 parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
+                step=str(plain.get("step", ""))[:100],
             )
             found.append(one)
     return found
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:
-    """Mark the audit of that process as cancelled, if it had no time to do so itself."""
+    """Mark the audit of that process as cancelled if it did not do so itself."""
     for folder in [p.folder for p in progresses(runs) if p.pid == pid]:
         plain = _read_progress(folder)
         if plain.get("state") == "running":
@@ -279,7 +319,7 @@ def mark_cancelled(runs: Path, pid: int) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of that number is there."""
+    """Whether a process with that number exists."""
     if pid <= 0 or os.name == "nt":  # on Windows os.kill would end it
         return pid > 0
     try:

@@ -86,7 +86,7 @@ def keep(upload: Upload, folder: Path) -> Path:
     ending = kind_of(upload.data)
     used = sum(p.stat().st_size for p in folder.iterdir() if p.is_file()) if folder.is_dir() else 0
     if used + len(upload.data) > FOLDER_LIMIT:
-        raise Refusal(f"{folder.name}: holds {used >> 20} MB already; remove some of them", 413)
+        raise Refusal(f"{folder.name}: already holds {used >> 20} MB; remove some files", 413)
     stem = safe_stem(upload.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def keep(upload: Upload, folder: Path) -> Path:
             return path
     except OSError as problem:
         raise OutputError(f"{folder}: cannot write there: {problem.strerror}") from problem
-    raise Refusal("a thousand files have that name already; give it another", 409)
+    raise Refusal("too many files with that name; choose another name", 409)
 
 
 def safe_stem(name: str) -> str:
@@ -116,7 +116,7 @@ def kind_of(data: bytes) -> str:
     if data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
         return _picture(data)
     if not _is_model(data):
-        raise Refusal("expected an ONNX model, a JPEG or a PNG picture, got something else", 415)
+        raise Refusal("expected an ONNX model, a JPEG or a PNG image", 415)
     return ".onnx"
 
 
@@ -132,10 +132,10 @@ def _picture(data: bytes) -> str:
                 if small:
                     image.load()
     except Exception as problem:  # a decoder may raise anything on hostile bytes
-        raise Refusal("expected a whole picture, got one that cannot be decoded", 415) from problem
+        raise Refusal("expected a readable image, got one that cannot be decoded", 415) from problem
     if not small:
         raise Refusal(
-            f"expected a picture of at most {IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels", 413
+            f"expected an image of at most {IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels", 413
         )
     return PICTURES[form]
 
@@ -152,7 +152,7 @@ def _is_model(data: bytes) -> bool:
     if not model.graph.node or not model.opset_import:
         return False
     if any(t.data_location == onnx.TensorProto.EXTERNAL or t.external_data for t in _tensors(model)):
-        raise Refusal("expected a model in one file, got one that reads its weights from others", 415)
+        raise Refusal("expected a model in one file, got one with external weights", 415)
     return True
 
 

@@ -66,7 +66,7 @@ def search(
     """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
 
     `victims[0]` is the attacked model; the others are surrogates or deployments. With `diversity` or
-    transforms a walk goes on after success and is not shrunk. BudgetSpent at `until` (of time.monotonic).
+    transforms a walk continues after success and is not shrunk. BudgetSpent at `until` (of time.monotonic).
     """
     began = time.perf_counter()
     state = Search(
@@ -80,7 +80,7 @@ def search(
     note = ""
     if best.success and method.shrink:
         if method.lasting:
-            note = "not shrunk: what is to hold elsewhere needs all its pixels"
+            note = "not shrunk, because it must work under other conditions"
         else:
             best = state.shrink(best)
     seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The details of an audit: the sections of every engine on one page, and the maps of the black square."""
+"""The sections of every engine on the audit page, and the maps of the black square."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from holdfast.audit.state import AuditState
 
 SHOWN = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
-ORDER = ("staircase", "pictures of noise", "patched images", "maps of the square", "evaluation")
-WORST = 900_000  # bytes for the pictures of the worst images
-MOST = 12  # maps of the square drawn; the table has all
-BYTES = 1_200_000  # of all drawn maps together
+ORDER = ("combined noise", "noise images", "attacked images", "square maps", "evaluation")
+WORST = 900_000  # bytes for the worst images
+MOST = 12  # maps of the square on the page; the table has all
+BYTES = 1_200_000  # of all maps on the page together
 _WIDE, _TALL = 640.0, 480.0  # a map fits into this, in its own units
 _LATTICE = 160  # points of a map along its longer side
-# How much of the picture a place covers, of 255: as safe as without a square, just safe, unsafe.
+# Opacity of a position, of 255: as safe as without a square, just safe, unsafe.
 _CLEAR, _FAINT, _STRONG = 20, 130, 190
 _GREY = (150, 150, 150)
 
 
 def sections(state: AuditState, until: float = math.inf) -> list[Section]:
-    """The staircase, what noise looks like, patched images, maps of the square, then the evaluation's own.
+    """Combined noise, images with noise, attacked images, maps of the square, then the evaluation's sections.
 
-    After `until` (of time.monotonic) no further ones are made; the last section names those that are missing.
+    After `until` (of time.monotonic) no further sections are built; the last one names those missing.
     """
-    makers = {  # in the order of what a page can least do without
-        "staircase": _staircase,
-        "patched images": _attack,
-        "maps of the square": _squares,
+    makers = {  # the most important first
+        "combined noise": _staircase,
+        "attacked images": _attack,
+        "square maps": _squares,
         "evaluation": _evaluation,
-        "pictures of noise": _noise_pictures,
+        "noise images": _noise_pictures,
     }
     found: dict[str, list[Section]] = {}
     for name, make in makers.items():
@@ -62,7 +62,7 @@ def sections(state: AuditState, until: float = math.inf) -> list[Section]:
             found[name] = make(state)
     listed = [one for name in ORDER for one in found.get(name, ())]
     missing = ", ".join(name for name in makers if name not in found)
-    lead = f"Skipped on this page: {missing} (time budget reached). `holdfast report` adds them."
+    lead = f"Skipped on this page: {missing} (time budget reached). Run `holdfast report` to add them."
     return [*listed, Section("skipped", "Skipped", (), lead)] if missing else listed
 
 
@@ -73,12 +73,14 @@ def _staircase(state: AuditState) -> list[Section]:
 
 
 def _noise_pictures(state: AuditState) -> list[Section]:
-    """What noise does to a picture and to the features, on the first image that can be read."""
+    """The effect of noise on the first readable image and on the features."""
     model, prepared = state.plan.plan.model, state.prepared
     if prepared is None:
         return []
     entry = state.plan.plan.dataset.entries[0]
-    built = {one.option.label for one in prepared.candidates}  # what was too slow to calibrate is not shown
+    built = {
+        one.option.label for one in prepared.candidates
+    }  # without options that were too slow to calibrate
     labels = tuple(one for one in ("ceil=ceil", "precision=int8-minmax") if one in built)
     try:
         picture = entry.load().data
@@ -111,7 +113,7 @@ def _evaluation(state: AuditState) -> list[Section]:
 def square_sections(
     maps: Sequence[SquareMap], pictures: Picture, most: int = MOST, budget: int = BYTES
 ) -> list[Section]:
-    """The maps as a section of a page: at most `most` are drawn, within `budget` bytes; none without maps."""
+    """The maps as a section: at most `most` of them, within `budget` bytes; empty without maps."""
     if not maps:
         return []
     ordered = sorted(maps, key=lambda m: (-m.unsafe.mean(), -np.inf if m.least is None else m.least, m.image))
@@ -122,27 +124,26 @@ def square_sections(
             break
         budget -= len(drawn)
         figures.append(Figure(one.image, drawn, _words(one)))
-    legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
-    left = len(maps) - len(figures)
-    said = f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all."
+    legend = scale_bar(maps[0].threshold, "safe: lowest score of a target that is still detected")
+    hidden = len(maps) - len(figures)
+    note = f"{hidden} of {len(maps)} maps are not shown to keep the page small; the table has all."
     if figures:
-        note = "The colours of all maps; grey places could not be judged."
-        figures.insert(0, Figure("", legend, note, wide=True))
+        figures.insert(0, Figure("", legend, "Colours of all maps. Grey: not decided.", wide=True))
     name = "Black squares in numbers"
-    figures.append(table_figure("", table_of(ordered), said if left else "", name=name, wide=True))
-    return [Section("squares", "Where a black square breaks it", tuple(figures), _lead(maps))]
+    figures.append(table_figure("", table_of(ordered), note if hidden else "", name=name, wide=True))
+    return [Section("squares", "Black square", tuple(figures), _lead(maps))]
 
 
 def table_of(maps: Sequence[SquareMap]) -> Table:
-    """Every map in a line."""
+    """One row per map."""
     rows: list[list[Cell]] = [  # the proof of a map has its numbers
         [p.image, p.answer, p.members, p.tried, p.unsafe, one.clean, p.margin,
          "" if p.where is None else f"{p.where[0]}, {p.where[1]}", p.note]
         for one, p in zip(maps, proofs_of(maps), strict=True)
     ]  # fmt: skip
     columns: list[Column | str] = [
-        "image", "answer", "places", "judged", "unsafe", Column("clean score", 3),
-        Column("margin", 3, "Least score of a target at any place, minus the threshold; below 0: lost."),
+        "image", "answer", "positions", "decided", "unsafe", Column("clean score", 3),
+        Column("margin", 3, "Lowest score of a target at any position minus the threshold; hidden below 0."),
         Column("worst x, y", note="Column, row of the square's top left pixel."), "note",
     ]  # fmt: skip
     return Table(columns, rows)
@@ -150,31 +151,30 @@ def table_of(maps: Sequence[SquareMap]) -> Table:
 
 def _lead(maps: Sequence[SquareMap]) -> str:
     counts = Counter(one.answer for one in maps)
-    unsure = f", {counts['unknown']} could not be decided" if counts["unknown"] else ""
+    unsure = f", {counts['unknown']} not decided" if counts["unknown"] else ""
     return (
-        f"{describe_square(maps).capitalize()}, laid over the scene's own pixels; every place was run as the "
-        f"model was trained, none was sampled. {counts['violated']} of {len(maps)} images lose a target at "
-        f"some place, {counts['holds']} at none{unsure}. A place is coloured at the centre of its "
-        "square, the fainter the less it changes; the black square lies at the worst one. "
-        "The worst images come first."
+        f"{describe_square(maps).capitalize()}, all of them run through the training pipeline. It hides a "
+        f"target in {counts['violated']} of {len(maps)} images; {counts['holds']} hold at every "
+        f"position{unsure}. Each position is coloured at the centre of its square; strong colours are "
+        "unsafe. The black square marks the worst position. Worst images first."
     )
 
 
 def _words(one: SquareMap) -> str:
-    said = {"violated": "breaks", "holds": "holds at every place", "unknown": "not decided"}[one.answer]
+    text = {"violated": "violated", "holds": "holds at every position", "unknown": "not decided"}[one.answer]
     if one.answer == "violated":
-        said += f" at {int(one.unsafe.sum())} of {one.scores.size} places"
+        text += f" at {int(one.unsafe.sum())} of {one.scores.size} positions"
     if one.least is not None and one.where is not None:
-        said += f"; least score {one.least:.3f} at x {one.where[0]}, y {one.where[1]}, clean {one.clean:.3f}"
-    return f"{said}{'; ' + one.note if one.note else ''}."
+        text += f"; lowest score {one.least:.3f} at x {one.where[0]}, y {one.where[1]}, clean {one.clean:.3f}"
+    return f"{text}{'; ' + one.note if one.note else ''}."
 
 
 def _picture(one: SquareMap, jpeg: bytes | None) -> str:
-    """The picture, the scores over it, the targets, and the square at the worst place."""
+    """The image with the scores, the targets, and the square at the worst position."""
     unit = min(_WIDE / one.size.width, _TALL / one.size.height)
     wide, tall = one.size.width * unit, one.size.height * unit
     if jpeg is None:
-        parts = [label(wide / 2, tall / 2, "picture not available", class_="absent middle")]
+        parts = [label(wide / 2, tall / 2, "image not available", class_="absent middle")]
     else:
         source = data_uri(jpeg, "image/jpeg")
         parts = [element("image", href=source, x=0, y=0, width=wide, height=tall, preserveAspectRatio="none")]
@@ -185,17 +185,17 @@ def _picture(one: SquareMap, jpeg: bytes | None) -> str:
             place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
             parts += [element("rect", class_="under", **place), element("rect", class_="mark truth", **place)]
     if one.where is not None:
-        x, y = one.where  # the black square at the worst place, in a white ring
+        x, y = one.where  # the black square at the worst position, with a white outline
         place = {"x": x * unit, "y": y * unit, "width": 2 * half, "height": 2 * half}
         ring = element("rect", fill="#000000", stroke="#ffffff", stroke_width="2", **place)
-        parts.append(element("g", tip(f"the worst place: x {x}, y {y}"), ring))
+        parts.append(element("g", tip(f"worst position: x {x}, y {y}"), ring))
     what = html.escape(f"{one.image}: {_words(one)}")
     box = f"0 0 {wide:g} {tall:g}"
     return element("svg", element("title", what), *parts, class_="picture", viewBox=box, role="img")
 
 
 def _heat(one: SquareMap) -> NDArray[np.uint8]:
-    """The scores as an RGBA picture of the centres of all squares: each point has its nearest place's."""
+    """The scores as RGBA pixels: each point has the colour of the nearest position."""
     columns, rows = axes(one.size, one.grid)
     ends = max(int(columns[-1]), 1), max(int(rows[-1]), 1)
     points = [max(1, round(_LATTICE * end / max(ends))) for end in ends]

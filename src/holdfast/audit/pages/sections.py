@@ -1,4 +1,4 @@
-"""The details of an audit an engineer needs: tables and charts, each number with its command."""
+"""The detail sections of an audit: tables and charts, each number with its command."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 from markupsafe import escape
 
-from holdfast.audit.pages.words import between, effect_of, within_chance
-from holdfast.audit.result import Audit, Cause, MatrixCell
+from holdfast.audit.pages.verdict import between, effect_of, not_significant
+from holdfast.audit.result import Audit, MatrixCell, NoiseResult
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -16,19 +16,19 @@ from holdfast.report.parts import Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
 from holdfast.stages.families import option
 
-LISTED = 200  # rows of a table that are written out; audit.json has all
-DRAWN = 24  # causes in the chart
-_POINTS = "In points, hundredths of the metric; positive is a loss. "
-_CHANCE = "An interval that holds 0 is within chance."
+LISTED = 200  # rows of a table on the page; audit.json has all
+DRAWN = 24  # noise options in the chart
+_POINTS = "Points lost = clean − noisy in percentage points; a gain is negative. "
+_CHANCE = "A loss is not significant if its 95% interval contains 0."
 
 
 def sections(audit: Audit) -> list[Section]:
-    """Findings, plan, noise, attack, proofs, rechecks; those that have something to show."""
+    """Findings, plan, noise, attack, proofs and rechecks, where there are any."""
     makers = (
         (audit.rechecks, findings),
         (audit.parts, plan),
-        (audit.causes or audit.combined, causes),
-        (audit.strikes, budgets),
+        (audit.noises or audit.combined, noises),
+        (audit.attacks, budgets),
         (audit.proofs, proofs),
         (audit.rechecks, rechecks),
     )
@@ -36,132 +36,148 @@ def sections(audit: Audit) -> list[Section]:
 
 
 def last_sections(audit: Audit) -> list[Section]:
-    """What is looked up rather than read: image by image, the matrix in numbers."""
-    makers = ((audit.sandwich, images), (audit.matrix.meetings, cells))
+    """The sections for reference: every image, every cell of the matrix."""
+    makers = ((audit.bounds, images), (audit.matrix.cells, cells))
     return [make(audit) for there, make in makers if there]
 
 
 def findings(audit: Audit) -> Section:
-    """Answers that are others under a runtime or precision."""
+    """Answers that change under a runtime or precision."""
     found = audit.findings
     if not found:
         where = ", ".join(dict.fromkeys(r.deployment for r in audit.rechecks))
-        said = f"No answer turned into its opposite in {many(len(audit.rechecks), 'recheck')} under {where}."
-        return Section("findings", "Findings", (), said)
+        text = f"No answer changed in {many(len(audit.rechecks), 'recheck')} under {where}."
+        return Section("findings", "Findings", (), text)
     rows: list[list[Cell]] = []
     for r in found:
-        words = ("proven", "broken") if r.was == "holds" else ("broken", "holds")
-        said = f"{words[0]} as trained, {words[1]} under {r.deployment}"
-        rows.append([said, r.threat, r.image, r.deployment, r.tried, r.note])
-    columns = ["finding", "threat", "image", "deployment", "members run", "note"]
-    lead = "Answers that hold as trained and not where it is deployed, or the other way round."
+        words = ("certified", "violated") if r.was == "holds" else ("violated", "holds")
+        finding = f"{words[0]} for the training pipeline, {words[1]} under {r.deployment}"
+        rows.append([finding, r.threat, r.image, r.deployment, r.tried, r.note])
+    columns = ["finding", "threat", "image", "deployment", "inputs run", "note"]
+    lead = "Properties that hold for the training pipeline but not under a deployment, or the reverse."
     return Section("findings", "Findings", _listing(Table(columns, rows), "Findings", audit), lead)
 
 
 def plan(audit: Audit) -> Section:
-    """What was planned, what ran, what was left out and why."""
+    """The parts: planned, run, skipped and why."""
     rows: list[list[Cell]] = [
-        [p.name, _of(p.images, p.of), p.seconds, p.planned, p.left_out or "nothing"] for p in audit.parts
+        [p.name, _of(p.images, p.of), p.seconds, p.planned, p.skipped or "–"] for p in audit.parts
     ]
-    columns: list[Column | str] = ["part", "images", Column("seconds", 1), Column("planned", 1), "left out"]
-    without = sum(bool(p.left_out) for p in audit.parts)
-    budget = f" of {duration(audit.budget)}" if audit.budget else ""
-    said = f"{many(without, 'part')} of {len(rows)} left something out" if without else "Nothing was left out"
-    lead = f"The audit took {duration(audit.seconds)}{budget}. {said}."
-    return Section("plan", "Plan", _listing(Table(columns, rows), "Plan", audit, audit.parts), lead)
-
-
-def causes(audit: Audit) -> Section:
-    """Every system noise with its interval, drawn and in a table."""
-    every = [*audit.causes, *([audit.combined] if audit.combined else [])]
     columns: list[Column | str] = [
-        "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed",
-        "what it is",
+        "part",
+        "images",
+        Column("seconds", 1),
+        Column("planned seconds", 1),
+        "skipped",
+    ]
+    without = sum(bool(p.skipped) for p in audit.parts)
+    budget = f" of {duration(audit.budget)}" if audit.budget else ""
+    skipped = (
+        f"{without} of {many(len(rows), 'part')} skipped something" if without else "Nothing was skipped"
+    )
+    lead = f"The audit took {duration(audit.seconds)}{budget}. {skipped}."
+    return Section("plan", "Parts", _listing(Table(columns, rows), "Parts", audit, audit.parts), lead)
+
+
+def noises(audit: Audit) -> Section:
+    """Every noise option with its interval, as a chart and a table."""
+    every = [*audit.noises, *([audit.combined] if audit.combined else [])]
+    columns: list[Column | str] = [
+        "noise option", Column("points lost", 2), "95% interval", "significance", "changed predictions",
+        "notes",
     ]  # fmt: skip
-    table = Table(columns, [_cause(c) for c in every])
+    table = Table(columns, [_noise_row(c) for c in every])
     figures = (*_chart(every, audit.clean.title), *_listing(table, "System noise", audit, every))
-    lead = f"What each way to deploy the model differently costs. {_POINTS}{_CHANCE}"
-    return Section("causes", "System noise", figures, lead)
+    lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}"
+    return Section("noises", "System noise", figures, lead)
 
 
-def _chart(every: Sequence[Cause], metric: str) -> list[Figure]:
-    """The intervals of those that change anything, the worst first."""
-    measured = [c for c in every if c.outcome == "measured" and c.drop is not None]
-    moving = sorted((c for c in measured if c.drop or c.changed), key=lambda c: -(c.drop or 0.0))
+def _chart(every: Sequence[NoiseResult], metric: str) -> list[Figure]:
+    """The intervals of the options that change a prediction, the worst first."""
+    measured = [c for c in every if c.outcome == "measured" and c.points_lost is not None]
+    moving = sorted(
+        (c for c in measured if c.points_lost or c.changed), key=lambda c: -(c.points_lost or 0.0)
+    )
     if not moving:
         return []
     spots = []
     for c in moving[:DRAWN]:
-        name = f"{c.label.count(' + ') + 1} together" if c.family == "combined" else c.label
-        spots.append(Spot(name, points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c)))
-    chart = forest([Group("", spots)], title=f"{metric} lost to each system noise", desc=_CHANCE)
+        name = f"{c.label.count(' + ') + 1} combined" if c.family == "combined" else c.label
+        spots.append(Spot(name, c.points_lost, c.low, c.high, note=_interval(c)))
+    chart = forest([Group("", spots)], title=f"Points of {metric} lost to each noise option", desc=_CHANCE)
     note = (
-        "A dot is what one system noise costs, its line the paired 95 % interval over images. Grey: the "
-        "interval holds 0."
+        "Dot: points lost to one noise option. Line: its paired 95% interval over images. Grey: not "
+        "significant (the interval contains 0)."
     )
     if len(moving) > DRAWN:
-        note += f" The worst {DRAWN} of {len(moving)} are drawn."
+        note += f" The chart shows the worst {DRAWN} of {len(moving)}."
     still = len(measured) - len(moving)
     if still:
-        are = "is" if still == 1 else "are"
-        note += f" {many(still, 'other')} changed no prediction and {are} not drawn."
-    return [Figure(f"{metric} lost, in points", chart, note, wide=True)]
+        note += f" {many(still, 'option')} without a changed prediction not shown."
+    return [Figure(f"Points of {metric} lost", chart, note, wide=True)]
 
 
-def points_of(value: float | None) -> float | None:
-    """A difference in points."""
-    return None if value is None else 100 * value
-
-
-def _interval(one: Cause | MatrixCell) -> str:
+def _interval(one: NoiseResult | MatrixCell) -> str:
     return "" if one.low is None or one.high is None else between(one.low, one.high)
 
 
-def _cause(cause: Cause) -> list[Cell]:
-    if cause.drop is None:
+def _noise_row(cause: NoiseResult) -> list[Cell]:
+    if cause.points_lost is None:
         reading = cause.outcome
-    elif not cause.drop and not cause.changed:
-        reading = "no change"
+    elif not cause.points_lost and not cause.changed:
+        reading = "no effect"
     elif 0 < cause.images < FEWEST:
         reading = "too\u00a0few\u00a0images"
-    elif within_chance(cause.low, cause.high):
-        reading = "within\u00a0chance"
+    elif not_significant(cause.low, cause.high):
+        reading = "not\u00a0significant"
     else:
-        reading = "loss" if cause.drop > 0 else "gain"
-    changed = "" if cause.changed is None else _of(cause.changed, cause.images)
+        reading = "significant loss" if cause.points_lost > 0 else "significant gain"
+    changed = "" if cause.changed is None else f"{_of(cause.changed, cause.images)}\u00a0images"
     known = ""
     with suppress(InputError):  # several together, or the user's own
         known = option(cause.label).summary.rstrip(".")
     what = " – ".join(filter(None, (known, cause.note)))
-    return [cause.label, points_of(cause.drop), _interval(cause), reading, changed, what]
+    return [cause.label, cause.points_lost, _interval(cause), reading, changed, what]
 
 
 def budgets(audit: Audit) -> Section:
-    """The attack at every budget of pixels."""
-    metric = audit.clean.title
+    """The attack at every pixel budget."""
+    metric, square = audit.clean.title, audit.contiguous_attack
+    levels = [*audit.attacks, *([square] if square else [])]
     columns: list[Column | str] = [
-        "threat", "pixels allowed", Column("pixels used", 1, "mean over the attacked images"),
+        "threat", "shape", "pixel budget", Column("changed pixels", 1, "mean over the attacked images"),
         "images broken", f"{metric} before", f"{metric} after", Column("S_e", 3, "1 − after / before"),
-        "engine",
+        "method",
     ]  # fmt: skip
     rows: list[list[Cell]] = [
-        [s.threat, s.pixels, s.mean_pixels, _of(s.broken, s.aimed), s.before, s.after, s.effect, s.engine]
-        for s in audit.strikes
+        [
+            s.threat,
+            "contiguous" if s is square else "scattered",
+            s.pixels,
+            s.mean_pixels,
+            _of(s.broken, s.aimed),
+            s.before,
+            s.after,
+            s.effect,
+            s.engine,
+        ]
+        for s in levels
     ]
     lead = (
-        "Each image may have so many pixels changed. Broken: every true object found before is found no "
-        "more. S_e = 1 − after / before, the effect of the patch contest. top-gradient: the pixels whose "
-        "change moves the scores most."
+        "The pixel budget limits the changed pixels per image. Broken: every detected object is hidden. "
+        "S_e = 1 − after / before, the effect of the patch contest. Scattered pixels (top-gradient): the "
+        "single pixels with the largest gradient, anywhere inside the objects. Contiguous: one square per "
+        "object, all squares together within the pixel budget."
     )
-    figures = _listing(Table(columns, rows), "Attack by budget", audit, audit.strikes)
-    return Section("budgets", "Attack", figures, lead)
+    figures = _listing(Table(columns, rows), "Attack by budget", audit, levels)
+    return Section("budgets", "Attack by budget", figures, lead)
 
 
 def proofs(audit: Audit) -> Section:
-    """The answer to every question that was asked of a prover."""
+    """The answer to every property."""
     columns: list[Column | str] = [
-        "image", "threat", "answer", "members run", "unsafe",
-        Column("margin", 3, "score of the worst member minus the threshold; below 0 it breaks"),
+        "image", "threat", "answer", "inputs run", "unsafe",
+        Column("margin", 3, "score of the worst input minus the threshold; violated below 0"),
         Column("worst at", note="column, row of the square's top left corner"), "engine",
         Column("seconds", 1), "note",
     ]  # fmt: skip
@@ -174,64 +190,67 @@ def proofs(audit: Audit) -> Section:
         for p in audit.proofs
     ]  # fmt: skip
     lead = (
-        "holds: every member of the set was covered and none breaks it. violated: one that breaks it was "
-        "run. unknown: neither; it counts as nothing proven."
+        "holds: every input of the set is covered and none violates the property. violated: a "
+        "counterexample was run. unknown: neither, so nothing is proven."
     )
     return Section("proofs", "Proofs", _listing(Table(columns, rows), "Proofs", audit, audit.proofs), lead)
 
 
 def rechecks(audit: Audit) -> Section:
-    """Proofs and witnesses under each runtime and precision."""
-    columns = ["image", "threat", "deployment", "as trained", "here", "members run", "note"]
+    """Proofs and counterexamples under each runtime and precision."""
+    columns = ["image", "threat", "deployment", "training pipeline", "this deployment", "inputs run", "note"]
     rows: list[list[Cell]] = [
         [r.image, r.threat, r.deployment, r.was, r.now, r.tried, r.note] for r in audit.rechecks
     ]
-    asked, turned = many(len(audit.rechecks), "answer"), len(audit.findings) or "none"
-    lead = f"{asked} put to the same question again; {turned} turned into the opposite."
+    count, changed = many(len(audit.rechecks), "answer"), len(audit.findings) or "none"
+    lead = f"{count} rechecked under other runtimes and precisions; {changed} changed."
     figures = _listing(Table(columns, rows), "Rechecks", audit)
     return Section("rechecks", "Rechecks", figures, lead)
 
 
 def images(audit: Audit) -> Section:
-    """Every image against every threat of the sandwich."""
-    found: dict[str, dict[str, str]] = {}  # image -> threat -> what is known
-    for bounds in audit.sandwich:
-        for one in bounds.standings:
-            word = "✓\u00a0proven" if one.certified else "✕\u00a0broken" if one.broken else "?\u00a0unknown"
+    """Every image under every threat."""
+    found: dict[str, dict[str, str]] = {}  # image -> threat -> result
+    for bounds in audit.bounds:
+        for one in bounds.per_image:
+            word = (
+                "✓\u00a0certified" if one.certified else "✕\u00a0broken" if one.broken else "?\u00a0unknown"
+            )
             found.setdefault(one.image, {})[bounds.threat] = word
-    threats = [bounds.threat for bounds in audit.sandwich]
+    threats = [bounds.threat for bounds in audit.bounds]
     rows: list[list[Cell]] = [
-        [n, *(known.get(t, "not asked") for t in threats)] for n, known in found.items()
+        [n, *(known.get(t, "not tested") for t in threats)] for n, known in found.items()
     ]
-    lead = "The sandwich image by image: proven to hold, shown to break, or neither."
-    figures = _listing(Table(["image", *threats], rows), "Image by image", audit)
+    lead = "Every image under every threat: certified, broken, or neither."
+    figures = _listing(Table(["image", *threats], rows), "Images", audit)
     return Section("images", "Images", figures, lead)
 
 
 def cells(audit: Audit) -> Section:
-    """Every field of the matrix with all its numbers."""
+    """Every cell of the matrix with all its numbers."""
     columns: list[Column | str] = [
         "threat", "deployment", audit.clean.title, "images", "still broken",
-        Column("extra points", 1, "what both cost together minus what each costs alone"), "95 % interval",
-        "together", "note",
+        Column("extra points lost", 2, "together, minus the sum of both alone"), "95% interval",
+        "interaction", "note",
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
-            m.threat, m.deployment, m.value, m.images, _of(m.survived, m.struck) if m.struck else "",
-            points_of(m.extra), _interval(m), effect_of(m), m.note,
+            m.threat, m.deployment, m.value, m.images,
+            _of(m.still_broken, m.broken_in_training) if m.broken_in_training else "", m.extra_points_lost,
+            _interval(m), effect_of(m), m.note,
         ]
-        for m in audit.matrix.meetings
+        for m in audit.matrix.cells
     ]  # fmt: skip
     lead = (
-        "Still broken: of the images the threat broke as trained, those it breaks here. Extra: what threat "
-        f"and deployment cost together minus what each costs alone. {_CHANCE}"
+        "Still broken: of the images the threat breaks under the training pipeline, those it breaks here. "
+        f"Extra points lost: together, minus the sum of both alone. {_CHANCE}"
     )
-    figures = _listing(Table(columns, rows), "The matrix in numbers", audit, audit.matrix.meetings)
-    return Section("fields", "Matrix in numbers", figures, lead)
+    figures = _listing(Table(columns, rows), "Matrix", audit, audit.matrix.cells)
+    return Section("cells", "Matrix in numbers", figures, lead)
 
 
 def _listing(table: Table, name: str, audit: Audit, about: Sequence[Any] = ()) -> tuple[Figure, ...]:
-    """The table as one figure; the command most rows share (`about`) once below it, others in a column."""
+    """The table as one figure; the command that most rows share is below it, others are in a column."""
     rows, columns = list(table.rows), list(table.columns)
     commands = [one.command or audit.command for one in about] or [audit.command]
     command, count = Counter(commands).most_common(1)[0]
@@ -242,9 +261,9 @@ def _listing(table: Table, name: str, audit: Audit, about: Sequence[Any] = ()) -
         rows = [(*row, one) for row, one in zip(rows, own, strict=True)]
     note = f"{grouped(len(rows) - LISTED)} more rows are in audit.json." if len(rows) > LISTED else ""
     body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), f"{name}, table")
-    if command:  # folded: it gives the numbers above it again
+    if command:
         body += (
-            '<details class="again"><summary>command<span class="unseen"> that gives this again</span>'
+            '<details class="again"><summary>command<span class="unseen"> to reproduce this</span>'
             f'</summary><pre tabindex="0"><code>{escape(command)}</code></pre></details>'
         )
     return (Figure("", body, note, wide=True),)

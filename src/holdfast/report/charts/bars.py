@@ -171,20 +171,20 @@ def _stair(stair: Stair, first: bool, left: float, width: float, y: Scale) -> st
 
 _HEIGHT = 26.0
 _ROOM = 0.24  # of the bar; a part that is smaller has its number but not its word
-_SIGNS = {"proven": "✓", "unknown": "?", "broken": "✕"}
+_SIGNS = {"certified": "✓", "unknown": "?", "broken": "✕"}
 
 
-def sandwich(proven: int, unknown: int, broken: int, name: str) -> str:
+def bounds_bar(certified: int, unknown: int, broken: int, name: str) -> str:
     """A bar of three parts, each with its count; lengths are percent, so it fits any width undistorted."""
-    total = proven + unknown + broken
+    total = certified + unknown + broken
     parts, left = [], 0.0
-    for kind, count in (("proven", proven), ("unknown", unknown), ("broken", broken)):
+    for kind, count in (("certified", certified), ("unknown", unknown), ("broken", broken)):
         share = count / total if total else 0.0
         if count:
             parts.append(_part(kind, count, left, share))
         left += share
-    summary = f"{name}: {proven} proven, {unknown} unknown, {broken} broken of {total}"
-    return element("svg", tip(summary), *parts, class_="sandwich", width="100%", height=_HEIGHT, role="img")
+    summary = f"{name}: {certified} certified, {unknown} unknown, {broken} broken of {total}"
+    return element("svg", tip(summary), *parts, class_="bounds", width="100%", height=_HEIGHT, role="img")
 
 
 def _part(kind: str, count: int, left: float, share: float) -> str:

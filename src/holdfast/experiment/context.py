@@ -1,4 +1,4 @@
-"""What the pieces of an experiment share: models and data opened once, and the plan of a piece."""
+"""What the trials of an experiment share: models and datasets opened once, and the plan of a trial."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import DEFAULT_RUNS, EvaluationPlan, evaluation_plan
 from holdfast.experiment.cli import ExperimentOptions
-from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
-from holdfast.experiment.result import Line
+from holdfast.experiment.plan import Condition, DatasetEntry, Experiment, ModelEntry
+from holdfast.experiment.result import TrialResult
 from holdfast.noise.suite import Watch, no_progress
 from holdfast.noise.vision.choose import calibration_pool
 
@@ -24,11 +24,11 @@ Target = TypeVar("Target", bound=Options)
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One piece of work: a condition for a model on data; a specification needs no data."""
+class Trial:
+    """One trial: a condition for a model on a dataset; a specification needs no dataset."""
 
-    model: GivenModel
-    data: GivenData | None
+    model: ModelEntry
+    data: DatasetEntry | None
     condition: Condition
     spec: Path | None = None
 
@@ -39,27 +39,29 @@ class Piece:
 
     @property
     def title(self) -> str:
-        """The piece in words."""
+        """The name of the trial."""
         return f"{self.model.name}{f' on {self.data.name}' if self.data else ''}: {self.label}"
 
 
 @dataclass
-class Bench:
-    """Where pieces are run: opened models and data, and the evaluations others are compared with.
+class ExperimentContext:
+    """The opened models and datasets, and the evaluations that others are compared with.
 
-    What could not be opened is not tried again: every piece that wants it fails with the same words.
+    What cannot be opened is not tried again: every trial that needs it fails with the same error.
     """
 
     experiment: Experiment
     runs: Path = DEFAULT_RUNS
     jobs: int = 0
     watch: Watch = no_progress
-    notify: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
+    notify: Callable[[str], None] = lambda line: (
+        None
+    )  # reports guesses about a model and problems with a dataset
     opened: dict[Any, Any] = field(default_factory=dict)
     first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` gives or raises, made once for a key."""
+        """The result of `make`, or its error, computed once per key."""
         if key not in self.opened:
             try:
                 self.opened[key] = make()
@@ -70,7 +72,7 @@ class Bench:
             raise found
         return found
 
-    def model(self, given: GivenModel) -> Model:
+    def model(self, given: ModelEntry) -> Model:
         """The model, opened."""
         from holdfast.graph.load import load_model
 
@@ -82,8 +84,8 @@ class Bench:
 
         return self.once(("model", given.name), load)
 
-    def data(self, given: GivenData, task: Task) -> Dataset:
-        """The data for a task, opened."""
+    def data(self, given: DatasetEntry, task: Task) -> Dataset:
+        """The dataset for a task, opened."""
         from holdfast.data.open import open_dataset
 
         def load() -> Dataset:
@@ -95,46 +97,46 @@ class Bench:
 
         return self.once(("data", given.name, task), load)
 
-    def options(self, piece: Piece, target: type[Target], **others: Any) -> Target:
-        """The options of a command for this piece: the condition, with its model and its data."""
-        model, data = piece.model, self.data_of(piece)
+    def options(self, trial: Trial, target: type[Target], **others: Any) -> Target:
+        """The options of a command for this trial: the condition with its model and dataset."""
+        model, data = trial.model, self.data_of(trial)
         where = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
         given = {**vars(model), **vars(data), **where, "model": model.path, "data": data.path}
         known = {spec.name for spec in fields_of(target)}
-        return carry(piece.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
+        return carry(trial.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
 
-    def plan(self, piece: Piece) -> EvaluationPlan:
-        """The plan of a piece, as the command of its own would make it."""
-        model = self.model(piece.model)
-        dataset = self.data(self.data_of(piece), model.card.task)
-        return evaluation_plan(self.options(piece, EvaluationOptions), model, dataset, self.command(piece))
+    def plan(self, trial: Trial) -> EvaluationPlan:
+        """The plan of a trial, the same as that of the command."""
+        model = self.model(trial.model)
+        dataset = self.data(self.data_of(trial), model.card.task)
+        return evaluation_plan(self.options(trial, EvaluationOptions), model, dataset, self.command(trial))
 
-    def spare(self, piece: Piece, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
-        """Images to calibrate on that are not tested on; else None. `part`: not all are tested."""
-        given, task = self.data_of(piece), self.model(piece.model).card.task
+    def spare(self, trial: Trial, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
+        """Calibration images that are not tested, or None. `part`: not all images are tested."""
+        given, task = self.data_of(trial), self.model(trial.model).card.task
         if calibration:
-            return self.data(GivenData(path=calibration, name=calibration), task)
+            return self.data(DatasetEntry(path=calibration, name=calibration), task)
         return calibration_pool(
             given.path, task, given.format, given.split, count, whole=part or given.images is not None
         )
 
-    def command(self, piece: Piece) -> str:
-        """The line that runs this condition again."""
-        return command_line(ExperimentOptions(file=self.experiment.file, only=(piece.condition.name,)))
+    def command(self, trial: Trial) -> str:
+        """The command line that reproduces this condition."""
+        return command_line(ExperimentOptions(file=self.experiment.file, only=(trial.condition.name,)))
 
-    def line(self, piece: Piece, **found: Any) -> Line:
-        """The line of a piece with what was found."""
-        return Line(
-            model=piece.model.name,
-            data=piece.data.name if piece.data else "",
-            condition=piece.label,
-            do=piece.condition.do,
-            command=self.command(piece),
+    def result(self, trial: Trial, **found: Any) -> TrialResult:
+        """The result of a trial."""
+        return TrialResult(
+            model=trial.model.name,
+            data=trial.data.name if trial.data else "",
+            condition=trial.label,
+            do=trial.condition.do,
+            command=self.command(trial),
             **found,
         )
 
-    def data_of(self, piece: Piece) -> GivenData:
-        """The data of a piece; InputError if it has none."""
-        if piece.data is None:
-            raise InputError(f"{piece.condition.name}: expected data, got none")
-        return piece.data
+    def data_of(self, trial: Trial) -> DatasetEntry:
+        """The dataset of a trial; InputError if it has none."""
+        if trial.data is None:
+            raise InputError(f"{trial.condition.name}: expected a dataset, got none")
+        return trial.data

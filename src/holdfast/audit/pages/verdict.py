@@ -1,0 +1,349 @@
+"""The verdict of an audit in five lines. No line claims more than was measured."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+from holdfast.audit.options import ENOUGH
+from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
+from holdfast.metrics.intervals import FEWEST
+from holdfast.report.tables import grouped, many
+
+Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
+MISSING = "not measured"
+INDICATION, FEW = "indication", "too few images"  # fewer than ENOUGH images, fewer than FEWEST
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """One line of the verdict: its subject, the finding, the command that reproduces it, and its tone.
+
+    `word` is the tone in words, `figure` the headline number, `images` its n (None: not counted in images).
+    """
+
+    name: str
+    text: str
+    command: str
+    tone: Tone = "open"
+    word: str = MISSING
+    figure: str = "–"
+    images: int | None = None
+
+    @property
+    def basis(self) -> str:
+        """The n of the figure: "n = 13, indication"; empty where it counts no images."""
+        if self.images is None:
+            return ""
+        return f"n = {self.images}" + (f", {INDICATION}" if self.images < ENOUGH else "")
+
+    @property
+    def number(self) -> str:
+        """The figure without its unit."""
+        return self.figure.partition(" ")[0]
+
+    @property
+    def unit(self) -> str:
+        """The unit of the figure: points lost, px, of 8."""
+        return self.figure.partition(" ")[2]
+
+
+def verdict(audit: Audit) -> tuple[VerdictLine, ...]:
+    """Five lines: clean metric, worst noise, combined noise, smallest attack, proofs."""
+    lines = [_clean(audit), _single(audit), _combination(audit), _attack(audit), _proofs(audit)]
+    for place, line in enumerate(lines):  # no judgement where one rests on fewer images than it needs
+        if line.images is not None and line.images < ENOUGH and line.word != FEW:
+            tone = line.tone if line.tone in ("fact", "open") else "caution"
+            lines[place] = replace(line, word=INDICATION, tone=tone)
+    return tuple(lines)
+
+
+def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
+    """What to do next, in one sentence."""
+    worst = audit.worst
+    lost = [r for r in audit.findings if r.was == "holds"]
+    late = [part.name for part in audit.parts if "time budget" in part.skipped]
+    few = [part.name for part in audit.parts if 0 < part.images < min(ENOUGH, part.of)]
+    if failed_gates:
+        return f"Fix the failed gates before release: {'; '.join(failed_gates[:3])}."
+    if worst is not None and (worst.low or 0.0) > 0 and worst.images >= FEWEST:
+        how = " (holdfast train mix)" if audit.model.get("task") == "classify" else ""
+        loss = f"{points(worst.points_lost or 0.0)} points lost"
+        return f"Avoid {worst.label} in deployment ({loss}), or retrain the model with this noise{how}."
+    if lost:
+        return f"Do not rely on the proofs under {lost[0].deployment}: verify the deployed model itself."
+    if audit.clean.images < ENOUGH:
+        return f"Test at least {ENOUGH} images: fewer give only an indication."
+    if late:
+        return f"Raise --budget to run what was skipped: {', '.join(late)}."
+    if few:
+        return (
+            f"Test at least {ENOUGH} images in each part ({', '.join(few)}): fewer give only an indication."
+        )
+    return "Keep these results with gates in CI: holdfast audit --fail-if 'noise.map50.points_lost > 2'."
+
+
+def points(value: float) -> str:
+    """Percentage points with two digits and a true minus."""
+    return signed(value, 2)
+
+
+def signed(value: float, digits: int) -> str:
+    """The number with a true minus; what rounds to zero has none."""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text.replace("-", "−")
+
+
+def between(low: float, high: float) -> str:
+    """An interval in percentage points: [2.00, 8.00]."""
+    return f"[{points(low)}, {points(high)}]"
+
+
+def not_significant(low: float | None, high: float | None) -> bool:
+    """Whether there is no interval, or one that contains 0."""
+    return low is None or high is None or low <= 0 <= high
+
+
+def skip_reason(audit: Audit, *parts: str) -> str:
+    """Why these parts of the audit have no number."""
+    reasons = [p.skipped for p in audit.parts if p.name in parts and p.skipped]
+    reasons += [note.partition(": ")[2] for note in audit.notes if note.partition(": ")[0] in parts]
+    reasons = list(dict.fromkeys(reason.rstrip(".") for reason in reasons))
+    return f"{MISSING}: {'; '.join(reasons) or 'not requested'}"
+
+
+def worst_cell(audit: Audit) -> MatrixCell | None:
+    """The cell of the matrix with the lowest value under a threat; None if there is none."""
+    met = [m for m in audit.matrix.cells if m.value is not None and m.threat != NO_THREAT]
+    return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
+
+
+def effect_of(met: MatrixCell) -> str:
+    """How threat and deployment interact; empty with too few images."""
+    return met.effect if met.images >= FEWEST else ""
+
+
+def _clean(audit: Audit) -> VerdictLine:
+    clean = audit.clean
+    interval = ""
+    if clean.images < FEWEST:
+        interval = ", too few for an interval"
+    elif clean.low is not None and clean.high is not None:
+        interval = f", 95% interval {clean.low:.3f} to {clean.high:.3f}"
+    rule = rule_name(audit)
+    text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}"
+    text += f"{f' ({rule})' if rule else ''}{interval}."
+    name, command = f"Clean {clean.title}", clean.command or audit.command
+    return VerdictLine(
+        name,
+        text,
+        command,
+        tone="fact",
+        word=rule or "measured",
+        figure=f"{clean.value:.3f}",
+        images=clean.images,
+    )
+
+
+def rule_name(audit: Audit) -> str:
+    """The short name of the metric's rule: "AP rule voc"; empty if the metric has only one."""
+    short = audit.clean.rule.partition(",")[0].partition(":")[0]
+    if short in ("", audit.clean.title):
+        return ""
+    return f"AP rule {short}" if audit.clean.metric.startswith("map") else short
+
+
+def _single(audit: Audit) -> VerdictLine:
+    name, worst = "Worst single noise", audit.worst
+    measured = [c for c in audit.noises if c.outcome == "measured"]
+    if worst is not None:
+        of = f"the worst of {len(measured)} options" if len(measured) > 1 else "the only option measured"
+        return _loss(audit, name, worst, f"{worst.label}, {of}")
+    ran = [c for c in audit.noises if c.outcome in ("identical", "no effect")]
+    if any(c.points_lost is not None for c in measured):
+        text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
+        images = max(c.images for c in measured) or None
+        return VerdictLine(
+            name, text, audit.command, tone="good", word="no loss", figure="0.00 points lost", images=images
+        )
+    if measured:
+        text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
+        return VerdictLine(name, text, audit.command)
+    if not ran:
+        return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)
+    text = f"No effect: {many(len(ran), 'noise option')} give identical input or do not apply to this model."
+    return VerdictLine(name, text, audit.command, tone="good", word="no loss", figure="0.00 points lost")
+
+
+def _combination(audit: Audit) -> VerdictLine:
+    name, combined = "Combined noise", audit.combined
+    worst = worst_cell(audit)
+    also = ""
+    if worst is not None and worst.value is not None:
+        also = (
+            f" With an attack as well, {audit.clean.title} falls to {worst.value:.3f} on "
+            f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
+        )
+    if combined is None or combined.points_lost is None:
+        note = combined.note if combined is not None else ""
+        text = f"{MISSING}: {note}" if note else skip_reason(audit, "combine", "noise")
+        return VerdictLine(name, f"{_upper(text)}.{also}", audit.command)
+    line = _loss(audit, name, combined, _upper(short_deployment(combined.label)))
+    return replace(line, text=line.text + also)
+
+
+def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictLine:
+    """The points lost to a noise, with what its interval allows to conclude."""
+    lost, low, high = noise.points_lost or 0.0, noise.low, noise.high
+
+    def line(text: str, tone: Tone, word: str) -> VerdictLine:
+        return VerdictLine(
+            name,
+            text,
+            noise.command or audit.command,
+            tone=tone,
+            word=word,
+            figure=f"{points(lost)} points lost",
+            images=noise.images or None,
+        )
+
+    if not lost and noise.changed == 0:
+        return line(f"{subject}: no effect, no prediction changes.", "good", "no loss")
+    interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
+    text = f"{subject}: {points(lost)} points of {audit.clean.title} lost{interval}"
+    changed = (
+        "" if noise.changed is None else f"; predictions change in {noise.changed} of {noise.images} images"
+    )
+    if 0 < noise.images < FEWEST:
+        few = many(noise.images, "image")
+        return line(f"{text}; {few}, too few to judge significance{changed}.", "caution", FEW)
+    if not_significant(low, high):
+        why = "there is no interval" if low is None else "the 95% interval contains 0"
+        return line(f"{text}; not significant ({why}){changed}.", "caution", "not significant")
+    if lost > 0:
+        return line(f"{text}{changed}.", "bad", "significant")
+    return line(f"{text} (a gain){changed}.", "good", "a gain")
+
+
+def _attack(audit: Audit) -> VerdictLine:
+    name = "Smallest attack"
+    levels = sorted((s for s in audit.attacks if s.aimed), key=lambda s: s.pixels)
+    if not levels and audit.attacks:
+        text = "Nothing to attack: the model detects no true object in these images."
+        return VerdictLine(name, text, audit.command, word="nothing to attack")
+    if not levels:
+        return VerdictLine(name, f"{_upper(skip_reason(audit, 'attack'))}.", audit.command)
+    first = next((s for s in levels if s.broken), None)
+    last = levels[-1]
+    if first is None:
+        text = (
+            f"Up to {grouped(last.pixels)} scattered pixels hide every detected object in none of "
+            f"{many(last.aimed, 'attacked image')} ({_after(audit, last)}). A failed attack is not a proof."
+        )
+        text += f" {_contiguous(audit)}." if audit.contiguous_attack else ""
+        return VerdictLine(
+            name,
+            text,
+            last.command or audit.command,
+            tone="caution",
+            word="no success",
+            figure="none",
+            images=last.aimed,
+        )
+    text = (
+        f"{grouped(first.pixels)} scattered pixels hide every detected object in {first.broken} of "
+        f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
+    )
+    if last is not first:
+        text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
+    text += f". {_contiguous(audit)}" if audit.contiguous_attack else ""
+    return VerdictLine(
+        name,
+        f"{text}.",
+        first.command or audit.command,
+        tone="bad",
+        word="success",
+        figure=f"{grouped(first.pixels)} px",
+        images=first.aimed,
+    )
+
+
+def _contiguous(audit: Audit) -> str:
+    """The contiguous squares next to the scattered pixels, without a full stop."""
+    level = audit.contiguous_attack
+    if level is None or not level.aimed:
+        return ""
+    return (
+        f"Contiguous squares of {grouped(level.pixels)} pixels in total, one per object, hide every detected "
+        f"object in {level.broken} of {level.aimed} ({_after(audit, level)})"
+    )
+
+
+def _after(audit: Audit, level: AttackLevel) -> str:
+    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}"
+
+
+def _proofs(audit: Audit) -> VerdictLine:
+    name, found = "Proofs", Counter(p.answer for p in audit.proofs)
+    if not audit.proofs:
+        text = f"{_upper(skip_reason(audit, 'squares', 'specs'))}. Nothing is proven."
+        return VerdictLine(name, text, audit.command)
+    lost = [r for r in audit.findings if r.was == "holds"]
+    sentences = _by_threat(audit)
+    if lost:
+        count = many(len({(r.threat, r.image) for r in lost}), "proof")
+        where = ", ".join(dict.fromkeys(short_deployment(r.deployment) for r in lost))
+        sentences.append(f"{count} violated under {where}.")
+    bare = [one for one in audit.bounds if not one.prover]
+    if bare:
+        others = f"the other threats ({', '.join(one.threat for one in bare)})"
+        sentences.append(f"No proof against {bare[0].words if len(bare) == 1 else others}.")
+    command = next((p.command for p in audit.proofs if p.command), audit.command)
+    figure = f"{found['holds']} of {len(audit.proofs)}"
+    images = len({p.image for p in audit.proofs if p.image}) or None
+    line = partial(VerdictLine, name, " ".join(sentences), command, figure=figure, images=images)
+    if found["holds"]:
+        whole = not (found["violated"] or found["unknown"] or lost)
+        return line("good", "proven") if whole else line("caution", "partly proven")
+    return line("bad", "violated") if found["violated"] else line("open", "unknown")
+
+
+def _by_threat(audit: Audit) -> list[str]:
+    """One sentence per threat of the bounds, then one for all specifications."""
+    words = {one.threat: one.words for one in audit.bounds}
+    groups = [
+        ([p for p in audit.proofs if p.threat == threat], "image", f" against {words[threat]}")
+        for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words)
+    ]
+    specs = [p for p in audit.proofs if p.threat not in words]
+    groups += [(specs, "specification", "")] if specs else []
+    sentences = []
+    for proofs, thing, against in groups:
+        found = Counter[str](p.answer for p in proofs)
+        verb = "holds" if 1 in (found["holds"], len(proofs)) else "hold"
+        rest = ", ".join(f"{found[answer]} {answer}" for answer in ("violated", "unknown") if found[answer])
+        proven = f"{found['holds']} of {many(len(proofs), thing)} {verb}{against}"
+        sentences.append(f"{proven}{', ' if rest else ''}{rest}.")
+    return sentences
+
+
+def short_deployment(name: str) -> str:
+    """The name of a deployment; of three or more combined options only their number."""
+    if name == TRAINED:
+        return "the training pipeline"
+    if name == TOGETHER:
+        return "combined noise"
+    count = name.count(" + ") + 1
+    return name if count < 3 else f"{count} noise options combined"
+
+
+def under(deployment: str) -> str:
+    """Where a threat was replayed, as the end of a sentence."""
+    return f"under {short_deployment(deployment)}"
+
+
+def _upper(text: str) -> str:
+    """The sentence with a capital first letter, unless it begins with a name such as resize=opencv."""
+    first = text.split(" ", 1)[0]
+    return text if "=" in first else text[:1].upper() + text[1:]

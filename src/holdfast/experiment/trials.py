@@ -1,0 +1,307 @@
+"""The trials of an experiment: one function per kind of condition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from holdfast.attack.options import AttackSettings
+from holdfast.audit.options import AuditSettings
+from holdfast.core.errors import InputError
+from holdfast.core.model import MODEL_KINDS
+from holdfast.engine.manifest import slug
+from holdfast.evaluate.difference import difference
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.run import EvaluationPlan, alignment_of, evaluate, run_folder
+from holdfast.experiment import plan as given
+from holdfast.experiment.context import ExperimentContext, Trial
+from holdfast.experiment.result import TrialResult
+from holdfast.noise.suite import CALIBRATION_ITEMS
+from holdfast.noise.vision.run import NoisePlan, measure, prepare, prepare_context
+
+if TYPE_CHECKING:
+    from holdfast.audit.plan import AuditPlan
+
+Keep: TypeAlias = Callable[
+    [Trial, Any, TrialResult], Path | None
+]  # writes the page of a trial and returns its path
+
+
+def run_trial(context: ExperimentContext, trial: Trial) -> tuple[TrialResult, Any]:
+    """Run the trial: its result, and the full result for its page. Errors are raised."""
+    parts: dict[str, Callable[[ExperimentContext, Trial, Any], tuple[TrialResult, Any]]] = {
+        "evaluate": _evaluate,
+        "noise": _noise,
+        "attack": _attack,
+        "audit": _audit,
+        "verify": _verify,
+    }
+    return parts[trial.condition.do](context, trial, trial.condition.work)
+
+
+def check_trial(context: ExperimentContext, trial: Trial) -> int:
+    """The number of images of a trial; an error if the model does not fit the dataset. Nothing is run."""
+    model, work = context.model(trial.model), trial.condition.work
+    if trial.data is None:
+        return 0
+    if isinstance(work, given.Evaluate):
+        plan = _evaluation_plan(context, trial, work)
+    elif isinstance(work, AuditSettings):
+        plan = _audit_plan(context, trial, work).plan
+    else:
+        plan = context.plan(trial)
+    alignment_of(plan)
+    if isinstance(work, AttackSettings) and model.card.task not in ("detect", "single"):
+        raise InputError(f"{model.name}: expected a detector, got a {MODEL_KINDS[model.card.task]}")
+    return len(plan.dataset)
+
+
+def _evaluation_plan(context: ExperimentContext, trial: Trial, work: given.Evaluate) -> EvaluationPlan:
+    plan = context.plan(trial)
+    stated = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
+    if stated and plan.model.card.task != "detect":
+        raise InputError(f"{', '.join(stated)}: a {MODEL_KINDS[plan.model.card.task]} has no AP")
+    return plan
+
+
+def _evaluate(context: ExperimentContext, trial: Trial, work: given.Evaluate) -> tuple[TrialResult, Any]:
+    plan, note = _evaluation_plan(context, trial, work), ""
+    if work.noise:
+        plan, note = _deployed(context, trial, plan, work)
+    with context.watch(trial.title, len(plan.dataset)) as step:
+        found = evaluate(plan, step)
+    metrics = found.result["metrics"]
+    metric = next(iter(metrics))  # the main one is first
+    failed = f"{len(found.failed)} images failed; first: {found.failed[0]}" if found.failed else ""
+    line = context.result(
+        trial,
+        metric=metric,
+        value=metrics[metric],
+        images=len(found.records),
+        failed=len(found.failed),
+        notes="; ".join(filter(None, (note, failed))),
+        folder=str(run_folder(plan)),
+        numbers={**found.result, "pipeline": found.about.pipeline},
+    )
+    # Other evaluations of the same model and dataset are compared with the first one of the file.
+    key = (trial.model.name, context.data_of(trial).name)
+    if trial.condition == next(c for c in context.experiment.conditions if c.do == "evaluate"):
+        context.first[key] = found
+        return line, found
+    return _with_loss(line, context.first.get(key), found), found
+
+
+def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) -> TrialResult:
+    """The result compared with the first evaluation of the same model on the same dataset."""
+    if before is None:
+        return line
+    try:
+        found = difference(before, after)
+    except InputError as problem:
+        return replace(line, notes="; ".join(filter(None, (line.notes, f"no points lost: {problem}"))))
+    words = f"predictions changed in {found.changed} of {found.images} images"
+    numbers = {name: getattr(found, name) for name in ("metric", "images", "before", "after", "changed")}
+    return replace(
+        line,
+        points_lost=_points_lost(found.interval.estimate),
+        low=_points_lost(found.interval.high),
+        high=_points_lost(found.interval.low),
+        notes="; ".join(filter(None, (words, line.notes))),
+        numbers={**line.numbers, "difference": {**numbers, "said": str(found)}},
+    )
+
+
+def _points_lost(change: float) -> float:
+    """A change of the metric (0 to 1) as points lost."""
+    return -100 * change + 0.0
+
+
+def _deployed(
+    context: ExperimentContext, trial: Trial, plan: EvaluationPlan, work: given.Evaluate
+) -> tuple[EvaluationPlan, str]:
+    """The plan with noise options, without calibration images, and its notes."""
+    from holdfast.noise.vision.choose import build_variant
+    from holdfast.stages.families import alias_notes, option
+
+    chosen = [option(label) for label in work.noise]
+    task = plan.model.card.task
+    for one in chosen:
+        if task not in one.tasks:
+            kinds = " or ".join(f"{MODEL_KINDS[task]}s" for task in one.tasks)
+            raise InputError(f"{one.label} applies to {kinds}; this model is a {MODEL_KINDS[task]}")
+    spare = context.spare(trial, work.calibration, work.calibration_images)
+    noise = NoisePlan(plan, spare=spare, calibration_images=work.calibration_images)
+    made = build_variant(prepare_context(noise).context, chosen)
+    if made is None:
+        return plan, f"{' + '.join(work.noise)} is the training pipeline"
+    if made.status == "no effect":
+        return plan, f"{made.option.label} has no effect: {made.note}"
+    if made.variant is None:
+        raise InputError(f"{' + '.join(work.noise)}: {made.note}")
+    without = made.variant.without
+    kept = tuple(entry for entry in plan.dataset.entries if entry.name not in without)
+    notes = [*alias_notes(work.noise)]
+    notes += [f"{len(without)} calibration images skipped"] if without else []
+    dataset = replace(plan.dataset, entries=kept)
+    return replace(plan, pipeline=made.variant.pipeline, dataset=dataset), "; ".join(notes)
+
+
+def _noise(context: ExperimentContext, trial: Trial, work: given.Noise) -> tuple[TrialResult, Any]:
+    from holdfast.noise.cli import suite_of
+    from holdfast.noise.suite import NoiseSelection
+    from holdfast.noise.vision.result import as_plain, save, suite_folder
+
+    began = time.perf_counter()
+    plan = context.plan(trial)
+    spare = context.spare(trial, work.calibration, work.calibration_images)
+    wanted = NoiseSelection(work.only, work.skip, work.all)
+    noise = NoisePlan(plan, wanted, spare, work.calibration_images)
+    found = measure(prepare(noise), context.watch)
+    suite = suite_of([found], noise, plan.command, began)
+    folder = suite_folder(suite, context.runs)
+    save(suite, folder)
+    worst, both = found.worst, found.combined
+    loses = worst is not None and (worst.points_lost or 0.0) > 0
+    words = [f"clean {found.clean:.4f}"]
+    words.append(f"worst single noise {worst.label}" if worst and loses else "no single noise loses accuracy")
+    if both is not None and both.points_lost is not None:
+        words.append(f"combined: {both.points_lost:z.2f} points lost")
+    line = context.result(
+        trial,
+        metric=found.metric,
+        value=worst.value if worst else found.clean,
+        points_lost=worst.points_lost if worst else 0.0,
+        low=worst.low if worst else None,
+        high=worst.high if worst else None,
+        images=found.images,
+        failed=len(found.failed),
+        notes="; ".join(words),
+        folder=str(folder),
+        numbers=as_plain(suite),
+    )
+    return line, suite
+
+
+def _attack(context: ExperimentContext, trial: Trial, work: AttackSettings) -> tuple[TrialResult, Any]:
+    """The result of an attack, and (its plan, its outcome)."""
+    from holdfast.attack.cli import attack_plan
+    from holdfast.attack.plan import apart, check_attack, is_scattered
+    from holdfast.attack.run import add_contiguous, as_plain
+    from holdfast.attack.run import attack as run
+    from holdfast.attack.universal import make_universal
+
+    plan = context.plan(trial)
+    name = slug(f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}")
+    planned = attack_plan(plan, work, context.runs / name, context.experiment.seed)
+    check_attack(planned)
+    planned = apart(planned, alignment_of(plan))
+    patch = None
+    if work.universal != "none":
+        with context.watch(f"universal patch, {trial.title}", work.steps * work.restarts) as step:
+            patch = make_universal(planned, step)
+    with context.watch(trial.title, len(plan.dataset)) as step:
+        found = run(planned, step, patch)
+    if work.contiguous and is_scattered(planned):
+        with context.watch(f"contiguous squares, {trial.title}", len(plan.dataset)) as step:
+            found = add_contiguous(found, planned, step)
+    effect, aimed = found.effects[0], len(found.aimed)
+    reached = sum(a.success for a in found.aimed)
+    words = [f"{effect.before:.4f} before", f"success in {reached} of {aimed} images"]
+    if effect.effect is not None:
+        words.insert(1, f"S_e {effect.effect:.3f}")
+    if aimed:
+        words.append(f"{found.mean(lambda a: a.pixels):.0f} px changed on average")
+    if found.contiguous:
+        words.append(f"contiguous squares: {found.contiguous.effects[0].after:.4f}")
+    line = context.result(
+        trial,
+        metric="mAP" if work.rule != "coco" else "AP50",
+        value=effect.after,
+        points_lost=100 * (effect.before - effect.after),
+        images=len(found.attempts),
+        failed=len(found.failed),
+        notes="; ".join(words),
+        folder=str(planned.out),
+        numbers={key: value for key, value in as_plain(found).items() if key != "images"},
+    )
+    return line, (planned, found)
+
+
+def _audit_plan(context: ExperimentContext, trial: Trial, work: AuditSettings) -> AuditPlan:
+    """The plan of an audit; InputError if a gate names a metric that does not fit the model."""
+    from holdfast.audit.gates import check
+    from holdfast.audit.options import AuditOptions
+    from holdfast.audit.plan import AuditPlan
+    from holdfast.audit.state import gate_metric
+
+    plan = context.plan(trial)
+    check(context.experiment.gates, metrics=(gate_metric(plan),))
+    spare = context.spare(trial, work.calibration, CALIBRATION_ITEMS, part=True)
+    return AuditPlan(plan, context.options(trial, AuditOptions), spare)
+
+
+def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tuple[TrialResult, Any]:
+    """The result of an audit with the verdicts on its gates, and the state of the audit."""
+    from holdfast.audit.gates import judge
+    from holdfast.audit.result import as_plain
+    from holdfast.audit.run import audit
+
+    state = audit(_audit_plan(context, trial, work), context.watch)
+    found = state.result
+    judged = judge(context.experiment.gates, found)
+    words = [f"clean, n = {found.clean.images}"]
+    if found.worst is not None and (found.worst.points_lost or 0.0) > 0:
+        words.append(f"worst single noise {found.worst.label}: {found.worst.points_lost:.2f} points lost")
+    if found.findings:
+        words.append(f"{len(found.findings)} answers change under a runtime or precision")
+    left = [part.name for part in found.parts if part.skipped]
+    words += [f"skipped partly: {', '.join(left)}"] if left else []
+    broken, open_ones = sum(one.failed for one in judged), sum(not one.decided for one in judged)
+    words += [f"{broken} of {len(judged)} gates failed"] if broken else []
+    words += [f"{open_ones} of {len(judged)} gates not decided"] if open_ones else []
+    line = context.result(
+        trial,
+        metric=found.clean.metric,
+        value=found.clean.value,
+        images=found.clean.images,
+        failed=len(found.failed),
+        notes="; ".join(words),
+        folder=str(state.plan.folder),
+        gates=tuple(judged),
+        numbers=as_plain(found),
+    )
+    return line, state
+
+
+def _verify(context: ExperimentContext, trial: Trial, work: given.Verify) -> tuple[TrialResult, Any]:
+    """The result of one specification; an error of the verifier is an error of the trial."""
+    from holdfast.core.model import Network
+    from holdfast.core.property import Budget
+    from holdfast.engine.executor import cores
+    from holdfast.graph.load import find_model
+    from holdfast.verify.run import verify
+    from holdfast.verify.vnnlib import property_of, read_vnnlib
+
+    if trial.spec is None:
+        raise InputError(f"{trial.condition.name}: expected a specification, got none")
+    path = find_model(trial.model.path)
+    question = property_of(read_vnnlib(trial.spec), Network(trial.model.name, path))
+    seconds = work.timeout if work.seconds is None else work.seconds
+    budget = Budget(seconds, jobs=context.jobs or cores(), seed=context.experiment.seed)
+    verdict = verify(question, budget)
+    if verdict.status == "error":
+        raise InputError(verdict.note)
+    words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
+    kept = ("status", "engine", "seconds", "bound", "note", "real_only")
+    numbers = {key: getattr(verdict, key) for key in kept}
+    witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
+    line = context.result(
+        trial,
+        metric=verdict.status,
+        notes="; ".join(filter(None, words)),
+        numbers={**numbers, "spec": str(trial.spec), "witness": witness},
+    )
+    return line, verdict

@@ -1,0 +1,239 @@
+"""The verdict says what the data carries, in whatever state the data is."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.audit import sample_audit
+from holdfast.audit.pages.verdict import between, not_significant, points, verdict
+from holdfast.audit.result import (
+    Audit,
+    Clean,
+    ImageRobustness,
+    Matrix,
+    MatrixCell,
+    NoiseResult,
+    Part,
+    Proof,
+    Recheck,
+    RobustnessBounds,
+)
+
+NAMES = ["Worst single noise", "Combined noise", "Smallest attack", "Proofs"]
+BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
+
+
+def line(audit, name):
+    return next(found for found in verdict(audit) if found.name == name)
+
+
+def with_worst(**changes):
+    first = sample_audit()
+    return replace(first, noises=(replace(first.noises[0], **changes),))
+
+
+def test_there_are_five_lines_in_their_order_each_with_a_command():
+    lines = verdict(sample_audit())
+    assert [found.name for found in lines] == ["Clean mAP@.5", *NAMES]
+    assert all(found.command for found in lines)
+    assert lines[0].command == "holdfast evaluate net.onnx scenes --rule voc"
+    assert lines[1].command == "holdfast noise net.onnx scenes --only resize=opencv-nearest"
+    assert lines[2].command == sample_audit().command  # it has none of its own
+
+
+def test_the_clean_metric_with_its_interval():
+    clean = verdict(sample_audit())[0]
+    text = "mAP@.5 is 0.910 on 40 images (AP rule VOC), 95% interval 0.880 to 0.940."
+    assert (clean.text, clean.figure, clean.tone) == (text, "0.910", "fact")
+    assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
+
+
+def test_a_clear_loss_is_a_loss():
+    worst = line(sample_audit(), "Worst single noise")
+    assert (worst.tone, worst.word, worst.figure) == ("bad", "significant", "5.00 points lost")
+    assert worst.text == (
+        "resize=opencv-nearest, the worst of 2 options: 5.00 points of mAP@.5 lost, 95% interval "
+        "[2.00, 8.00]; predictions change in 21 of 40 images."
+    )
+
+
+def test_an_interval_that_holds_0_is_not_significant():
+    worst = line(with_worst(points_lost=1.0, low=-1.0, high=3.0), "Worst single noise")
+    assert (worst.tone, worst.word) == ("caution", "not significant")
+    assert "[−1.00, 3.00]; not significant (the 95% interval contains 0)" in worst.text
+    unsure = line(with_worst(low=None, high=None), "Worst single noise")
+    assert "not significant (there is no interval)" in unsure.text
+
+
+def test_all_together_reads_as_a_deployment():
+    matrix = Matrix(("none", "square"), ("training pipeline", "combined"), (
+        MatrixCell("square", "combined", 0.1, 8),
+    ))  # fmt: skip
+    found = line(replace(sample_audit(), matrix=matrix), "Combined noise")
+    assert found.text.endswith("falls to 0.100 on 8 images: square under combined noise.")
+
+
+def test_few_images_cannot_tell_a_loss_from_chance():
+    worst = line(with_worst(images=4, changed=4), "Worst single noise")
+    assert (worst.tone, worst.word) == ("caution", "too few images")
+    assert "4 images, too few to judge significance; predictions change in 4 of 4 images." in worst.text
+
+
+def test_a_gain_is_not_called_a_loss():
+    worst = line(with_worst(points_lost=-2.0, low=-3.0, high=-1.0), "Worst single noise")
+    assert (worst.tone, worst.figure) == ("good", "−2.00 points lost")
+    assert "(a gain)" in worst.text
+
+
+def test_no_change_at_all_is_said_so():
+    still = tuple(
+        replace(c, points_lost=0.0, low=0.0, high=0.0, changed=0) if c.outcome == "measured" else c
+        for c in sample_audit().noises
+    )
+    worst = line(replace(sample_audit(), noises=still), "Worst single noise")
+    assert (worst.tone, worst.figure) == ("good", "0.00 points lost")
+    assert worst.text == ("No effect: 2 noise options measured, none changes a prediction.")
+    quiet = line(replace(sample_audit(), noises=sample_audit().noises[2:]), "Worst single noise")
+    assert (quiet.tone, quiet.word) == ("good", "no loss")
+    assert "2 noise options give identical input" in quiet.text
+
+
+def test_a_cause_that_changes_nothing_is_never_the_worst():
+    still = NoiseResult("decode=zune", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    gain = NoiseResult("colour=nv12", "colour", "measured", -2.0, -3.0, -1.0, 3, 40)
+    worst = line(replace(sample_audit(), noises=(still, gain)), "Worst single noise")
+    assert worst.text.startswith("colour=nv12, the worst of 2 options")
+    unknown = replace(still, changed=None)  # whether a prediction changes is not known
+    found = line(replace(sample_audit(), noises=(unknown,)), "Worst single noise")
+    assert found.text.startswith("decode=zune, the only option measured")
+
+
+def test_a_cause_that_could_not_run_is_no_good_news():
+    audit = replace(BARE, noises=(NoiseResult("runtime=ncnn", "runtime", "not installed"),))
+    assert line(audit, "Worst single noise").word == "not measured"
+
+
+def test_the_combination_names_the_worst_meeting_with_a_patch():
+    found = line(sample_audit(), "Combined noise")
+    assert found.text == (
+        "resize=opencv-nearest + precision=int8: 9.00 points of mAP@.5 lost, 95% interval [5.00, 13.00]; "
+        "predictions change in 30 of 40 images. With an attack as well, mAP@.5 falls to 0.250 on 8 images: "
+        "1000px under precision=int8."
+    )
+    alone = line(replace(sample_audit(), combined=None), "Combined noise")
+    assert alone.text.startswith("Not measured: not requested. With an attack as well")
+
+
+def test_every_line_says_on_how_many_images_and_few_are_an_indication():
+    lines = {one.name: one for one in verdict(sample_audit())}
+    assert [one.images for one in lines.values()] == [40, 40, 40, 8, 8]
+    assert [one.word for one in lines.values()] == [
+        "AP rule VOC",
+        "significant",
+        "significant",
+        "indication",
+        "indication",
+    ]
+    many = replace(sample_audit(), attacks=tuple(
+        replace(s, aimed=20, images=20) for s in sample_audit().attacks
+    ))  # fmt: skip
+    broken = line(many, "Smallest attack")
+    assert (broken.tone, broken.word, broken.basis) == ("bad", "success", "n = 20")
+    few = replace(sample_audit(), clean=replace(sample_audit().clean, images=19))
+    assert line(few, "Clean mAP@.5").word == "indication"
+
+
+def test_the_smallest_budget_that_breaks_an_image():
+    found = line(sample_audit(), "Smallest attack")
+    assert (found.figure, found.tone, found.command) == ("100 px", "caution", "holdfast attack …")
+    assert (found.word, found.basis) == ("indication", "n = 8, indication")
+    assert found.text == (
+        "100 scattered pixels hide every detected object in 2 of 8 attacked images (mAP@.5 0.920 → 0.700); "
+        "1000 pixels in 7 of 8 (mAP@.5 0.920 → 0.120)."
+    )
+    later = replace(sample_audit(), attacks=tuple(
+        replace(s, broken=0) if s.pixels == 100 else s for s in sample_audit().attacks
+    ))  # fmt: skip
+    assert line(later, "Smallest attack").figure == "1000 px"
+
+
+def test_an_attack_that_fails_is_no_proof():
+    audit = replace(sample_audit(), attacks=tuple(replace(s, broken=0) for s in sample_audit().attacks))
+    found = line(audit, "Smallest attack")
+    assert (found.tone, found.figure) == ("caution", "none")
+    assert "not a proof" in found.text
+    nothing = replace(audit, attacks=tuple(replace(s, aimed=0, broken=0) for s in audit.attacks))
+    assert line(nothing, "Smallest attack").word == "nothing to attack"
+
+
+def test_what_is_proven_and_what_is_not():
+    found = line(sample_audit(), "Proofs")
+    assert (found.figure, found.word, found.basis) == ("5 of 8", "indication", "n = 8, indication")
+    assert found.text == (
+        "5 of 8 images hold against a black square of 42 pixels at 361 places, 3 violated. 1 proof violated "
+        "under precision=int8. No proof against 1000 pixels of any colour."
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "tone", "word"),
+    [
+        (("holds", "holds"), "good", "proven"),
+        (("holds", "unknown"), "caution", "partly proven"),
+        (("unknown", "unknown"), "open", "unknown"),
+        (("violated", "unknown"), "bad", "violated"),
+    ],
+)
+def test_the_tone_of_proofs(answers, tone, word):
+    proofs = tuple(Proof(f"spec-{n}", "", a, "bounds", 1.0) for n, a in enumerate(answers))
+    found = line(replace(BARE, proofs=proofs), "Proofs")
+    assert (found.tone, found.word) == (tone, word)
+    assert "of 2 specifications" in found.text
+
+
+def test_a_proof_that_breaks_elsewhere_is_not_all_proven():
+    proofs = (Proof("square", "a", "holds", "enumeration", 1.0),)
+    audit = replace(
+        BARE,
+        proofs=proofs,
+        rechecks=(Recheck("square", "a", "precision=int8", "holds", "violated", 9),),
+        bounds=(
+            RobustnessBounds(
+                "square", "a black square", "bounds", "bounds", (ImageRobustness("a", True, False),)
+            ),
+        ),
+    )
+    found = line(audit, "Proofs")
+    assert found.tone == "caution"
+    assert found.text == ("1 of 1 image holds against a black square. 1 proof violated under precision=int8.")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_left_out_is_given_its_reason(name):
+    part = {"Worst single noise": "noise", "Combined noise": "combine"}.get(name, "attack")
+    part = "squares" if name == "Proofs" else part
+    audit = replace(BARE, parts=(Part(part, 0, 10, 0.0, 0.0, "the time was up"),))
+    found = line(audit, name)
+    assert found.text.startswith("Not measured: the time was up.")
+    assert (found.tone, found.word, found.figure) == ("open", "not measured", "–")
+    assert "not requested" in line(BARE, name).text
+    noted = replace(BARE, notes=(f"{part}: the model is a classifier", "other: not this"))
+    assert line(noted, name).text.startswith("Not measured: the model is a classifier.")
+
+
+@given(st.floats(-100, 100))
+def test_points_have_a_true_minus_and_zero_none(value):
+    text = points(value)
+    assert "-" not in text
+    assert re.fullmatch(r"−?\d+\.\d\d", text)
+    assert text != "−0.00"
+    assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.0050001)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1))
+def test_an_interval_holds_0_or_not(low, width):
+    assert not_significant(low, low + width) == (low <= 0 <= low + width)
+    assert between(low, low + width).count(",") == 1
