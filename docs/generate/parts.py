@@ -63,8 +63,8 @@ def facts_of(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Systems that do this", cell(facts["systems"])
     if facts.get("alike"):
         yield "Same output as", cell(f"all parts of the class {facts['alike']}")
-    if facts.get("extra"):
-        yield "Install", f"`pip install 'holdfast[{facts['extra']}]'`"
+    if extra := facts.get("extra") or extra_of(facts.get("needs") or ""):
+        yield "Install", f"`pip install 'holdfast[{extra}]'`"
     if facts.get("aliases"):
         yield "Aliases", ", ".join(f"`{alias}`" for alias in facts["aliases"])
     if facts.get("task") or facts.get("tasks"):
