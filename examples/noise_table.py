@@ -6,10 +6,10 @@ python examples/noise_table.py
 import numpy as np
 
 from holdfast import (
+    EvaluationPlan,
     NoisePlan,
     NoiseSelection,
     Pipeline,
-    Plan,
     load_model,
     measure_noise,
     open_dataset,
@@ -31,7 +31,7 @@ def wrong_gain(pipeline: Pipeline) -> Pipeline:
 
 if __name__ == "__main__":
     model = load_model("signs-class")
-    plan = Plan(model, open_dataset("signs:0:100", task=model.card.task), jobs=1)
+    plan = EvaluationPlan(model, open_dataset("signs:0:100", task=model.card.task), jobs=1)
     wanted = NoiseSelection(only=("resize=opencv-nearest", "decode=fast-idct"))
     noise = prepare_noise(NoisePlan(plan, wanted, own={"wrong gain": wrong_gain}))
     print(to_text(options_table(measure_noise(noise))))

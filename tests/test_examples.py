@@ -29,7 +29,7 @@ def test_noises_of_ones_own(tmp_path, words):
     own = ["--use", str(EXAMPLES / "vendor_noise.py")]
     done = subprocess.run([*command, *own, *chosen], cwd=tmp_path, capture_output=True, text=True, check=True)
     head, row = done.stdout.splitlines()
-    assert words[0].split("=")[0] in head.split(",")
+    assert words[0].split("=")[0] + " points lost" in head.split(",")
     assert row.startswith("signs-class,")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from generate.markdown import cell, field_table, intro, prose, table, toctree
 from holdfast.core import registry
+from holdfast.core.extras import extra_of
 
 KINDS = {  # kind of part -> title of its page, what it does
     "decode": ("Decoders", "Encoded bytes to RGB pixels. Noise family `decode`."),

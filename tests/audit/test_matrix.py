@@ -477,5 +477,5 @@ def test_found_means_class_score_and_overlap():
 
 def test_a_run_without_an_image_of_that_name_is_told():
     record = Ranked("a", Size(4, 4), 0, np.array([0]), np.ones(1))
-    with pytest.raises(InputError, match="b: the run has no image of this name"):
+    with pytest.raises(InputError, match="b: no such image in the run"):
         bootstrap_values(ScoredRun((record,), "classify", ("a", "b"), Settings(RULES["coco"])), ["a", "b"])

@@ -9,16 +9,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import GRID, Counted, Found, Ranked
-from holdfast.evaluate.difference import (
-    Changes,
-    ScoredRun,
-    broken_images,
-    changes,
-    compare,
-    interval_text,
-    significance,
-    unmatched_counts,
-)
+from holdfast.evaluate.difference import Changes, ScoredRun, broken_images, changes, compare, unmatched_counts
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
@@ -298,23 +289,3 @@ def test_an_image_is_broken_if_a_true_box_is_not_found_any_more():
     got = compare(side(before), side(after), replicates=10)
     assert (got.changed, got.changes.boxes_lost, got.changes.boxes_gained) == (2, 1, 1)
     assert "in 2 of 3 images (1 lost, 1 gained;" in str(got)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "images", "words"),
-    [
-        (0.5, 2.0, 40, "significant"),
-        (-0.5, 2.0, 40, "not significant (the 95% interval contains 0)"),
-        (0.5, 2.0, 8, "significant; an indication: n = 8"),
-        (None, None, 8, ""),
-    ],
-)
-def test_significance_in_words(low, high, images, words):
-    assert significance(low, high, images) == words
-
-
-def test_an_interval_without_width_says_so():
-    assert interval_text(0.0, 0.0) == "no difference"
-    assert interval_text(-0.001, 0.0) == "[0.00, 0.00]"
-    assert interval_text(-2.226, 0.5) == "[-2.23, 0.50]"
-    assert interval_text(None, None) == ""

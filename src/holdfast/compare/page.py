@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.compare.result import POINTS, SAME, Change, Comparison, StatedNumber
-from holdfast.evaluate.difference import interval_text
+from holdfast.metrics.points import interval_text
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, table_figure

@@ -14,8 +14,8 @@ import numpy as np
 from holdfast.core.fingerprint import generator
 from holdfast.core.result import Result
 from holdfast.core.types import Floats
-from holdfast.evaluate.difference import interval_text
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
+from holdfast.metrics.points import interval_text
 from holdfast.report.tables import shown
 
 Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language noise", "speech noise"]

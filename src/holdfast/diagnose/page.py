@@ -7,7 +7,8 @@ from pathlib import Path
 from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
-from holdfast.evaluate.difference import COUNTED, interval_text, significance
+from holdfast.evaluate.difference import COUNTED
+from holdfast.metrics.points import interval_text, significance
 from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page

@@ -17,10 +17,11 @@ from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.engine.manifest import to_plain
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import ScoredRun, broken_images, compare, points, scored_run
+from holdfast.evaluate.difference import ScoredRun, broken_images, compare, scored_run
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
+from holdfast.metrics.points import points
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
 from holdfast.noise.suite import REWRITTEN, Watch, no_progress, spread

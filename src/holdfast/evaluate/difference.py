@@ -38,12 +38,12 @@ from holdfast.metrics.intervals import (
     paired,
 )
 from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
+from holdfast.metrics.points import interval_text, points, significance
 from holdfast.report.tables import many
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
 RIGHT_OR_WRONG = ("classify", "single")  # tasks in which an image is right or wrong
 CHANGED_SHARE = 0.01  # share of the grid's points from which a label map is another
-ENOUGH = 20  # images from which on a number is more than an indication
 # What the count of changed images counts, by task: as the heading of a column, and as a sentence.
 COUNTED: dict[str, tuple[str, str]] = {
     "classify": ("top-1 class changed", "Top-1 class changed: the highest-scored class differs."),
@@ -60,27 +60,6 @@ COUNTED: dict[str, tuple[str, str]] = {
     ),
     "segment": ("labels changed", "Labels changed: at least 1% of the labels of the image differ."),
 }
-
-
-def points(value: float) -> float:
-    """A difference of a metric in percentage points; an exact zero has no sign."""
-    return round(100.0 * value, 10) + 0.0
-
-
-def interval_text(low: float | None, high: float | None) -> str:
-    """The 95% interval of a difference in points; empty if there is none."""
-    if low is None or high is None:
-        return ""
-    return "no difference" if low == high == 0.0 else f"[{low:z.2f}, {high:z.2f}]"
-
-
-def significance(low: float | None, high: float | None, images: int = ENOUGH) -> str:
-    """Whether a difference with this 95% interval is significant, in words; empty without an interval."""
-    if low is None or high is None:
-        return ""
-    significant = low > 0 or high < 0
-    text = "significant" if significant else "not significant (the 95% interval contains 0)"
-    return text if images >= ENOUGH else f"{text}; an indication: n = {images}"
 
 
 @dataclass(frozen=True)

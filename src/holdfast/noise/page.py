@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.evaluate.difference import interval_text
+from holdfast.metrics.points import interval_text
 from holdfast.report.charts.forest import Spot
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure

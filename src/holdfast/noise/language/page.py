@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.evaluate.difference import significance
+from holdfast.metrics.points import significance
 from holdfast.noise.language import result
 from holdfast.noise.page import loss_spot, suite_page
 from holdfast.noise.suite import outcome_text

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.evaluate.difference import interval_text
+from holdfast.metrics.points import interval_text
 from holdfast.noise.suite import Estimate, Outcome, excludes_zero, outcome_text
 from holdfast.report.tables import Cell, Column, Table, table_of
 

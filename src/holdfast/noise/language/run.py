@@ -14,8 +14,8 @@ from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
-from holdfast.evaluate.difference import points
 from holdfast.evaluate.result import CELLS
+from holdfast.metrics.points import points
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
 from holdfast.noise import suite
 from holdfast.noise.language import cells

@@ -7,15 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.engine.records import Failed
-from holdfast.evaluate.difference import (
-    ScoredRun,
-    bootstrap_values,
-    common_images,
-    compare,
-    points,
-    scored_run,
-)
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values, common_images, compare, scored_run
 from holdfast.metrics.intervals import FEWEST, paired
+from holdfast.metrics.points import points
 from holdfast.noise.suite import Watch, distinct_rows
 from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise

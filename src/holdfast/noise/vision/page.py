@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.evaluate.difference import COUNTED, interval_text, significance
+from holdfast.evaluate.difference import COUNTED
+from holdfast.metrics.points import interval_text, significance
 from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from holdfast.evaluate.difference import COUNTED, interval_text
+from holdfast.evaluate.difference import COUNTED
+from holdfast.metrics.points import interval_text
 from holdfast.noise.suite import OUTCOMES, outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep
 from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, Suite, summarize_family
