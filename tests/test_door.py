@@ -1,15 +1,105 @@
-"""The Python API: `import holdfast as hf`, its functions, and what they take and return."""
+"""The public names of `import holdfast`: few, listed once, lazy, and known to type checkers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 
+HOME = Path(hf.__file__).parent
+USER_SCRIPT = """
+from pathlib import Path
 
-@pytest.fixture(scope="module")
-def model():
-    return hf.load("signs-yolo")
+import numpy as np
+
+import holdfast as hf
+from holdfast import Dataset, Detections, Evaluation, Model, Patch
+
+model: Model = hf.load("net.onnx", card="card.toml")
+guesses: tuple[str, ...] = model.guessed
+data: Dataset = hf.dataset("data/", limit=500)
+pairs: Dataset = hf.dataset([("a.jpg", {"boxes": [[0, 0, 9, 9]], "labels": ["stop"]})])
+found = model.predict(np.zeros((8, 8, 3), np.uint8))
+if isinstance(found, Detections):
+    names: tuple[str, ...] = found.names
+several: list[hf.Detections | hf.Classification | hf.Segmentation] = model.predict(["a.jpg", "b.jpg"])
+before: Evaluation = hf.evaluate(model, data, rule="voc")
+value: float | None = before.map50
+low: float | None = before.interval.low if before.interval else None
+after = hf.evaluate(model.deployed(precision="int8", resize="opencv-nearest"), data)
+suite: hf.Suite = hf.noise([model, "other.onnx"], data, only=["resize"])
+lost: float | None = suite.worst.points_lost if suite.worst else None
+sentence: str = hf.diagnose(model, data[3], input="target.npy").verdict
+outcome = hf.attack(model, data[3], pixels=300)
+patch: Patch = outcome.patch
+status: str = hf.verify("net.onnx", "prop.vnnlib", timeout=60).status
+stops = data.filter(lambda sample: "stop" in sample.labels)
+report: Path = hf.audit(model, stops, budget="10m").save("report.html")
+summary: str = hf.compare(before, after).summary
+final: float = hf.contest.score("advimages_team.zip", "contest/").final
+benchmark = hf.patchbench.evaluate("signs-single", "signs")
+"""
 
 
-@pytest.fixture(scope="module")
-def data():
-    return hf.dataset("signs:0:6")
+def test_every_public_name_opens_and_there_are_few():
+    assert len(hf.__all__) <= 35
+    assert sorted(hf.__all__) == dir(hf)
+    for name in hf.__all__:
+        assert getattr(hf, name) is not None
+
+
+def test_functions_are_not_hidden_by_packages_of_the_same_name():
+    for name in ("attack", "audit", "compare", "diagnose", "evaluate", "noise", "verify"):
+        __import__(f"holdfast.{name}.run" if name != "noise" else "holdfast.noise.vision.run")
+        assert getattr(hf, name).__module__ == "holdfast.api.functions"
+    assert hf.contest.score.__module__ == "holdfast.api.contest"
+    assert hf.patchbench.check.__module__ == "holdfast.api.patchbench"
+
+
+def test_an_unknown_name_is_an_attribute_error_with_the_nearest():
+    with pytest.raises(AttributeError, match="no attribute 'evalute'; did you mean 'evaluate'"):
+        _ = hf.evalute
+
+
+def test_a_star_import_brings_the_public_names():
+    names: dict[str, object] = {}
+    exec("from holdfast import *", names)  # noqa: S102 - the statement under test
+    assert set(hf.__all__) <= set(names)
+
+
+def test_import_and_start_up_load_nothing_heavy():
+    code = (
+        "import sys, holdfast\n"
+        "heavy = {'numpy', 'ast', 'inspect', 'typing'} & set(sys.modules) - before\n"
+        "from holdfast.cli import run\n"
+        "named = {'torch', 'onnxruntime', 'onnx', 'cv2', 'PIL', 'jinja2', 'rich'}\n"
+        "assert run(['--help']) == 0\n"
+        "heavy |= {*named, 'numpy'} & set(sys.modules)\n"
+        "assert run(['evaluate', '--help']) == 0\n"
+        "heavy |= named & set(sys.modules)\n"
+        "sys.exit(f'loaded at start: {sorted(heavy)}' if heavy else 0)\n"
+    )
+    command = [sys.executable, "-c", f"import sys\nbefore = set(sys.modules)\n{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_users_script_passes_mypy_strict(tmp_path):
+    assert (HOME / "py.typed").is_file()
+    script = tmp_path / "script.py"
+    script.write_text(USER_SCRIPT)
+    own = tmp_path / "mypy.ini"
+    own.write_text("[mypy]\nstrict = true\nignore_missing_imports = true\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", own, "--follow-imports", "silent", script],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(HOME.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    problems = [line for line in done.stdout.splitlines() if "script.py" in line]
+    assert done.returncode == 0, problems or done.stdout + done.stderr

@@ -80,9 +80,7 @@ class Result:
 
 def in_folder(result: R, folder: Path) -> R:
     """The same result, which now knows its run folder."""
-    object.__setattr__(
-        result, "_folder", folder
-    )  # results are frozen, and the folder is none of their values
+    object.__setattr__(result, "_folder", folder.resolve())  # frozen; and it is none of the values
     return result
 
 
