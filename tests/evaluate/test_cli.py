@@ -97,7 +97,12 @@ def test_classes_renamed(holdfast, blobs):
 
 def test_explain_on_a_run(holdfast, blobs):
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--explain", "--class", "blob")
-    for words in ("1. Detections by descending score", "2. Score threshold", "3. Eleven recalls", "AP 1.0000"):
+    for words in (
+        "1. Detections by descending score",
+        "2. Score threshold",
+        "3. Eleven recalls",
+        "AP 1.0000",
+    ):
         assert words in done.out
 
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
-from holdfast.stages.boxes import Boxes
+from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import (
     FAMILIES,
@@ -103,7 +103,7 @@ def test_a_runtime_keeps_the_rewrites():
 
 def test_box_options_add_up():
     post = applied(Pipeline(), options_of("boxes=offset,boxes=round-floor")).post
-    assert post == Boxes(offset=True, rounding="floor")
+    assert post == BoxPostProcessing(offset=True, rounding="floor")
 
 
 def test_functions_of_ones_own_cannot_be_combined_with_rewrites():

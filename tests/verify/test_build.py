@@ -12,7 +12,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.ir import evaluate
 from holdfast.verify.build import cases_of, problem_of, without_softmax
-from holdfast.verify.problem import Case, Clock, domain_of
+from holdfast.verify.problem import Case, Deadline, domain_of
 from holdfast.verify.replay import membership, runner_of, search_randomly
 from holdfast.verify.run import verify
 
@@ -144,7 +144,7 @@ def test_a_node_that_cannot_be_lowered_is_named(tmp_path):
 def test_the_blind_search_finds_what_is_easy_and_stays_inside(tmp_path):
     asked = question(network(tmp_path), Rows([[-1.0, 0.0]], [-1.49]))  # y0 >= 1.49: near x0 = 1 alone
     domain = domain_of(asked)
-    runner, clock = runner_of(asked, domain), Clock(Budget(20))
+    runner, clock = runner_of(asked, domain), Deadline(Budget(20))
     found = search_randomly(asked, domain, runner, clock, 20, np.random.default_rng(0))
     assert found.status == "violated"
     assert 0.99 <= found.witness[0] <= 1

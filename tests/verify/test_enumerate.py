@@ -15,8 +15,8 @@ from holdfast.core.model import Network
 from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.inspect import read_proto
 from holdfast.verify import enumerate as engine
-from holdfast.verify.finite import Cells, NotFinite, cells_of, number, ordinal
-from holdfast.verify.problem import Clock, domain_of, first_float, last_float
+from holdfast.verify.finite import InputCells, NotFinite, cells_of, number, ordinal
+from holdfast.verify.problem import Deadline, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -79,7 +79,7 @@ def answer(asked, seconds=60.0):
     for short in (np.inf, -1.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "_SHORT", short)
-            found.append(engine.enumerated(asked, graph, domain, runner, Clock(Budget(seconds))))
+            found.append(engine.enumerated(asked, graph, domain, runner, Deadline(Budget(seconds))))
     assert found[0].status == found[1].status
     assert (found[0].margin is None) == (found[1].margin is None)
     assert found[0].margin is None or found[0].margin == pytest.approx(found[1].margin, abs=1e-5)
@@ -163,7 +163,7 @@ def test_dropping_the_last_cell_is_caught(tmp_path, monkeypatch):
 
     def without_the_last(*rest):
         cells = cells_of(*rest)
-        return Cells(cells.first[:-1], cells.last[:-1])
+        return InputCells(cells.first[:-1], cells.last[:-1])
 
     monkeypatch.setattr(engine.finite, "cells_of", without_the_last)
     assert answer(asked).status == "holds"  # so the test above would fail

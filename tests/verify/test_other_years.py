@@ -20,7 +20,7 @@ from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 
 RNG = np.random.default_rng(11)
 
@@ -143,7 +143,7 @@ def test_every_node_is_supported_and_bounds_contain_what_the_runtime_says(name: 
         points = points_of(rng, lower, upper, 40)
         outputs = by_runtime(proto, points)
         for effort in (CROWN, ALPHA):
-            sweep = root.bounds(Pieces(net, torch.float32), lower, upper, effort)
+            sweep = root.bounds(LinearSteps(net, torch.float32), lower, upper, effort)
             low, high = (v[len(net.steps) - 1].double().numpy() for v in (sweep.lower, sweep.upper))
             doubt = 1e-5 * (1 + np.abs(outputs).max())  # the runtime rounds too
             assert (low - doubt <= outputs).all()

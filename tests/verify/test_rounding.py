@@ -13,7 +13,7 @@ from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide
 from holdfast.verify.build import problem_of
-from holdfast.verify.problem import Clock
+from holdfast.verify.problem import Deadline
 from holdfast.verify.rounding import rounding_of
 
 FLOAT = TensorProto.FLOAT
@@ -77,7 +77,7 @@ def test_every_engine_counts_the_rounding_of_an_evaluation(tmp_path, engine):
 
     def status(question, as_evaluated):
         problem = problem_of(question, as_evaluated=as_evaluated)
-        return decide._ask(engine, problem, Clock(Budget(5.0), time.monotonic())).status
+        return decide._ask(engine, problem, Deadline(Budget(5.0), time.monotonic())).status
 
     assert status(near, as_evaluated=False) == "holds"
     assert status(near, as_evaluated=True) != "holds"

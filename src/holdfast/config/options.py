@@ -153,7 +153,7 @@ class FieldSpec:
             whole = "a whole number" if self.kind is int else "a number"
             return whole + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
-            return listed(self.names())
+            return join_names(self.names())
         words = {
             bool: "true or false",
             dict: 'a table of names such as { stop = "stop sign" }',
@@ -298,13 +298,13 @@ def unknown_name(value: str, known: Sequence[str]) -> str:
         known = within
     elif sign and len(families) < len(known):
         near = nearest(before, families)
-        return f"expected one of {listed(families)} before '=', got {value!r}{near}"
+        return f"expected one of {join_names(families)} before '=', got {value!r}{near}"
     near = nearest(value, known)
     if len(known) > FEW and near:
         return f"expected one of {len(known)} names, got {value!r}{near}"
     if len(known) > FEW and not sign and len(families) < len(known):
-        return f"expected NAME=OPTION, where NAME is {listed(families)}, got {value!r}"
-    return f"expected {listed(known)}, got {value!r}{near}"
+        return f"expected NAME=OPTION, where NAME is {join_names(families)}, got {value!r}"
+    return f"expected {join_names(known)}, got {value!r}{near}"
 
 
 def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
@@ -315,7 +315,7 @@ def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     return f"; {hint[0].lower()}{hint[1:]}" if hint else ""
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The names as a phrase: a, b or c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 

@@ -27,7 +27,7 @@ LARGE, OUTSIDE = "no square around it fits into the image", "extends beyond the 
 
 
 @dataclass(frozen=True)
-class Cut:
+class CropSettings:
     """How targets are cut out, each in a square window."""
 
     size: int = 64  # pixels of a picture's side
@@ -39,7 +39,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Cropped:
+class CropSummary:
     """What was cut: how many pictures, of how many targets, and why the others were left out."""
 
     folder: Path
@@ -51,8 +51,11 @@ class Cropped:
 
 
 def crop(
-    data: Dataset, folder: Path, cut: Cut, progress: Callable[[int, int], None] = lambda done, reused: None
-) -> Cropped:
+    data: Dataset,
+    folder: Path,
+    cut: CropSettings,
+    progress: Callable[[int, int], None] = lambda done, reused: None,
+) -> CropSummary:
     """Write the pictures to a new or empty folder, whole or not at all, and say what was cut.
 
     Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
@@ -86,7 +89,7 @@ def crop(
             (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, cut)))
         about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(cut)}
         (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
-    return Cropped(
+    return CropSummary(
         folder=folder,
         format="cctsdb-yolo" if three else "coco",
         pictures=len(written),
@@ -96,7 +99,9 @@ def crop(
     )
 
 
-def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[tuple[str, Image, Floats, int]]:
+def _pieces(
+    sample: Sample, cut: CropSettings, skipped: Counter[str]
+) -> Iterator[tuple[str, Image, Floats, int]]:
     """Name, picture, box xyxy in parts of it, and class of each of one image's targets, in their order."""
     from PIL import Image as Pillow
 
@@ -127,7 +132,7 @@ def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[tuple[s
 
 
 def window_of(
-    truth: Boxes, number: int, extent: tuple[int, int], cut: Cut, rng: np.random.Generator
+    truth: Boxes, number: int, extent: tuple[int, int], cut: CropSettings, rng: np.random.Generator
 ) -> tuple[int, int, int] | str:
     """Left, top and side of the window around one target in whole pixels, or why there is none."""
     x1, y1, x2, y2 = truth.xyxy[number].tolist()
@@ -162,7 +167,7 @@ def _unique(name: str, names: set[str]) -> str:
     return new
 
 
-def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
+def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: CropSettings) -> dict[str, Any]:
     """The annotations as COCO writes them; ids begin at 1."""
     from holdfast.data.signs.scene import coco_annotations
 

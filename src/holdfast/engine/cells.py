@@ -179,7 +179,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class ShardAnswer:
+class ShardResult:
     """What a process returns for a shard."""
 
     items: list[tuple[str, ...]]
@@ -242,7 +242,7 @@ class CellTask:
 
     def process(
         self, state: Any, shard: Sequence[Any], threads: int
-    ) -> tuple[ShardAnswer, Any, tuple[int, int]]:
+    ) -> tuple[ShardResult, Any, tuple[int, int]]:
         """Compute what is missing of a shard; return the answer, the open state and the progress."""
         work = self.work
         contents = [work.contents(item) for item in shard]
@@ -272,7 +272,7 @@ class CellTask:
                 ]
                 work.use(item, values)
         progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
-        return ShardAnswer(items, self._problems(state), unstored), state, progress
+        return ShardResult(items, self._problems(state), unstored), state, progress
 
     def keys(self, digests: Sequence[str]) -> list[str]:
         """The key of each cell of an item, "" where it has none."""

@@ -80,7 +80,7 @@ def find_model(name_or_path: str | Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ModelDescription:
     """The file's content and its card; without a card that fits, `problem` says why."""
 
     info: ModelInfo
@@ -111,11 +111,11 @@ class Facts:
         return found
 
 
-def describe(name_or_path: str | Path, card: Path | None = None) -> Facts:
+def describe(name_or_path: str | Path, card: Path | None = None) -> ModelDescription:
     """What there is to say of a model; a file that is ONNX is described even if no card fits it."""
     info = inspect(find_model(name_or_path))
     try:
         model = load_model(name_or_path, card)
     except InputError as problem:
-        return Facts(info, None, (), str(problem))
-    return Facts(info, model.card, model.guessed, "")
+        return ModelDescription(info, None, (), str(problem))
+    return ModelDescription(info, model.card, model.guessed, "")

@@ -16,7 +16,7 @@ from holdfast.metrics.rules import Interpolation, Rule
 
 
 @dataclass(frozen=True)
-class Step:
+class ExplainedDetection:
     """One detection, best score first: what it met, what it counts as and why, and the sums so far."""
 
     place: int
@@ -60,7 +60,7 @@ class Explanation:
     rule: Rule
     iou: float
     positives: int
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedDetection, ...]
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
@@ -104,14 +104,14 @@ def explain(
     )
 
 
-def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[Step, ...]:
+def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[ExplainedDetection, ...]:
     at = np.flatnonzero(matches.category == class_index)
     positives = int(matches.positives[class_index])
     tp = np.cumsum(matches.outcome[at] == TRUE_POSITIVE).tolist()
     fp = np.cumsum(matches.outcome[at] == FALSE_POSITIVE).tolist()
     words = {TRUE_POSITIVE: "TP", FALSE_POSITIVE: "FP", IGNORED: "ignored"}
     return tuple(
-        Step(
+        ExplainedDetection(
             place=place,
             detection=int(matches.detection[i]),
             image=int(matches.image[i]),
@@ -148,7 +148,9 @@ def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
     return f"IoU {overlap:.3f} is not {sign} {iou:g}"
 
 
-def _threshold_row(steps: Sequence[Step], score: float, rule: Rule, positives: int) -> ThresholdRow:
+def _threshold_row(
+    steps: Sequence[ExplainedDetection], score: float, rule: Rule, positives: int
+) -> ThresholdRow:
     kept = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
     last = int(kept.sum())  # scores fall, so the kept ones come first
     tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)

@@ -27,11 +27,11 @@ LIBRARIES = ("numpy", "pillow", "opencv-python-headless", "av", "simplejpeg")  #
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
 
 
-class Observed(dict[str, Any]):
+class CalibrationCache(dict[str, Any]):
     """What calibration saw of each graph, by a hash of the graph. Pickled empty: a process keeps its own."""
 
-    def __reduce__(self) -> tuple[type[Observed], tuple[()]]:
-        return Observed, ()
+    def __reduce__(self) -> tuple[type[CalibrationCache], tuple[()]]:
+        return CalibrationCache, ()
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Calibration:
     entries: tuple[Entry, ...]
     pipeline: Pipeline
     lack: str = ""  # why there are none, and what to do
-    observed: Observed = field(default_factory=Observed, compare=False, repr=False)
+    observed: CalibrationCache = field(default_factory=CalibrationCache, compare=False, repr=False)
 
     def key(self) -> str:
         """A hash of the images, wherever they lie, and of how they are prepared."""
@@ -57,7 +57,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Built:
+class RewrittenModel:
     """A rewritten model on disk (or the user's own file), what changed in it, and how."""
 
     path: Path
@@ -85,12 +85,12 @@ class Deployed:
         run: Run = part("runtime", self.runtime).function(source, model, threads)
         return run
 
-    def built(self, model: Model) -> Built:
+    def built(self, model: Model) -> RewrittenModel:
         """The rewritten model on disk, made now if it is not there; CannotRewrite if that cannot be."""
         if self.folder is None:
             raise InputError("expected a folder for rewritten models, got none")
         if not self.rewrites:
-            return Built(model.path, (), ())
+            return RewrittenModel(model.path, (), ())
 
         def make() -> Made:
             done = rewritten(model, self.rewrites, self.calibration)
@@ -98,7 +98,9 @@ class Deployed:
 
         key = self.key(model)
         paths, facts = kept(self.folder / key[:32], key, make)
-        return Built(paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; "))))
+        return RewrittenModel(
+            paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; ")))
+        )
 
     def key(self, model: Model) -> str:
         """A hash of all that can change the rewritten model."""

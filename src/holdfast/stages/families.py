@@ -23,7 +23,7 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
-from holdfast.stages.boxes import Boxes
+from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import with_rewrite, with_runtime
 
 Where: TypeAlias = Literal[
@@ -73,8 +73,8 @@ class Exchange:
         if self.kind == "runtime":
             return pipeline.replace(infer=with_runtime(pipeline.infer, self.name))
         if self.kind == "boxes":
-            before = pipeline.post if isinstance(pipeline.post, Boxes) else Boxes()
-            if not isinstance(pipeline.post, Boxes) and pipeline.post != "card":
+            before = pipeline.post if isinstance(pipeline.post, BoxPostProcessing) else BoxPostProcessing()
+            if not isinstance(pipeline.post, BoxPostProcessing) and pipeline.post != "card":
                 raise InputError(
                     f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
                 )

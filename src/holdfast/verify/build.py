@@ -12,7 +12,7 @@ from holdfast.core.property import Property, Rows
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.ir import Net
-from holdfast.verify.problem import Case, Domain, Problem, domain_of
+from holdfast.verify.problem import Case, Domain, VerificationProblem, domain_of
 from holdfast.verify.replay import Runner, runner_of, violations
 from holdfast.verify.rounding import TYPES, rounding_of
 
@@ -23,7 +23,7 @@ Row = tuple[Floats, float]
 
 def problem_of(
     question: Property, domain: Domain | None = None, runner: Runner | None = None, as_evaluated: bool = False
-) -> Problem:
+) -> VerificationProblem:
     """The problem an engine is given; ModelError names a node that cannot be lowered.
 
     Inputs with one number of their type between their bounds are fixed at it. Bounds of rows are widened by
@@ -41,7 +41,9 @@ def problem_of(
         return _built(question, domain, runner, "", as_evaluated)
 
 
-def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_evaluated: bool) -> Problem:
+def _built(
+    question: Property, domain: Domain, runner: Runner, softmax: str, as_evaluated: bool
+) -> VerificationProblem:
     """The problem with the last softmax taken off, if it is named."""
     from holdfast.graph.lower import lower_onnx
 
@@ -57,7 +59,7 @@ def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_
     judged = cases if not softmax else cases_of(question.unsafe, domain)
     if as_evaluated:
         cases = _raised(net, cases, domain, softmax)
-    return Problem(net, cases, violations(question, domain, runner, judged), domain.dtype)
+    return VerificationProblem(net, cases, violations(question, domain, runner, judged), domain.dtype)
 
 
 def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> tuple[Case, ...]:

@@ -167,7 +167,7 @@ def products(net: Net) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class VerificationProblem:
     """A net, and the cases in which it is unsafe; it holds when no case can be met.
 
     `violates` replays free inputs (b, n) in ONNX Runtime on the original file and says which are real
@@ -187,7 +187,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EngineResult:
     """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven.
 
     `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations,
@@ -215,7 +215,7 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True)
-class Clock:
+class Deadline:
     """How much may still be spent, and whom to tell how it goes."""
 
     budget: Budget

@@ -20,7 +20,7 @@ from holdfast.engine.records import Failed
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, Variant, same_inputs, steps, sweep
-from holdfast.stages.boxes import Boxes
+from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import Deployed
 
 IMAGES = 30  # two shards
@@ -116,7 +116,7 @@ def test_a_sweep_writes_the_cells_of_evaluations_one_by_one(plan, tmp_path, jobs
 
 def test_a_detectors_sweep_writes_the_cells_of_evaluations_one_by_one(detecting, tmp_path):
     clean = pipeline_of(detecting.model.card)
-    plan = variants_of(detecting, clean=clean, offset=clean.replace(post=Boxes(offset=1.0)))
+    plan = variants_of(detecting, clean=clean, offset=clean.replace(post=BoxPostProcessing(offset=1.0)))
     found = sweep(plan, nothing)
     assert cells(plan.runs) == one_by_one(plan, tmp_path / "others")
     assert same_inputs(found["clean"].read().inputs, found["offset"].read().inputs) == (6, 6)

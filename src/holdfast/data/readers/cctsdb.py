@@ -41,7 +41,7 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
     names = {name for _, _, _, name in lines}
     order = (lambda name: (int(name), name)) if all(name.isdecimal() for name in names) else None
     classes = CLASSES if names <= set(CLASSES) else tuple(sorted(names, key=order))
-    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
+    disk, index = files.FolderIndex(), {name: number for number, name in enumerate(classes)}
     images = list(dict.fromkeys(name for _, name, _, _ in lines))
     here, above = file.parent, file.parent.parent
     places = [here, here / "images", above, above / "images"]

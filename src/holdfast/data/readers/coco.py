@@ -173,7 +173,7 @@ def _entries(
     image_folder: Path | None,
     problems: Problems,
 ) -> tuple[FileEntry, ...]:
-    disk = files.Disk()
+    disk = files.FolderIndex()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
     split = file.stem.removeprefix("instances_")  # images lie where one of the usual layouts has them
     inside = ("", split, f"images/{split}", "images", "data")

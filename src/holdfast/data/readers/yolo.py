@@ -119,7 +119,7 @@ def _folder(folder: Path) -> list[Path]:
 
 
 def _listed(file: Path, problems: Problems) -> list[Path]:
-    disk, found = files.Disk(), []
+    disk, found = files.FolderIndex(), []
     for number, line in files.lines_of(file):
         image = file.parent / line
         if disk.has(str(image)):
@@ -140,7 +140,7 @@ def _labels_folder(folder: Path) -> Path:
 
 def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -> dict[Path, list[Row]]:
     """The boxes of each image; an image without a label file is a background image, as in training."""
-    disk = files.Disk()
+    disk = files.FolderIndex()
     folders = {folder: _labels_folder(folder) for folder in {image.parent for image in images}}
     rows: dict[Path, list[Row]] = {}
     used: set[str] = set()

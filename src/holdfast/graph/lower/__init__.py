@@ -155,7 +155,7 @@ def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool,
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class PreparedGraph:
     """A graph ready to be walked: its own functions inlined, its inputs and weights as values."""
 
     proto: Any
@@ -170,7 +170,7 @@ def entered(
     bounds: tuple[Array, Array] | None = None,
     drop_softmax: bool = False,
     as_evaluated: bool = False,
-) -> Entry:
+) -> PreparedGraph:
     """The values with which the walk begins."""
     if proto.functions:
         proto = inliner.inline_local_functions(proto)
@@ -199,7 +199,9 @@ def entered(
     parts = zip(given, shapes, np.split(index, ends), np.split(template, ends), strict=True)
     for value, shape, own, fill in parts:
         values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
-    return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
+    return PreparedGraph(
+        proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template
+    )
 
 
 def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:

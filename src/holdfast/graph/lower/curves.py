@@ -10,7 +10,7 @@ from math import pi
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Array, Curve, Total
+from holdfast.graph.ir import Activation, Array, Curve, WeightedSum
 from holdfast.graph.lower.conv import check_padding, window_of
 from holdfast.graph.lower.linear import product, scaled, total
 from holdfast.graph.lower.matrix import matmul, reduced, reshaped
@@ -227,9 +227,9 @@ def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
         one, other = View(left[both][first]), View(right[both][first])
     base = build.held(one)
     shape = build.steps[base].shape
-    above = build.emit(Total((build.held(other, shape), base), (1.0, -1.0), shape))
+    above = build.emit(WeightedSum((build.held(other, shape), base), (1.0, -1.0), shape))
     more = build.emit(Activation(above, "relu", shape))
-    made = build.emit(Total((base, more), (1.0, 1.0), shape))
+    made = build.emit(WeightedSum((base, more), (1.0, 1.0), shape))
     return build.offsets[made] + which.ravel()
 
 

@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from holdfast.graph.ir import Activation, Array, Product, Scale, Total
+from holdfast.graph.ir import Activation, Array, Product, ScaleShift, WeightedSum
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 
@@ -32,7 +32,7 @@ def scaled(build: Build, value: Value, factor: Array | float, offset: Array | fl
         place = np.full(shape, -1, np.int64)
         place[live] = np.arange(int(live.sum()))
         factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
-    made = build.emit(Scale(step, factors, offsets, build.steps[step].shape))
+    made = build.emit(ScaleShift(step, factors, offsets, build.steps[step].shape))
     return build.placed(made, place, fill)
 
 
@@ -56,9 +56,9 @@ def total(
     shape = np.broadcast_shapes(left.shape, right.shape)
     first, second, place = aligned(build, left, right, shape)
     if first == second:
-        made = build.emit(Total((first,), (weights[0] + weights[1],), build.steps[first].shape))
+        made = build.emit(WeightedSum((first,), (weights[0] + weights[1],), build.steps[first].shape))
     else:
-        made = build.emit(Total((first, second), weights, build.steps[first].shape, roundings))
+        made = build.emit(WeightedSum((first, second), weights, build.steps[first].shape, roundings))
     return build.placed(made, place)
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
+from holdfast.graph.rewrite.follow.infer import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import RULES, was_now
-from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, tidy, title, walk_graph
+from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
@@ -31,11 +31,11 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     turned: set[int] = set()
     as_large: list[Any] = []
 
-    def turn(walk: Walk, node: Any) -> None:
+    def turn(walk: GraphWalk, node: Any) -> None:
         value = walk.value(node.input[0])
         differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
         windows = windows_of(node) or []
-        whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        whole = [PoolWindow(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
         if whole and windows == whole:
             if value.changed:  # a global pool, written with its input's old size, gets the new one
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
@@ -71,13 +71,13 @@ def _strided(node: Any) -> bool:
     return windows is not None and any(w.stride > 1 for w in windows)
 
 
-def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
+def _seen(walk: GraphWalk, node: Any) -> list[tuple[int, PoolWindow]]:
     """The cells a pool now sees along each axis, with its window; empty if its input's shape is not known."""
     windows, cells = windows_of(node), walk.value(node.input[0]).new_shape[2:]
     return list(zip(cells, windows, strict=True)) if windows and cells else []
 
 
-def _turn(walk: Walk, node: Any) -> None:
+def _turn(walk: GraphWalk, node: Any) -> None:
     """Turn the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
     if walk.opset >= CEIL_SINCE[node.op_type]:
         _set_mode(node, not ceils(node))
@@ -102,7 +102,7 @@ def _set_mode(node: Any, up: bool) -> None:
     set_attribute(node, "ceil_mode", int(up))
 
 
-def _same_answers(walk: Walk) -> None:
+def _same_answers(walk: GraphWalk) -> None:
     """CannotRewrite if a classifier now gives more or fewer numbers, naming the layer that does."""
     for out in walk.model.graph.output:
         if not walk.value(out.name).changed:

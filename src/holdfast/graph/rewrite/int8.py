@@ -24,8 +24,8 @@ from holdfast.core.registry import F, stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
 from holdfast.graph.rewrite import calibration
-from holdfast.graph.rewrite.calibration import Grid, Observed
-from holdfast.graph.rewrite.quant_plan import Layer, Plan, at_opset, plan_of, tidy, without
+from holdfast.graph.rewrite.calibration import CalibrationStatistics, QuantGrid
+from holdfast.graph.rewrite.quant_plan import QuantLayer, QuantPlan, at_opset, plan_of, tidy, without
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
@@ -105,13 +105,15 @@ def quantised(
     return Rewritten(model, tuple(names[layer.place] for layer in chosen.layers), how)
 
 
-def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: bool) -> Observed:
+def _observed(
+    model: ModelProto, plan: QuantPlan, context: Context, *, histogram: bool
+) -> CalibrationStatistics:
     """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
     if context.calibration is None:
         needed = f"8-bit integers need calibration {context.unit}s"
         raise CannotRewrite(f"{needed}; give some with --calibration that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
-    kept: Observed | None = context.observed.get(key)
+    kept: CalibrationStatistics | None = context.observed.get(key)
     if kept is None or (histogram and not kept.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
@@ -120,7 +122,7 @@ def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: boo
     return kept
 
 
-def _drowned(variance: NDArray[np.float64], grid: Grid) -> float:
+def _drowned(variance: NDArray[np.float64], grid: QuantGrid) -> float:
     """How much of its channels a grid drowns: noise s²/12 against each channel's variance, on average."""
     shares = np.minimum(grid.scale**2 / 12 / np.maximum(variance, 1e-300), 1.0)
     return float(np.where(variance > 0, shares, 0.0).mean())
@@ -134,7 +136,7 @@ RANGES = {
 }
 
 
-def _how(plan: Plan, last: int, uneven: list[str]) -> str:
+def _how(plan: QuantPlan, last: int, uneven: list[str]) -> str:
     """Which layers are in 8 bits, and what stays in float32: last layers, those of uneven input, the rest."""
     layers = {layer.place for layer in plan.layers}
     how = f"{_many(len(plan.layers), 'layer')} in 8 bits"
@@ -161,8 +163,8 @@ LARGEST_BIAS = 2.0**30  # of a 32-bit integer, with room for the sum that starts
 
 def insert(
     model: ModelProto,
-    plan: Plan,
-    grids: dict[str, Grid],
+    plan: QuantPlan,
+    grids: dict[str, QuantGrid],
     means: dict[str, NDArray[np.float64]],
     per_channel: bool = True,
 ) -> None:
@@ -193,7 +195,11 @@ def insert(
 
 
 def _constants(
-    model: ModelProto, layer: Layer, grid: Grid, means: dict[str, NDArray[np.float64]], per_channel: bool
+    model: ModelProto,
+    layer: QuantLayer,
+    grid: QuantGrid,
+    means: dict[str, NDArray[np.float64]],
+    per_channel: bool,
 ) -> list[Any]:
     """The nodes that de-quantise the weight and the bias of a layer, with the integers as new constants."""
     node = model.graph.node[layer.place]

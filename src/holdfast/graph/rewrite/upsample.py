@@ -16,7 +16,7 @@ from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walk_graph
+from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, title, walk_graph
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 
@@ -113,7 +113,7 @@ def convention(node: Any, opset: int) -> Convention:
     return Convention(mode, place, given.get("nearest_mode", "round_prefer_floor"))
 
 
-def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
+def _differs(walk: GraphWalk, node: Any, wanted: Convention) -> bool:
     """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
     now = convention(node, walk.opset)
     if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
@@ -130,7 +130,7 @@ def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
     return False
 
 
-def _scales(walk: Walk, node: Any) -> list[float]:
+def _scales(walk: GraphWalk, node: Any) -> list[float]:
     """The factor of each axis: the one the node states, else new size over old."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
@@ -140,7 +140,7 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+def _convert(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
     """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
@@ -154,7 +154,7 @@ def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
     return [node]
 
 
-def _products(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+def _products(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")

@@ -40,9 +40,9 @@ class Instance:
 
     network: Network
     domain: Domain
-    trace: finite.Trace
-    parts: finite.Split
-    cells: tuple[finite.Cells, finite.Cells]
+    trace: finite.RoundingTrace
+    parts: finite.GraphSplit
+    cells: tuple[finite.InputCells, finite.InputCells]
     bar: Bar
     runner: Runner
 
