@@ -393,7 +393,7 @@ def a_crossing_thought_positive(patch):
 
 def a_case_skipped(patch):
     once = sweep.sweep_cases
-    patch.setattr(sweep, "asked_of", lambda cases, dtype: once(cases[:-1], dtype))
+    patch.setattr(sweep, "sweep_cases", lambda cases, dtype: once(cases[:-1], dtype))
 
 
 def no_slack(patch):
@@ -428,7 +428,7 @@ def rows_of_a_case_forgotten(patch):
     def asked_of(cases, dtype):
         return once([dataclasses.replace(c, inputs=None) for c in cases])
 
-    patch.setattr(sweep, "asked_of", asked_of)
+    patch.setattr(sweep, "sweep_cases", asked_of)
 
 
 def mixes_with_negative_weights(patch):
@@ -442,7 +442,7 @@ def boxes_not_widened(patch):
         made = once(cases, dtype)
         return dataclasses.replace(made, upper=np.nextafter(made.last.astype(np.float64), -np.inf))
 
-    patch.setattr(sweep, "asked_of", asked_of)
+    patch.setattr(sweep, "sweep_cases", asked_of)
 
 
 MUTANTS = (
