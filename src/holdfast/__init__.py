@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from holdfast.core.fingerprint import generator
     from holdfast.core.frame import Frame
     from holdfast.core.model import Card, Head, Input, Model, Network
-    from holdfast.core.patch import OnBoxes, Patch, Spot
+    from holdfast.core.patch import OnBoxes, Patch, Position
     from holdfast.core.patch import apply as apply_patch
-    from holdfast.core.pipeline import Machine, Noise, Pipeline, open_machine, pipeline_of
+    from holdfast.core.pipeline import LoadedPipeline, Noise, Pipeline, load_pipeline, pipeline_of
     from holdfast.core.property import (
-        Box,
         Budget,
+        InputBox,
+        LinearConstraints,
         PatchAnywhere,
         Property,
-        Rows,
         Threat,
         Verdict,
+        confirm,
         linf_ball,
-        settle,
     )
     from holdfast.core.registry import stage
     from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Sample, Scores, Size
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan, evaluate
     from holdfast.evaluate.score import Settings
     from holdfast.graph.load import load_model
-    from holdfast.metrics.rules import RULES, Rule
+    from holdfast.metrics.rules import RULES, APRule
     from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.run import NoisePlan
     from holdfast.noise.vision.run import measure as measure_noise
@@ -62,7 +62,7 @@ _HOMES = {
     "RULES": "metrics.rules",
     "AttackPlan": "attack.plan",
     "Audit": "audit.result",
-    "Box": "core.property",
+    "InputBox": "core.property",
     "Boxes": "core.types",
     "Budget": "core.property",
     "Card": "core.model",
@@ -76,7 +76,7 @@ _HOMES = {
     "Label": "core.types",
     "LabelMap": "core.types",
     "Limits": "attack.types",
-    "Machine": "core.pipeline",
+    "LoadedPipeline": "core.pipeline",
     "MaskFile": "core.types",
     "Method": "attack.types",
     "Model": "core.model",
@@ -90,14 +90,14 @@ _HOMES = {
     "Pipeline": "core.pipeline",
     "Plan": "evaluate.run",
     "Property": "core.property",
-    "Rows": "core.property",
-    "Rule": "metrics.rules",
+    "LinearConstraints": "core.property",
+    "APRule": "metrics.rules",
     "Sample": "core.types",
     "Scores": "core.types",
     "Settings": "evaluate.score",
     "Size": "core.types",
     "Spec": "verify.vnnlib",
-    "Spot": "core.patch",
+    "Position": "core.patch",
     "Threat": "core.property",
     "Verdict": "core.property",
     "apply_patch": "core.patch:apply",
@@ -109,7 +109,7 @@ _HOMES = {
     "measure_noise": "noise.vision.run:measure",
     "open_audit": "audit.result",
     "open_dataset": "data.open",
-    "open_machine": "core.pipeline",
+    "load_pipeline": "core.pipeline",
     "open_run": "evaluate.result",
     "parse_vnnlib": "verify.vnnlib",
     "pipeline_of": "core.pipeline",
@@ -118,7 +118,7 @@ _HOMES = {
     "property_of": "verify.vnnlib",
     "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
-    "settle": "core.property",
+    "confirm": "core.property",
     "show": "audit.page",
     "stage": "core.registry",
     "verify": "verify.run",
@@ -127,9 +127,9 @@ _HOMES = {
 
 __all__ = [
     "RULES",
+    "APRule",
     "AttackPlan",
     "Audit",
-    "Box",
     "Boxes",
     "Budget",
     "Card",
@@ -140,10 +140,12 @@ __all__ = [
     "Head",
     "HoldfastError",
     "Input",
+    "InputBox",
     "Label",
     "LabelMap",
     "Limits",
-    "Machine",
+    "LinearConstraints",
+    "LoadedPipeline",
     "MaskFile",
     "Method",
     "Model",
@@ -156,28 +158,27 @@ __all__ = [
     "PatchAnywhere",
     "Pipeline",
     "Plan",
+    "Position",
     "Property",
-    "Rows",
-    "Rule",
     "Sample",
     "Scores",
     "Settings",
     "Size",
     "Spec",
-    "Spot",
     "Threat",
     "Verdict",
     "__version__",
     "apply_patch",
     "attack_data",
+    "confirm",
     "evaluate",
     "generator",
     "linf_ball",
     "load_model",
+    "load_pipeline",
     "measure_noise",
     "open_audit",
     "open_dataset",
-    "open_machine",
     "open_run",
     "parse_vnnlib",
     "pipeline_of",
@@ -186,7 +187,6 @@ __all__ = [
     "property_of",
     "read_patch",
     "read_vnnlib",
-    "settle",
     "show",
     "stage",
     "verify",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import names, part
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
@@ -15,7 +15,7 @@ from holdfast.stages.post import by_card
 def seen(shared_data):
     """The card of yolox_nano, and raw outputs and frames of four images."""
     model = load_model(shared_data / "models" / "yolox_nano.onnx")
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     made = [machine.prepare(e.load().data) for e in open_dataset(shared_data / "coco128").entries[:4]]
     return model.card, [(machine.run(p.tensor), p.frame) for p in made]
 

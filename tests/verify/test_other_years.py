@@ -16,7 +16,7 @@ from helpers.bounds import points_of
 from helpers.lowering import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root
@@ -160,12 +160,14 @@ def test_verdicts_of_whole_files(name: str, tmp_path: Path) -> None:
     onnx.save(proto, str(tmp_path / "net.onnx"))
     rng = np.random.default_rng(2)
     centre = rng.normal(0, 0.5, shape).astype(np.float32)
-    box = Box(centre - np.float32(0.02), centre + np.float32(0.02))
+    box = InputBox(centre - np.float32(0.02), centre + np.float32(0.02))
     points = points_of(rng, *(end.reshape(-1).astype(np.float64) for end in (box.lower, box.upper)), 50)
     least = float(by_runtime(proto, points)[:, 0].min())
     row = np.array([[1.0, 0.0]])
     for bound, expected in ((least - 0.5 - 100 * (name == "pixels"), "holds"), (least + 1e-3, "violated")):
-        asked = Property(Network("net", tmp_path / "net.onnx"), box, (Rows(row, np.array([bound])),))
+        asked = Property(
+            Network("net", tmp_path / "net.onnx"), box, (LinearConstraints(row, np.array([bound])),)
+        )
         verdict = holdfast.verify(asked, Budget(seconds=20, jobs=1))
         assert verdict.status == expected, verdict.note
 

@@ -11,7 +11,7 @@ import holdfast
 from helpers.bounds import KINDS, Row, dense_net, problem
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, PatchAnywhere, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, PatchAnywhere, Property
 from holdfast.verify import run as decide
 from holdfast.verify.problem import Deadline, EngineResult
 
@@ -55,8 +55,8 @@ def values(model, points):
 
 
 def asked(model, rows, bound, low=-1.0, high=1.0):
-    box = Box(np.full((1, 2), low), np.full((1, 2), high))
-    return Property(model, box, (Rows(np.atleast_2d(rows), np.atleast_1d(bound)),))
+    box = InputBox(np.full((1, 2), low), np.full((1, 2), high))
+    return Property(model, box, (LinearConstraints(np.atleast_2d(rows), np.atleast_1d(bound)),))
 
 
 @pytest.fixture(scope="module")
@@ -268,8 +268,8 @@ def test_one_input_is_swept_and_the_end_of_the_range_counts(tmp_path, last, engi
             (2.0, side * outputs[place] - 1e-3, "holds"),
             (2.0, side * outputs[place] + 1e-5, "violated"),
         ):
-            box = Box(np.full((1, 1), -end), np.full((1, 1), end))
-            question = Property(model, box, (Rows(np.full((1, 1), side), np.array([bound])),))
+            box = InputBox(np.full((1, 1), -end), np.full((1, 1), end))
+            question = Property(model, box, (LinearConstraints(np.full((1, 1), side), np.array([bound])),))
             verdict = decide.verify(question, Budget(60))
             assert (verdict.status, verdict.engine) == (status, engine)
     assert 0 in (outputs.argmin(), outputs.argmax()) or len(points) - 1 in (

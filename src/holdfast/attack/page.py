@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.attack.result import Attempt, Outcome, Point
 from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
 from holdfast.report.html import document, write_page
@@ -141,7 +141,7 @@ def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
         if before is None:
             continue
         seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
-        first, second = (r for r in seen if isinstance(r, Found))
+        first, second = (r for r in seen if isinstance(r, DetectionRecord))
         said = first.detections, second.detections
         note = (
             f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "

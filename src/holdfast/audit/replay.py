@@ -21,7 +21,7 @@ from holdfast.noise.vision.choose import ImageCandidate, build_variant, reason_o
 from holdfast.noise.vision.result import ModelNoise, Row
 from holdfast.noise.vision.run import Prepared, run_variants, sweep_plan, worst_options
 from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
-from holdfast.stages.families import Option, applied
+from holdfast.stages.families import NoiseOption, applied
 
 TOGETHER = "all together"
 LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
@@ -57,7 +57,7 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
 
 def as_trained(prepared: Prepared) -> ImageCandidate:
     """The deployment that is none."""
-    same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
+    same = NoiseOption("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
@@ -94,7 +94,7 @@ def _together(suite: ModelNoise, prepared: Prepared) -> ImageCandidate | None:
     if combined is None:
         return None
     words = " + ".join(one.label for one in chosen)
-    option = Option("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
+    option = NoiseOption("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
     variant = combined.variant and dataclasses.replace(combined.variant, name=TOGETHER)
     note = words if variant else f"{words}: {combined.note}"
     return dataclasses.replace(combined, option=option, variant=variant, note=note)

@@ -180,13 +180,13 @@ class FieldSpec:
             return dict(value)
         number = type(value) is int and self.kind is float
         if not number and type(value) is not self.kind:
-            raise InvalidValue(f"expected {self.expected()}, got {shown(value)}")
+            raise InvalidValue(f"expected {self.expected()}, got {format_value(value)}")
         if self.choices and value not in self.choices:
             raise InvalidValue(unknown_name(value, self.choices))
         if self.kind in (int, float):
             least, most = self.option.least, self.most
             if not ((least is None or value >= least) and (most is None or value <= most)) or value != value:
-                raise InvalidValue(f"expected {self.expected()}, got {shown(value)}")
+                raise InvalidValue(f"expected {self.expected()}, got {format_value(value)}")
             return self.kind(value)
         return value
 
@@ -320,7 +320,7 @@ def join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value as a message shows it, cut if it is long."""
     if isinstance(value, str) and not value.strip():
         return "empty text"

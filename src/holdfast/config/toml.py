@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.options import FieldSpec, InvalidValue, join_names, nearest, shown, unknown_name
+from holdfast.config.options import FieldSpec, InvalidValue, format_value, join_names, nearest, unknown_name
 from holdfast.core.errors import InputError
 
 
@@ -32,11 +32,11 @@ def _read_one(spec: FieldSpec, value: Any, folder: Path) -> Any:
     if spec.kind is dict and isinstance(value, dict):
         for key, name in value.items():
             if not isinstance(name, str) or not name or not key:
-                raise InvalidValue(f"expected {spec.expected()}, got {key!r} = {shown(name)}")
+                raise InvalidValue(f"expected {spec.expected()}, got {key!r} = {format_value(name)}")
     infinite = isinstance(value, float) and not math.isfinite(value)
     blank = isinstance(value, str) and not (value.strip() and value.isprintable())
     if infinite or blank:
-        raise InvalidValue(f"expected {spec.expected()}, got {shown(value)}")
+        raise InvalidValue(f"expected {spec.expected()}, got {format_value(value)}")
     checked = spec.check([value] if spec.many else value)
     if not isinstance(value, str):
         return checked[0] if spec.many else checked

@@ -16,7 +16,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
-from holdfast.data.files import whole_folder
+from holdfast.data.files import atomic_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
@@ -64,7 +64,7 @@ def crop(
     three = set(data.classes) <= set(CLASSES)
     skipped, unreadable, names = Counter[str](), list[str](), set[str]()
     written: list[tuple[str, Floats, int]] = []  # name, box and label of each picture
-    with whole_folder(folder) as place:
+    with atomic_folder(folder) as place:
         for part in ("images", *(["gt_labels"] if three else [])):
             (place / part).mkdir()
         for entry in data.entries:

@@ -227,7 +227,7 @@ def check_new(folder: Path) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into that takes its place at the end; after an error nothing is kept."""
     check_new(folder)
     try:

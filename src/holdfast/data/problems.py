@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.core.dataset import DataProblem
 from holdfast.core.types import Size
-from holdfast.data.entries import Row
+from holdfast.data.entries import BoxRow
 
 MISSING_FILE = "missing file"
 EMPTY_FILE = "empty file"
@@ -55,7 +55,7 @@ BORDER_PIXELS = 1.0
 BORDER_SHARE = 0.002  # the same for boxes stated as shares of the image
 
 
-def check_box(row: Row, size: Size | None, where: str, problems: Problems) -> bool:
+def check_box(row: BoxRow, size: Size | None, where: str, problems: Problems) -> bool:
     """Whether a box can be used; a problem is added if it cannot, or if it lies beyond the border.
 
     A box beyond the border is kept as it is stated, as the reference scorers do. `size` is that of the image

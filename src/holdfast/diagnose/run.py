@@ -14,7 +14,7 @@ from holdfast.diagnose.dump import like_input, like_output, like_table, read_dum
 from holdfast.diagnose.lockstep import StageApart, lockstep
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.engine.progress import progress
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.evaluate.difference import Side, broken, compare, side_of
 from holdfast.evaluate.result import CELLS
 from holdfast.graph.load import load_model
@@ -26,8 +26,8 @@ from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
 from holdfast.noise.vision.show import OnePicture
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
-from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option, applied, options_of
+from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import NoiseOption, applied, options_of
 
 DEPLOY = "deploy"
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
@@ -65,7 +65,7 @@ class Blame:
     broken: tuple[str, ...]  # images that were right and are wrong
 
 
-def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
+def blame(prepared: Prepared, chosen: Sequence[NoiseOption], watch: Watch) -> Blame:
     """The cost of deployment and of each of its differences, on all images of the data set."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
@@ -88,7 +88,7 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
     )
 
 
-def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
+def _variants(prepared: Prepared, chosen: Sequence[NoiseOption]) -> tuple[dict[str, Variant], dict[str, str]]:
     """clean, deploy, each option alone and each left out, by role; and what is to be said of an option."""
     variants = {CLEAN: _clean(prepared, CLEAN)}
     notes: dict[str, str] = {}
@@ -113,7 +113,7 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
 def _clean(prepared: Prepared, role: str) -> Variant:
     """Training's system in that role; if it is calibrated, not on the images it was calibrated on."""
     clean, reserved = prepared.context.clean, prepared.context.reserved
-    seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
+    seen = isinstance(clean.infer, DeployedInference) and clean.infer.calibrated
     return Variant(role, clean, reserved.without if seen else frozenset())
 
 
@@ -122,7 +122,7 @@ def _side(prepared: Prepared, made: SweepResult) -> Side:
     if made.problem:
         raise ModelError(f"{made.variant.name}: {made.problem}")
     records = made.read().records
-    if all(isinstance(r, Failed) for r in records):
+    if all(isinstance(r, FailedImage) for r in records):
         raise ModelError(f"{made.variant.name}: every image failed; first {records[0]}")
     return side_of(prepared.noise.plan, prepared.alignment, records)
 
@@ -165,7 +165,7 @@ class Diagnosis:
 
 def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
     """What was calibrated on and how, of systems that are ready to run; None if none has to be."""
-    infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
+    infers = [s.infer for s in systems if isinstance(s.infer, DeployedInference) and s.infer.calibrated]
     if not infers:
         return None
     images = max(len(infer.calibration.entries) for infer in infers if infer.calibration)

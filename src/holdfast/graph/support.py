@@ -13,8 +13,8 @@ from onnx import helper
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import known_shapes, opset_of
 from holdfast.graph.ir import Activation, FreeInputs, Product, ScaleShift, Selection, Step, sources_of
-from holdfast.graph.lower import entered, lowered, whole_proto
-from holdfast.graph.lower.values import Build, Node, Value, View, node_of
+from holdfast.graph.lower import entered, load_complete_proto, lowered
+from holdfast.graph.lower.values import Node, StepBuilder, Value, View, node_of
 from holdfast.graph.nodes import needed
 
 _ROUNDING = ("Floor", "Ceil", "Round")
@@ -84,7 +84,7 @@ def support(model: Any) -> Support:
     The graph is lowered as it would be for a proof. After a node that cannot be, the walk goes on with a
     value of the shape ONNX infers, so that every such node is named at once.
     """
-    entry = entered(whole_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
+    entry = entered(load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
     walk = _SupportCheck(entry.proto, entry.build, entry.values)
     wanted = {name for node in needed(entry.proto.graph) for name in node.output}
     nodes = []
@@ -106,7 +106,7 @@ def _name(node: Any) -> str:
 class _SupportCheck:
     """The values met so far; names in `rounded` depend on a rounding, names in `lost` on nothing known."""
 
-    def __init__(self, proto: Any, build: Build, values: dict[str, Value]) -> None:
+    def __init__(self, proto: Any, build: StepBuilder, values: dict[str, Value]) -> None:
         self.build, self.values = build, values
         self.opset = opset_of(proto) or 1
         self.outputs = {o.name for o in proto.graph.output}

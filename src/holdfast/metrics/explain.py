@@ -12,7 +12,7 @@ from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, 
 from holdfast.metrics.curves import Curve, average_precision, eleven_points, trapezoid_area
 from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
-from holdfast.metrics.rules import Interpolation, Rule
+from holdfast.metrics.rules import APRule, Interpolation
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Explanation:
     """Everything behind the AP of one class."""
 
     class_name: str
-    rule: Rule
+    rule: APRule
     iou: float
     positives: int
     steps: tuple[ExplainedDetection, ...]
@@ -74,7 +74,7 @@ class Explanation:
 def explain(
     truth: TruthTable,
     detections: DetectionTable,
-    rule: Rule,
+    rule: APRule,
     *,
     images: int,
     class_names: Sequence[str],
@@ -104,7 +104,7 @@ def explain(
     )
 
 
-def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[ExplainedDetection, ...]:
+def _steps(matches: Matches, rule: APRule, iou: float, class_index: int) -> tuple[ExplainedDetection, ...]:
     at = np.flatnonzero(matches.category == class_index)
     positives = int(matches.positives[class_index])
     tp = np.cumsum(matches.outcome[at] == TRUE_POSITIVE).tolist()
@@ -129,7 +129,7 @@ def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[
     )
 
 
-def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
+def _why(matches: Matches, i: int, rule: APRule, iou: float) -> str:
     """The reason for the outcome of the i-th detection, in words."""
     sign = ">" if rule.iou_strict else "≥"
     outcome, overlap = int(matches.outcome[i]), float(matches.overlap[i])
@@ -149,7 +149,7 @@ def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
 
 
 def _threshold_row(
-    steps: Sequence[ExplainedDetection], score: float, rule: Rule, positives: int
+    steps: Sequence[ExplainedDetection], score: float, rule: APRule, positives: int
 ) -> ThresholdRow:
     kept = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
     last = int(kept.sum())  # scores fall, so the kept ones come first

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable, check_range, pair_iou
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import APRule
 
 TRUE_POSITIVE, FALSE_POSITIVE, IGNORED = 1, 0, -1
 Bits = NDArray[np.uint64]
@@ -45,7 +45,7 @@ Prepared = tuple[
 ]  # detections, and every pair of one with a true box that it overlaps
 
 
-def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: int) -> Prepared:
+def prepare(truth: TruthTable, detections: DetectionTable, rule: APRule, images: int) -> Prepared:
     """The input of matching by the rule at any IoU threshold."""
     region = truth.crowd if rule.crowd == "region" else None
     arranged = arrange(detections, images, rule.max_dets)
@@ -231,7 +231,7 @@ class Matches:
 def match(
     truth: TruthTable,
     detections: DetectionTable,
-    rule: Rule,
+    rule: APRule,
     iou: float,
     *,
     images: int,
@@ -275,7 +275,7 @@ def match(
 
 
 def _hits(
-    pairs: CandidatePairs, nearest: CandidatePairs, rule: Rule, iou: float, ignored: Bools, crowd: Bools
+    pairs: CandidatePairs, nearest: CandidatePairs, rule: APRule, iou: float, ignored: Bools, crowd: Bools
 ) -> CandidatePairs:
     """The pairs that become matches."""
     if rule.taken == "false positive":

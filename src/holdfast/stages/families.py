@@ -60,7 +60,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ReplaceStage:
     """A noise that exchanges one part of the pipeline by name."""
 
     kind: str
@@ -83,7 +83,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Option:
+class NoiseOption:
     """One way a deployed system differs, with what is told about it."""
 
     family: str
@@ -125,7 +125,7 @@ def families() -> tuple[Family, ...]:
     return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in known))
 
 
-def options(of: Family) -> tuple[Option, ...]:
+def options(of: Family) -> tuple[NoiseOption, ...]:
     """All options of a family, installed or not, in the order of their names."""
     kinds = dict.fromkeys((*of.kinds, "noise"))
     parts = [part(kind, name) for kind in kinds for name in names(kind)]
@@ -133,7 +133,7 @@ def options(of: Family) -> tuple[Option, ...]:
     return tuple(_option(registered, of) for registered, name in found if str(name) == of.name)
 
 
-def option(label: str) -> Option:
+def option(label: str) -> NoiseOption:
     """The option named `family=name`, by its name or an alias, or an error with the nearest."""
     if "=" not in label:
         labels = [known for family in families() for one in options(family) for known in one.labels]
@@ -162,7 +162,7 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def options_of(text: str) -> tuple[Option, ...]:
+def options_of(text: str) -> tuple[NoiseOption, ...]:
     """The options of 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
     found = tuple(option(word.strip()) for word in text.split(",") if word.strip())
     for one in found:
@@ -171,21 +171,21 @@ def options_of(text: str) -> tuple[Option, ...]:
     return found
 
 
-def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
+def applied(pipeline: Pipeline, chosen: Iterable[NoiseOption]) -> Pipeline:
     """The pipeline after one option and the other."""
     for one in chosen:
         pipeline = one.noise(pipeline)
     return pipeline
 
 
-def _option(registered: Part, of: Family) -> Option:
+def _option(registered: Part, of: Family) -> NoiseOption:
     kind, name, facts = registered.kind, registered.name, registered.facts
     missing = ""
     if facts.get("needs") and not is_installed(facts["needs"]):
         missing = f"{facts['needs']} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
-    noise: Noise = registered.function if kind == "noise" else Exchange(kind, name)
+    noise: Noise = registered.function if kind == "noise" else ReplaceStage(kind, name)
     facts_of = {"tasks": of.tasks, **{key: facts[key] for key in _COPIED if key in facts}}
-    return Option(of.name, name, noise, registered.summary, missing=missing, **facts_of)
+    return NoiseOption(of.name, name, noise, registered.summary, missing=missing, **facts_of)
 
 
 def is_installed(module: str) -> bool:

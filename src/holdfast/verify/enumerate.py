@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.property import Box, Property, Rows
+from holdfast.core.property import InputBox, LinearConstraints, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import part_of
 from holdfast.graph.session import runtime
 from holdfast.verify import finite
 from holdfast.verify.finite import GraphSplit, InputCells, NotFinite, RoundingTrace, Values, cut_tensors
-from holdfast.verify.problem import Deadline, Domain, EngineResult, ends_of
+from holdfast.verify.problem import Deadline, EngineResult, InputDomain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
 _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
@@ -35,7 +35,7 @@ class CellEvaluator:
     trace: RoundingTrace
     split: GraphSplit
     constants: Mapping[str, NDArray[Any]]
-    domain: Domain
+    domain: InputDomain
     runner: Callable[[], Runner]
     direct: bool = False  # run the original file for every cell
     runs: int = 0
@@ -167,7 +167,7 @@ class _Tally:
 
 
 def enumerated(
-    question: Property, proto: Any, domain: Domain, runner: Callable[[], Runner], clock: Deadline
+    question: Property, proto: Any, domain: InputDomain, runner: Callable[[], Runner], clock: Deadline
 ) -> EngineResult:
     """The exact answer for a property whose free inputs are all rounded; NotFinite if one is not.
 
@@ -210,18 +210,18 @@ def enumerated(
     return _answer(machine, tally)
 
 
-def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, list[Rows]]]:
+def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, list[LinearConstraints]]]:
     """The float32 ends of every box of free inputs, with the rows that are meant for it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
-    groups: dict[int, tuple[Box | None, list[Rows]]] = {}
+    groups: dict[int, tuple[InputBox | None, list[LinearConstraints]]] = {}
     for rows in question.unsafe:
         bound = rows.bound
         if rows.inputs is not None:
             if rows.inputs[:, domain.free].any():
                 raise NotFinite("a constraint ties outputs to a free input")
             bound = bound - rows.inputs @ fixed
-        groups.setdefault(id(rows.within), (rows.within, []))[1].append(Rows(rows.matrix, bound))
+        groups.setdefault(id(rows.within), (rows.within, []))[1].append(LinearConstraints(rows.matrix, bound))
     boxes = []
     for box, cases in groups.values():
         lower, upper = domain.within(box)
@@ -235,7 +235,11 @@ def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, lis
 
 
 def _tried(
-    machine: CellEvaluator, cells: Sequence[InputCells], cases: list[Rows], tally: _Tally, clock: Deadline
+    machine: CellEvaluator,
+    cells: Sequence[InputCells],
+    cases: list[LinearConstraints],
+    tally: _Tally,
+    clock: Deadline,
 ) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
     kinds = [_different(machine, cells, free) for free in range(len(cells))]

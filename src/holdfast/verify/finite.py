@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.lower.moves import OPERATORS as MOVES
-from holdfast.graph.lower.values import Build, Node, Value, View, constant_of, node_of
+from holdfast.graph.lower.values import Node, StepBuilder, Value, View, constant_of, node_of
 from holdfast.graph.nodes import needed, subgraphs
 
 Values = NDArray[np.float32]
@@ -70,7 +70,7 @@ class RoundingTrace:
 
     inputs: int
     roots: NDArray[np.int64]
-    build: Build
+    build: StepBuilder
     values: dict[str, Value]
     climbs: list[MonotoneStep] = field(default_factory=list)
     cuts: dict[str, RoundingStep] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
 
     index = np.full(template.shape, -1, np.int64)
     index.ravel()[free] = np.arange(len(free))
-    build = Build((len(free),), np.dtype(np.float32))
+    build = StepBuilder((len(free),), np.dtype(np.float32))
     weights = proto.graph.initializer
     if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
         raise NotFinite("weights are in another file")

@@ -16,7 +16,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
 from holdfast.graph.session import condense, open_session
-from holdfast.verify.problem import Case, Deadline, Domain, EngineResult, ends_of, stacked_rows
+from holdfast.verify.problem import Case, Deadline, EngineResult, InputDomain, ends_of, stacked_rows
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
@@ -101,7 +101,7 @@ def session_of(model: bytes | Path) -> Any:
         raise ModelError(f"{where}: onnxruntime cannot run it: {condense(problem)}") from None
 
 
-def runner_of(question: Property, domain: Domain) -> Runner:
+def runner_of(question: Property, domain: InputDomain) -> Runner:
     """A session on the property's network, tried on one point."""
     path = question.model.path
     # A file that is not packed is opened in place: weights may be stored next to it.
@@ -129,7 +129,7 @@ def runner_of(question: Property, domain: Domain) -> Runner:
 
 
 def violations(
-    question: Property, domain: Domain, runner: Runner, cases: Sequence[Case]
+    question: Property, domain: InputDomain, runner: Runner, cases: Sequence[Case]
 ) -> Callable[[NDArray[Any]], NDArray[np.bool_]]:
     """A function that says which free inputs (b, n) violate the property on the original file.
 
@@ -158,7 +158,7 @@ def violations(
 
 def search_randomly(
     question: Property,
-    domain: Domain,
+    domain: InputDomain,
     runner: Runner,
     clock: Deadline,
     seconds: float,

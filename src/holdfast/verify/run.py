@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
-from holdfast.core.property import Budget, Property, Verdict, settle
+from holdfast.core.property import Budget, Property, Verdict, confirm
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation
 from holdfast.graph.nodes import check_deterministic
 from holdfast.verify.problem import (
     Deadline,
-    Domain,
     EngineResult,
+    InputDomain,
     Tell,
     VerificationProblem,
     domain_of,
@@ -83,10 +83,10 @@ def _decided(question: Property, clock: Deadline) -> Verdict:
         note=answer.note,
         real_only=answer.real_only,
     )
-    return settle(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
+    return confirm(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 
 
-def _searched(question: Property, domain: Domain, runner: Runner, clock: Deadline) -> EngineResult:
+def _searched(question: Property, domain: InputDomain, runner: Runner, clock: Deadline) -> EngineResult:
     """The answer of the first engine that has one; else what stood in the way."""
     from holdfast.verify.build import problem_of
 
@@ -113,7 +113,7 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Deadlin
 
 
 def _real_only(
-    answer: EngineResult, rounded: VerificationProblem | None, domain: Domain, why: str
+    answer: EngineResult, rounded: VerificationProblem | None, domain: InputDomain, why: str
 ) -> EngineResult:
     """A proof in real arithmetic alone, with what is known of the rounding of an evaluation."""
     from holdfast.verify.rounding import rounding_of

@@ -14,8 +14,8 @@ from holdfast.core.registry import part
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.follow.infer import PoolWindow, ceils, pooled, windows_of
-from holdfast.graph.rewrite.types import CannotRewrite, Context
-from holdfast.stages.deployed import Deployed
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
+from holdfast.stages.deployed import DeployedInference
 
 windows = st.builds(
     PoolWindow,
@@ -193,11 +193,11 @@ def test_through_the_pipeline_and_from_a_gz(tmp_path):
     path.write_bytes(gzip.compress(made.SerializeToString()))
     (tmp_path / "tiny.toml").write_text(CLASS_CARD)
     loaded = load_model(path)
-    found = Deployed(("ceil",))(loaded, 1)(seen)["y"]
-    wanted = run(ceil(made, Context(loaded.card)).model, seen)[0]
+    found = DeployedInference(("ceil",))(loaded, 1)(seen)["y"]
+    wanted = run(ceil(made, RewriteContext(loaded.card)).model, seen)[0]
     assert np.array_equal(found, wanted)
-    assert not np.array_equal(found, Deployed()(loaded, 1)(seen)["y"])
-    built = Deployed(("ceil",), folder=tmp_path / "kept").built(loaded)
+    assert not np.array_equal(found, DeployedInference()(loaded, 1)(seen)["y"])
+    built = DeployedInference(("ceil",), folder=tmp_path / "kept").built(loaded)
     assert (built.changed, built.how) == (("p",), ("1 MaxPool changed",))
     assert np.array_equal(run(onnx.load(built.path), seen)[0], wanted)
 

@@ -11,7 +11,7 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.records import Ranked
+from holdfast.engine.records import ClassificationRecord
 from holdfast.evaluate.difference import Side, difference
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.evaluate.score import Settings
@@ -29,7 +29,7 @@ from holdfast.noise.vision.run import (
     prepare_context,
     worst_options,
 )
-from holdfast.stages.families import Option, option
+from holdfast.stages.families import NoiseOption, option
 
 FEW = NoiseSelection(
     only=("decode=opencv", "decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box", "colour=yuv444")
@@ -154,7 +154,7 @@ def test_combined_takes_the_worst_of_each_family():
         Row("decode", "ffmpeg", "measured", drop=0.0),
         Row("runtime", "openvino", "measured", drop=9.0), Row("colour", "yuv444", "identical", drop=0.0),
     ]  # fmt: skip
-    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    known = {row.label: NoiseOption(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
 
 
@@ -174,7 +174,7 @@ def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
         Row("resize", name, "measured", drop=2.5, changed=changed)
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
-    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    known = {row.label: NoiseOption(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert line(rows, "resize").option == "opencv-lanczos"
     assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
     whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
@@ -262,7 +262,7 @@ def stair(*wrong):
 
     def side(places):
         records = [
-            Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
+            ClassificationRecord(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
             for i, name in enumerate(names)
         ]
         return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))

@@ -137,11 +137,11 @@ def test_a_seed_and_a_way_to_train_make_another_model(started):
 
 
 def test_answers_are_those_of_the_pipeline(started):
-    from holdfast.core.pipeline import open_machine, pipeline_of
+    from holdfast.core.pipeline import load_pipeline, pipeline_of
 
     (seen, _), model, folder = started
     shown = pictures_of(model, seen, (Choice(),), folder, 1, lambda text: None, places_of(model, seen))
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     said = [machine.predict(machine.prepare(e.load().data)).values.argmax() for e in seen.entries[:30]]
     assert answers(model, shown.images[0][:30]).tolist() == said
     hits = right(model, shown, folder)

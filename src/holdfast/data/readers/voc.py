@@ -10,7 +10,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
+from holdfast.data.entries import BoxRow, FileEntry, PixelBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
 _XML_FOLDERS = ("Annotations", "annotations", "")
@@ -180,10 +180,10 @@ def _entries(
     return tuple(entries)
 
 
-def _rows(page: _Annotation, index: dict[str, int], one_based: bool, problems: Problems) -> list[Row]:
+def _rows(page: _Annotation, index: dict[str, int], one_based: bool, problems: Problems) -> list[BoxRow]:
     rows = []
     for number, name, (x1, y1, x2, y2), difficult in page.objects:
-        row = Row(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
+        row = BoxRow(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
         if check_box(row, page.size, f"{page.file}: object {number} ({name})", problems):
             rows.append(row)
     return rows

@@ -108,7 +108,7 @@ class Node:
         return None if found is None else tuple(int(v) for v in found.ravel())
 
 
-class Build:
+class StepBuilder:
     """The steps emitted so far, and where the numbers of their elements begin."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Build:
         return view if constant.any() else View(view.index)
 
 
-Lowering: TypeAlias = Callable[[Node, Build], list[Value]]
+Lowering: TypeAlias = Callable[[Node, StepBuilder], list[Value]]
 
 
 def natural(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import RULES, was_now
 from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, tidy, title, walk_graph
-from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
 
@@ -19,14 +19,14 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
     paper=True,
     systems="Caffe and ncnn's full padding round up, most others round down by default",
 )
-def ceil(model: ModelProto, context: Context) -> Rewritten:
+def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
 
     O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); what comes behind follows.
     If no pool gives another size at the card's input size, the model comes back as it is.
     """
     if not any(_strided(node) for node in model.graph.node):
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     before = {w.name for w in model.graph.initializer}
     turned: set[int] = set()
     as_large: list[Any] = []
@@ -49,7 +49,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
 
     walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
         if walk.opset >= CEIL_SINCE[node.op_type]:
             _set_mode(node, not ceils(node))
@@ -60,7 +60,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     others = [op for i, op in sorted(walk.touched.items()) if i not in turned]
     how = f"{counted(walk.nodes[i].op_type for i in sorted(turned))} changed"
     names = tuple(title(walk.nodes[i]) for i in sorted(walk.touched))
-    return Rewritten(model, names, f"{how}, {counted(others)} adapted" if others else how)
+    return RewriteResult(model, names, f"{how}, {counted(others)} adapted" if others else how)
 
 
 def _strided(node: Any) -> bool:

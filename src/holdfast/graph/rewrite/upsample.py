@@ -17,7 +17,7 @@ from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, title, walk_graph
-from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def _upsampling(**facts: Any) -> Callable[[F], F]:
     paper=True,
     systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
 )
-def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, pixel centres aligned: x = (x′ + ½)/s − ½."""
     return _all(model, context, Convention("linear", "half_pixel"))
 
@@ -52,7 +52,7 @@ def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
 @_upsampling(
     systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp"
 )
-def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear_corners(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
     return _all(model, context, Convention("linear", "align_corners"))
 
@@ -60,13 +60,13 @@ def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
 @_upsampling(
     systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)"
 )
-def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear_asymmetric(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, counted from the corner: x = x′/s."""
     return _all(model, context, Convention("linear", "asymmetric"))
 
 
 @_upsampling(paper=True, systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet")
-def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
+def upsample_nearest(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged by nearest neighbours counted from the corner: x = ⌊x′/s⌋."""
     return _all(model, context, Convention("nearest", "asymmetric", "floor"))
 
@@ -75,27 +75,27 @@ def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
     default=False,
     systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
 )
-def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
+def upsample_nearest_exact(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌊(x′ + ½)/s⌋."""
     return _all(model, context, Convention("nearest", "half_pixel", "round_prefer_ceil"))
 
 
-def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
+def _all(model: ModelProto, context: RewriteContext, wanted: Convention) -> RewriteResult:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     walk = walk_graph(model, context.picture, {})
     nodes = list(walk.nodes)
     found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     changed = {i: _convert(walk, nodes[i], wanted) for i in found}
     names = tuple(title(nodes[i]) for i in found)
     how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
     del model.graph.node[:]
     model.graph.node.extend(new for i, node in enumerate(nodes) for new in changed.get(i, (node,)))
     proven(walk)
-    return Rewritten(model, names, f"{how}: {wanted.mode}, {wanted.place}")
+    return RewriteResult(model, names, f"{how}: {wanted.mode}, {wanted.place}")
 
 
 def _resizes(node: Any) -> bool:

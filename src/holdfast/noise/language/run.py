@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.fingerprint import generator
-from holdfast.core.language import Question, Scored, TextSet
+from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
@@ -147,7 +147,7 @@ def run_pieces(prepared: Prepared, watch: suite.Watch = suite.unwatched) -> dict
     return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
 
 
-def scores_of(results: Results, trial: Trial) -> list[Scored]:
+def scores_of(results: Results, trial: Trial) -> list[ScoredQuestion]:
     """The scores of a finished trial, in the order of its questions."""
     return [one for piece in trial.pieces for one in cells.unpacked(results[piece], piece.questions)]
 
@@ -188,7 +188,11 @@ def _set(prepared: Prepared, model: str, data: str, results: Results) -> SetNois
 
 
 def _row(
-    trial: Trial, rule: TextRule, clean: Mapping[str, Scored], answers: Mapping[str, int], results: Results
+    trial: Trial,
+    rule: TextRule,
+    clean: Mapping[str, ScoredQuestion],
+    answers: Mapping[str, int],
+    results: Results,
 ) -> Row:
     """The row of a precision: its scores against those of the file as it is, or why there are none."""
     if not trial.pieces:

@@ -20,8 +20,8 @@ from holdfast.noise.suite import CALIBRATION_ITEMS, Candidate, NoiseSelection, R
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
-from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option, applied, families, options
+from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import NoiseOption, applied, families, options
 from holdfast.stages.normalise import square
 
 ImageCandidate: TypeAlias = Candidate[Variant]
@@ -63,7 +63,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     return [one for one in found if one is not None]
 
 
-def not_for(option: Option, model: Model) -> str:
+def not_for(option: NoiseOption, model: Model) -> str:
     """Why an option does not concern a model of this task; empty if it does."""
     task = model.card.task
     if task in option.tasks:
@@ -78,7 +78,7 @@ def reason_of(text: str, model: Model) -> str:
 
 def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
     """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in."""
-    if not isinstance(pipeline.infer, Deployed):
+    if not isinstance(pipeline.infer, DeployedInference):
         return pipeline
     return pipeline.replace(infer=dataclasses.replace(pipeline.infer, calibration=calibration, folder=folder))
 
@@ -90,10 +90,10 @@ def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
     return f"applies to cards of policy crop only; this one's is {fed.policy}"
 
 
-def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandidate | None:
+def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> ImageCandidate | None:
     """The options applied one after the other and built; None if that is the pipeline as it was trained."""
     pipeline, last = applied(context.clean, chosen), chosen[-1]
-    if pipeline.infer == Deployed():
+    if pipeline.infer == DeployedInference():
         pipeline = pipeline.replace(infer="onnxruntime")
     if pipeline == context.clean:
         return None
@@ -104,7 +104,7 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
         return Candidate(last, "no effect", useless)
     pipeline = calibrated(pipeline, context.calibration, context.folder)
     infer = pipeline.infer
-    if not isinstance(infer, Deployed):
+    if not isinstance(infer, DeployedInference):
         return Candidate(last, "measured", "", Variant(name, pipeline))
     try:
         built = infer.built(context.model)

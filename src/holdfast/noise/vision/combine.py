@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.evaluate.difference import Side, common, compare, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, distinct, points
@@ -14,7 +14,7 @@ from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
 from holdfast.noise.vision.run import APART, Prepared, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
-from holdfast.stages.families import Option
+from holdfast.stages.families import NoiseOption
 
 Effect: TypeAlias = Literal["first", "overlaps", "magnified", "adds up"]
 _EFFECTS = {
@@ -77,7 +77,7 @@ def combine(
         raise InputError("no noise changes anything here: there is nothing to combine")
     plan = prepared.noise.plan
     clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "clean")[CLEAN]
-    before, chosen = clean, list[Option]()
+    before, chosen = clean, list[NoiseOption]()
     steps: list[Step] = []
     left_out: list[str] = []
     alone: dict[str, Side] = {}
@@ -119,12 +119,12 @@ def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: 
     found = {}
     for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
         records = made.read().records  # none of a variant with a problem
-        if not all(isinstance(r, Failed) for r in records):
+        if not all(isinstance(r, FailedImage) for r in records):
             found[name] = side_of(plan, prepared.alignment, records)
     return found
 
 
-def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:
+def _step(one: NoiseOption, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:
     """The step from four runs: without any noise, with this one alone, with those before it, and with all."""
     clean, single, before, after = sides
     whole = compare(clean, after, replicates=replicates)

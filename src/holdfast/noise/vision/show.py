@@ -24,8 +24,8 @@ from holdfast.noise.vision.choose import no_fit
 from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
-from holdfast.stages.deployed import Calibration, Deployed, rewritten
-from holdfast.stages.families import Option, families, options
+from holdfast.stages.deployed import Calibration, DeployedInference, rewritten
+from holdfast.stages.families import NoiseOption, families, options
 
 WIDEST = 420  # pixels of one picture on the page
 _LEAD = (
@@ -41,7 +41,7 @@ PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model sa
 class Shown:
     """One pre-processing option on one picture: both pictures, and how far they are apart."""
 
-    option: Option
+    option: NoiseOption
     original: Image
     noised: Image
     difference: Image  # |noised − original| of each channel, stretched so that its largest value is 255
@@ -54,7 +54,7 @@ class Shown:
         return not any(self.largest)
 
 
-Failure: TypeAlias = tuple[Option, str]  # an option that cannot be shown, and why
+Failure: TypeAlias = tuple[NoiseOption, str]  # an option that cannot be shown, and why
 
 
 def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Shown | Failure]:
@@ -90,7 +90,7 @@ def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
     return {"colour": pixels, "resize": small}
 
 
-def compared(option: Option, original: Image, noised: Image) -> Shown:
+def compared(option: NoiseOption, original: Image, noised: Image) -> Shown:
     """Both pictures and their difference, each channel stretched to 0 … 255."""
     if original.shape != noised.shape:
         raise InputError(f"{option.label}: expected a picture of {original.shape}, got {noised.shape}")
@@ -189,9 +189,9 @@ def features(
         if option.missing or model.card.task not in option.tasks:
             continue
         infer = option.noise(clean).infer
-        names = infer.rewrites if isinstance(infer, Deployed) else ()
+        names = infer.rewrites if isinstance(infer, DeployedInference) else ()
         try:
-            graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
+            graph, changed, how = _graph(model, DeployedInference(names, "onnxruntime", calibration, folder))
             found = feature(model.read(), graph, option.label, tensor) if changed else None
         except HoldfastError as problem:
             yield option, one_line(problem)
@@ -204,7 +204,7 @@ def features(
             yield option, how or unchanged(model.read(), option.family)
 
 
-def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
+def _graph(model: Model, infer: DeployedInference) -> tuple[bytes, bool, str]:
     """The rewritten graph, whether anything changed in it, and how."""
     if infer.folder is not None and infer.rewrites:
         built = infer.built(model)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
-from holdfast.stages.families import Exchange, family, options
+from holdfast.stages.families import ReplaceStage, family, options
 from holdfast.train.mitigate.training import places_of, right
 from holdfast.train.pictures import Choice, Say, pictures_of
 from holdfast.train.tune import normalised, skipped, tent, trainable_of
@@ -100,7 +100,7 @@ def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, st
         name, _, picked = word.partition("=")
         for one in options(family(name)):
             exchange = one.noise
-            if not isinstance(exchange, Exchange) or exchange.kind not in STAGES:
+            if not isinstance(exchange, ReplaceStage) or exchange.kind not in STAGES:
                 continue
             made = dataclasses.replace(usual, **{exchange.kind: exchange.name})
             wanted = one.name == picked if picked else one.default

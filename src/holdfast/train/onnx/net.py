@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View
 
 Run: TypeAlias = Callable[..., Any]  # (net, node, *inputs) -> a tensor, or as many as the node has outputs
 _NOWHERE: Final = np.zeros(0, np.int64)
@@ -54,7 +54,7 @@ class Normalisation:
     variance: str = ""
 
 
-class Tape(Build):
+class Tape(StepBuilder):
     """The steps in the order in which the walk came to them."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def plain(function: Callable[..., Tensor]) -> Run:
     return lambda net, node, *inputs: function(*inputs)
 
 
-def tape_of(build: Build) -> Tape:
+def tape_of(build: StepBuilder) -> Tape:
     """The build as the tape it is: operators for training know no other."""
     if not isinstance(build, Tape):
         raise TypeError(f"expected a tape, got {type(build).__name__}")

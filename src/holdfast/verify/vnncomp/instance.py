@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.model import found_file
+from holdfast.core.model import existing_file
 from holdfast.core.processes import python
 from holdfast.engine.store import write_atomic
 from holdfast.verify.vnncomp.instances import Instance
@@ -224,9 +224,9 @@ def answer(
         if not limit > 0:
             raise InputError(f"expected a time limit in seconds, got {limit:g}")
         for path in (network, spec):
-            if found_file(path) is None:
+            if existing_file(path) is None:
                 raise InputError(f"{path}: no such file")
-        files = [found_file(path) or path for path in (network, spec)]
+        files = [existing_file(path) or path for path in (network, spec)]
         instance = Instance(
             category="",
             network=str(network),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.model import found_file, read_onnx, read_unpacked
+from holdfast.core.model import existing_file, read_onnx, read_unpacked
 from holdfast.graph.session import condense, open_session
 from holdfast.verify.vnncomp.results import Counterexample, ResultRow, read_counterexample
 from holdfast.verify.vnncomp.rules import Grade, Rules
@@ -154,7 +154,7 @@ def _published(row: ResultRow, table: Path) -> Path | None:
 
 def _first_file(paths: Iterable[Path]) -> Path | None:
     """The first of the paths that is there, plain or packed."""
-    return next(filter(None, map(found_file, paths)), None)
+    return next(filter(None, map(existing_file, paths)), None)
 
 
 def open_replay(path: Path) -> Replay:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import InputError, MissingExtra
-from holdfast.core.model import found_file, read_unpacked
+from holdfast.core.model import existing_file, read_unpacked
 from holdfast.core.types import Floats
 from holdfast.verify.vnnlib import formulas
 from holdfast.verify.vnnlib.formulas import (
@@ -97,7 +97,7 @@ def _table(inputs: int, outputs: int, rows: tuple[LinearRow, ...]) -> tuple[Any,
 
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
     """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz, of at most `limit` bytes unpacked."""
-    path = found_file(Path(path)) or Path(path)
+    path = existing_file(Path(path)) or Path(path)
     try:
         data = read_unpacked(path, limit)
     except FileNotFoundError:
