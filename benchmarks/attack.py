@@ -38,7 +38,7 @@ from holdfast.core.patch import changed_pixels
 from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Image, Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.records import Found as Record
+from holdfast.engine.records import DetectionRecord as Record
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES

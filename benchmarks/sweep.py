@@ -39,7 +39,7 @@ from holdfast.engine.preprocess import distinct_tensors
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import CLEAN, SweepPlan, Variant, sweep
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import family, option, options
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,7 +114,7 @@ def chosen(model: Model, data: Dataset, cells: int, folder: Path) -> tuple[Varia
         room = cells - len(found) if name == "resize" else count
         for chosen_one in (offered[n] for n in ordered):
             pipeline = chosen_one.noise(clean)
-            if isinstance(pipeline.infer, Deployed):
+            if isinstance(pipeline.infer, DeployedInference):
                 infer = replace(pipeline.infer, calibration=calibration, folder=folder)
                 infer.built(model)  # before the clock runs, once for a, b and c
                 pipeline = pipeline.replace(infer=infer)

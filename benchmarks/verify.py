@@ -26,8 +26,8 @@ from holdfast.report.tables import Cell, Column, Table, to_markdown, to_text
 from holdfast.verify.vnncomp.instances import Instance, limited, read_instances, sampled
 from holdfast.verify.vnncomp.page import disagreement_table
 from holdfast.verify.vnncomp.rules import RULES
-from holdfast.verify.vnncomp.run import Plan, Step, run, witness_folder
-from holdfast.verify.vnncomp.score import Judged, Line, Score, score
+from holdfast.verify.vnncomp.run import BenchmarkPlan, InstanceProgress, run, witness_folder
+from holdfast.verify.vnncomp.score import JudgedInstance, Scoreboard, ToolScore, score
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -131,7 +131,7 @@ def write_about(path: Path, about: dict[str, object], part: dict[str, object] | 
     path.write_text(json.dumps({**about, "parts": before + ([part] if part else [])}, indent=2) + "\n")
 
 
-def tell(step: Step) -> None:
+def tell(step: InstanceProgress) -> None:
     """Nothing; one line for each finished instance."""
     row = step.row
     names = " ".join(Path(name).stem for name in (row.network, row.spec))
@@ -143,7 +143,7 @@ def tell(step: Step) -> None:
     )
 
 
-def table(made: Score) -> Table:
+def table(made: Scoreboard) -> Table:
     """Ours beside what was published, one row a benchmark."""
     columns: list[Column | str] = [
         "benchmark", "solved", "holds", "violated", "wrong", "against votes", Column("mean s", 2),
@@ -168,7 +168,7 @@ def _published(said: str, of: int) -> str:
     return ", ".join([f"{solved}/{of}", *seconds])
 
 
-def _sum(lines: tuple[Line, ...], against: int) -> list[Cell]:
+def _sum(lines: tuple[ToolScore, ...], against: int) -> list[Cell]:
     solved, of = sum(line.solved for line in lines), sum(line.instances for line in lines)
     spent = sum((line.seconds or 0.0) * line.solved for line in lines)
     cpu = sum(line.cpu_seconds or 0.0 for line in lines)
@@ -177,7 +177,7 @@ def _sum(lines: tuple[Line, ...], against: int) -> list[Cell]:
     return ["all", f"{solved} of {of}", *counts, against, mean, cpu, *[None] * len(PEERS)]
 
 
-def _against(one: Judged) -> bool:
+def _against(one: JudgedInstance) -> bool:
     """Whether our answer to an instance contradicts the majority of the tools of 2021."""
     said = one.said.get("holdfast")
     majority = one.votes.majority if one.votes else None
@@ -204,13 +204,13 @@ def main() -> None:
         shutil.rmtree(witness_folder(out), ignore_errors=True)
     begun = now()
     chosen = limited(task.instances, most=options.limit)
-    steps: list[Step] = []
+    steps: list[InstanceProgress] = []
 
-    def note(step: Step) -> None:
+    def note(step: InstanceProgress) -> None:
         steps.append(step)
         tell(step)
 
-    run(Plan(tuple(chosen), out, options.jobs), note)
+    run(BenchmarkPlan(tuple(chosen), out, options.jobs), note)
     made = score([str(out)], RULES["2025"], task.votes)
     about = {
         "instances": len(chosen),

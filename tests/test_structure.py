@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli.app import root, walk
+from holdfast.cli.app import find_command, root
 
 HOME = Path(holdfast.__file__).parent
 DESIGN = HOME.parents[1] / "docs" / "design.md"
@@ -43,7 +43,7 @@ def test_a_feature_has_its_modules_and_commands(folder, function, commands):
         any((place / f"{room}.py").is_file() for room in ("page", "tables")) or (place / "vnncomp").is_dir()
     )
     for command in re.findall(r"`(?:holdfast )?([a-z]+(?: [a-z]+)?)[^`]*`", commands):
-        home = walk(command.split())[1]
+        home = find_command(command.split())[1]
         assert home != root(), command
         homes = [home] if isinstance(home, str) else [*home.commands.values(), home.itself or ""]
         assert any(text.startswith(folder.split("/")[0]) for text in homes if isinstance(text, str)), command

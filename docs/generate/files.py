@@ -10,7 +10,7 @@ from holdfast.core.errors import EXIT_CODES
 from holdfast.core.model import Card, Input
 from holdfast.experiment.plan import DOES, Condition, Experiment, GivenData, GivenModel
 from holdfast.metrics.rules import RULES
-from holdfast.stages.families import Option, families, options
+from holdfast.stages.families import NoiseOption, families, options
 
 EXAMPLES = {  # what stands for a place in a gate name
     "FAMILY.OPTION": "resize.opencv-nearest",
@@ -115,7 +115,7 @@ def noise_options() -> str:
     return "\n".join(text)
 
 
-def _option(one: Option) -> tuple[str, str, str, str]:
+def _option(one: NoiseOption) -> tuple[str, str, str, str]:
     marks = {"in the paper": one.paper, "on demand": not one.default, "calibrated": one.calibrated}
     names = ", ".join(map(_code, one.labels))
     return (

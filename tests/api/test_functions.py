@@ -17,7 +17,7 @@ from holdfast.cli import run
 from holdfast.compare.cli import CompareOptions
 from holdfast.config.options import fields_of
 from holdfast.core.errors import InputError
-from holdfast.core.pipeline import open_machine
+from holdfast.core.pipeline import load_pipeline
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.evaluate.options import EvaluateOptions
 from holdfast.noise.options import NoiseOptions
@@ -125,7 +125,7 @@ def test_a_diagnosis_takes_the_stages_of_a_deployed_model(model, data):
 
 def test_a_dump_of_the_target_is_explained(model, data):
     target = model.deployed(resize="opencv-nearest")
-    tensor = open_machine(target.pipeline, target).prepare(data[0].data).tensor
+    tensor = load_pipeline(target.pipeline, target).prepare(data[0].data).tensor
     cause = hf.diagnose(model, data[0], input=tensor)
     assert "resize=opencv-nearest exactly" in cause.verdict
     np.save("target.npy", tensor)

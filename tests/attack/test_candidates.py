@@ -224,11 +224,11 @@ def test_wrong_cards_are_told(head):
 def test_real_models(shared_data, name):
     import cv2
 
-    from holdfast.core.pipeline import open_machine, pipeline_of
+    from holdfast.core.pipeline import load_pipeline, pipeline_of
     from holdfast.graph.load import load_model
 
     model = load_model(shared_data / "models" / f"{name}.onnx")
-    machine = open_machine(pipeline_of(model.card), model, threads=1)
+    machine = load_pipeline(pipeline_of(model.card), model, threads=1)
     picture = cv2.imread(str(next((shared_data / "roadsign" / "images").glob("road10*.jpg"))))
     raw = machine.run(machine.prepare(cv2.imencode(".png", picture)[1].tobytes()).tensor)
     _, count = checked_alike(raw, Card(**{**vars(model.card), "score": 0.02}))

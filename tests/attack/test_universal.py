@@ -13,7 +13,7 @@ from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Rule, Target
 from holdfast.attack.universal import blank_patch, places_of, slope_of, universal
 from holdfast.core.errors import InputError
-from holdfast.core.patch import OnBoxes, Patch, Spot, apply, changed_pixels
+from holdfast.core.patch import OnBoxes, Patch, Position, apply, changed_pixels
 from holdfast.core.types import Boxes, Detections
 
 HEIGHT, WIDTH = 48, 64
@@ -69,7 +69,9 @@ boxes_at = st.lists(
 @given(boxes_at, st.integers(0, 10**6), st.booleans())
 def test_the_patch_lies_where_apply_lays_it(boxes, seed, on_boxes):
     rng = np.random.default_rng(seed)
-    where = OnBoxes(0.4, 0.6, 0.7) if on_boxes else Spot(int(rng.integers(-4, 60)), int(rng.integers(-4, 40)))
+    where = (
+        OnBoxes(0.4, 0.6, 0.7) if on_boxes else Position(int(rng.integers(-4, 60)), int(rng.integers(-4, 40)))
+    )
     patch = Patch(rng.integers(0, 256, (7, 9, 3), np.uint8), rng.random((7, 9)) < 0.8, where)
     found = np.array([[x, y, x + w, y + h] for x, y, w, h in boxes])
     image = rng.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
@@ -80,7 +82,7 @@ def test_the_patch_lies_where_apply_lays_it(boxes, seed, on_boxes):
     assert np.array_equal(made, expected)
 
 
-@pytest.mark.parametrize("where", [OnBoxes(), Spot(10, 14)])
+@pytest.mark.parametrize("where", [OnBoxes(), Position(10, 14)])
 def test_the_slope_is_gathered_back(where):
     """Finite differences of what the network says, over the pixels of the patch."""
     victim, aims = targets(1)
@@ -135,7 +137,7 @@ def test_transforms_are_seen_through():
 
 def test_a_spot_is_the_same_place_in_every_image():
     victim, aims = targets(4)
-    where = Spot(34, 14)
+    where = Position(34, 14)
     limits = Limits(pixels=400, steps=8)
     patch = universal([victim], aims, Method(inside=False), limits, where, np.random.default_rng(0))
     assert patch.where == where
@@ -152,7 +154,7 @@ def test_no_image_is_changed_by_more_than_the_limit(boxes, pixels):
         Boxes(found, np.zeros(len(found))),
         Detections(np.zeros((0, 4)), [], []),
     )
-    for where in (OnBoxes(), Spot()):
+    for where in (OnBoxes(), Position()):
         patch = blank_patch([aim], Limits(pixels=pixels), where)
         assert changed_pixels(aim.image, apply(aim.image, patch, found)) <= pixels
 

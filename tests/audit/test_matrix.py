@@ -19,12 +19,12 @@ from holdfast.audit.result import NO_THREAT, TRAINED, open_audit, save
 from holdfast.audit.threats import patched_dataset
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.fingerprint import generator
-from holdfast.core.patch import Patch, Spot, apply
+from holdfast.core.patch import Patch, Position, apply
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup, stage
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.records import Found, Ranked
+from holdfast.engine.records import ClassificationRecord, DetectionRecord
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.evaluate.score import Settings, score_records
@@ -35,7 +35,7 @@ from holdfast.noise.suite import no_progress
 from holdfast.noise.vision.choose import ImageCandidate, build_variant
 from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.noise.vision.sweep import Variant
-from holdfast.stages.families import Option, option
+from holdfast.stages.families import NoiseOption, option
 
 VOC = Settings(RULES["voc"], 0.5, 0.25)
 WIDE = making.DETECT_CARD.replace("score = 0.1", "score = 0.1\nmax_detections = 300")
@@ -67,7 +67,7 @@ def black(entry, part=1.0):
     """A black square over a part of the first true box."""
     x1, y1, x2, _ = entry.load().truth.xyxy[0].astype(int)
     side = max(1, round(part * (x2 - x1)))
-    return Patch(np.zeros((side, side, 3), np.uint8), np.ones((side, side), bool), Spot(int(x1), int(y1)))
+    return Patch(np.zeros((side, side, 3), np.uint8), np.ones((side, side), bool), Position(int(x1), int(y1)))
 
 
 @pytest.fixture
@@ -246,9 +246,9 @@ def test_images_of_the_calibration_are_in_no_field(plan, ground):
 
 
 def test_what_cannot_be_run_is_a_column_that_says_why(plan, ground):
-    broken = ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible", "no pool can be turned")
+    broken = ImageCandidate(NoiseOption("ceil", "ceil", lambda p: p), "impossible", "no pool can be turned")
     gone = ImageCandidate(
-        Option("resize", "gone", lambda p: p),
+        NoiseOption("resize", "gone", lambda p: p),
         "measured",
         "",
         Variant("resize=gone", ground.context.clean.replace(resize="gone")),
@@ -441,7 +441,7 @@ def test_the_interval_of_extra_is_that_of_each_image_s_own(right, replicates):
 
     def side(column):
         records = tuple(
-            Ranked(str(n), Size(4, 4), 0, np.array([0 if row[column] else 1]), np.ones(1))
+            ClassificationRecord(str(n), Size(4, 4), 0, np.array([0 if row[column] else 1]), np.ones(1))
             for n, row in enumerate(right)
         )
         return ScoredRun(records, "classify", ("a", "b"), Settings(RULES["coco"]))
@@ -472,10 +472,10 @@ def test_found_means_class_score_and_overlap():
         np.array([[0, 0, 10, 10]] * 4), np.array([0, 1, 2, 0]), np.array([False, False, False, True])
     )
     said = Detections(np.array([[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 4]]), [0.25, 0.2, 0.9], [0, 1, 2])
-    assert found_in(Found("a", Size(10, 10), truth, said), Rule()).tolist() == [True, False, False]
+    assert found_in(DetectionRecord("a", Size(10, 10), truth, said), Rule()).tolist() == [True, False, False]
 
 
 def test_a_run_without_an_image_of_that_name_is_told():
-    record = Ranked("a", Size(4, 4), 0, np.array([0]), np.ones(1))
+    record = ClassificationRecord("a", Size(4, 4), 0, np.array([0]), np.ones(1))
     with pytest.raises(InputError, match="b: no such image in the run"):
         bootstrap_values(ScoredRun((record,), "classify", ("a", "b"), Settings(RULES["coco"])), ["a", "b"])

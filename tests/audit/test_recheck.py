@@ -17,7 +17,7 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.stages.decode.libjpeg import pillow
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import option
 from holdfast.stages.infer import onnxruntime
 
@@ -211,7 +211,7 @@ def test_real_precisions_and_runtimes_are_asked_and_calibration_is_told(tmp_path
     names = ["precision=fp16", "precision=int8"]
     deployments = {name: option(name).noise(plan.pipeline) for name in names}
     infer = deployments["precision=int8"].infer
-    assert isinstance(infer, Deployed)
+    assert isinstance(infer, DeployedInference)
     calibration = Calibration(plan.plan.dataset.entries[1:], plan.pipeline)
     given = dataclasses.replace(infer, calibration=calibration, folder=tmp_path / "rewritten")
     rows = recheck(plan, maps, deployments | {"precision=int8": plan.pipeline.replace(infer=given)}, most=1)

@@ -15,7 +15,7 @@ from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.stages.families import Option, applied, option
+from holdfast.stages.families import NoiseOption, applied, option
 
 ONLY = (
     "decode=fast-idct", "decode=opencv", "colour=nv12", "colour=yuv444", "precision=bf16", "precision=fp16",
@@ -179,4 +179,4 @@ def test_a_real_suite_s_deployments_cost_nothing_more_without_a_threat(prepared)
 def test_an_option_without_a_variant_is_called_by_its_label(prepared):
     from holdfast.noise.vision.choose import ImageCandidate
 
-    assert label_of(ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"
+    assert label_of(ImageCandidate(NoiseOption("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"

@@ -28,7 +28,7 @@ from holdfast.audit.square_map import (
 )
 from holdfast.audit.squares import SquaresPlan, score_of, survey
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.patch import Spot, apply
+from holdfast.core.patch import Position, apply
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Boxes, Detections, Label, Scores, Size
 from holdfast.data.open import open_dataset
@@ -305,7 +305,7 @@ def test_the_worst_place_lies_in_the_middle_of_the_unsafe_ones():
 def test_worst_squares_are_black_patches_that_lie_where_the_map_says():
     one = handmade([[0.9, 0.9, 0.9], [0.9, 0.9, 0.9], [0.9, 0.9, 0.4]])
     patch = worst_squares([one])["a.png"]
-    assert patch.where == Spot(8, 6)
+    assert patch.where == Position(8, 6)
     laid = apply(np.full((10, 12, 3), 200, np.uint8), patch)
     assert (laid[6:, 8:] == 0).all()
     assert (laid == 0).sum() == 4 * 4 * 3

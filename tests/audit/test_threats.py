@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from helpers import models as making
 from holdfast.audit.threats import PatchedEntry, patched_dataset, target_boxes, visible
 from holdfast.core.errors import ImageError, InputError
-from holdfast.core.patch import OnBoxes, Patch, Spot, apply
+from holdfast.core.patch import OnBoxes, Patch, Position, apply
 from holdfast.core.registry import lookup, stage
 from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
@@ -24,7 +24,7 @@ def colours(side=12, x=5, y=9):
     """A patch of many colours, full of holes."""
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 256, (side, side, 3)).astype(np.uint8)
-    return Patch(pixels, rng.random((side, side)) < 0.5, Spot(x, y))
+    return Patch(pixels, rng.random((side, side)) < 0.5, Position(x, y))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_the_key_follows_picture_patch_place_and_decoder(scenes):
         PatchedEntry(scenes.entries[1], patch, "pillow"),
         PatchedEntry(entry, dataclasses.replace(patch, pixels=brighter), "pillow"),
         PatchedEntry(entry, dataclasses.replace(patch, mask=other_mask), "pillow"),
-        PatchedEntry(entry, dataclasses.replace(patch, where=Spot(6, 9)), "pillow"),
+        PatchedEntry(entry, dataclasses.replace(patch, where=Position(6, 9)), "pillow"),
         PatchedEntry(entry, dataclasses.replace(patch, where=OnBoxes()), "pillow"),
     ]
     assert len({one.key() for one in made} | {entry.key()}) == len(made) + 1
@@ -81,7 +81,7 @@ def test_the_key_does_not_follow_what_the_mask_hides(scenes):
     hidden = np.where(patch.mask[:, :, None], patch.pixels, 77).astype(np.uint8)
     wide = np.zeros((40, 40, 3), np.uint8), np.zeros((40, 40), bool)
     wide[0][9:21, 5:17], wide[1][9:21, 5:17] = patch.pixels, patch.mask
-    same = [patch, dataclasses.replace(patch, pixels=hidden), Patch(*wide, Spot(0, 0)), visible(patch)]
+    same = [patch, dataclasses.replace(patch, pixels=hidden), Patch(*wide, Position(0, 0)), visible(patch)]
     assert len({PatchedEntry(scenes.entries[0], one, "pillow").key() for one in same}) == 1
 
 
@@ -100,7 +100,7 @@ def test_what_is_seen_of_a_patch_does_just_what_the_patch_does(x, y, height, wid
     rng = np.random.default_rng(seed)
     image = rng.integers(0, 256, (16, 18, 3)).astype(np.uint8)
     pixels = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
-    patch = Patch(pixels, rng.random((height, width)) < dense, Spot(x, y))
+    patch = Patch(pixels, rng.random((height, width)) < dense, Position(x, y))
     small = visible(patch)
     np.testing.assert_array_equal(apply(image, small), apply(image, patch))
     assert small.mask.size <= patch.mask.size

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.report.tables import to_text
-from holdfast.verify.vnncomp.results import Row, header, line_of
+from holdfast.verify.vnncomp.results import ResultRow, header, line_of
 from holdfast.verify.vnncomp.rules import RULES
 from holdfast.verify.vnncomp.score import score
 
@@ -70,7 +70,9 @@ def test_without_the_data_one_line_says_so(bench, monkeypatch, tmp_path):
 
 def test_ours_stands_beside_the_published(bench, tmp_path):
     results = [("holds", 3.0), ("holds", 5.0), ("timeout", 116.0)]
-    rows = [Row("acasxu", "n.onnx", f"p{i}.vnnlib", 116.0, r, s, 2 * s) for i, (r, s) in enumerate(results)]
+    rows = [
+        ResultRow("acasxu", "n.onnx", f"p{i}.vnnlib", 116.0, r, s, 2 * s) for i, (r, s) in enumerate(results)
+    ]
     (tmp_path / "acasxu.csv").write_text(header() + "".join(map(line_of, rows)))
     (tmp_path / "acasxu").mkdir()
     votes = tmp_path / "acasxu" / "votes.csv"

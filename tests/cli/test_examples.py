@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.app import Group, load, root, walk
+from holdfast.cli.app import Group, find_command, load, root
 from holdfast.config.parser import docs_page, parse
 
 ENDLESS = {"serve"}  # runs until it is interrupted
@@ -45,7 +45,7 @@ def test_every_command_has_two_examples_that_parse(command):
         lines = list(lines_of(example))
         assert " ".join(lines[-1]).startswith(command) or lines[-2][:2] == command.split()
         for words in lines:
-            _, home, rest = walk(words)
+            _, home, rest = find_command(words)
             assert parse(load(home).options, rest) is not None
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.app import Group, load, root, walk
+from holdfast.cli.app import Group, find_command, load, root
 from holdfast.config.form import value_schema
 from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
@@ -175,4 +175,4 @@ def test_help_imports_nothing_heavy():
 def test_a_class_has_one_command_and_a_command_one_class():
     shapes = [load(home).options for home in COMMANDS.values()]
     assert len({shape.command for shape in shapes}) == len(shapes)
-    assert all(dataclasses.is_dataclass(shape) and walk(shape.command.split())[1] for shape in shapes)
+    assert all(dataclasses.is_dataclass(shape) and find_command(shape.command.split())[1] for shape in shapes)

@@ -19,7 +19,7 @@ from holdfast.contest.rules import Member, Rules, Scale, Vote, read_rules
 from holdfast.contest.run import Judgement, hits, mean_ap, scenario, score, score_of, vote
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.frechet import frechet
 
@@ -124,7 +124,9 @@ def found(*rows):
 def records(*answers):
     """One true box of class 0 in each image, and what was found there."""
     truth = Boxes(np.array([[0, 0, 10, 10]]), np.array([0]))
-    return tuple(Found(f"{i}.png", Size(64, 64), truth, found(*a)) for i, a in enumerate(answers, 1))
+    return tuple(
+        DetectionRecord(f"{i}.png", Size(64, 64), truth, found(*a)) for i, a in enumerate(answers, 1)
+    )
 
 
 HIT, MISS, WRONG = [(0, 0, 10, 10, 0.9, 0)], [], [(0, 0, 10, 10, 0.8, 1)]

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.core.patch import OnBoxes, Patch, Spot, amplitude, apply, changed, changed_pixels, difference
+from holdfast.core.patch import (
+    OnBoxes,
+    Patch,
+    Position,
+    amplitude,
+    apply,
+    changed,
+    changed_pixels,
+    difference,
+)
 
 
 def image(height=12, width=16, value=7):
@@ -17,7 +26,7 @@ def test_a_patch_replaces_exactly_the_masked_pixels():
     pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
     mask = np.array([[1, 0, 1], [0, 1, 0]], bool)
     before = image()
-    after = apply(before, Patch(pixels, mask, Spot(4, 5)))
+    after = apply(before, Patch(pixels, mask, Position(4, 5)))
     assert (before == 7).all()  # the input is not written to
     assert changed_pixels(before, after) == 3
     assert (after[5, 4] == pixels[0, 0]).all()
@@ -28,7 +37,7 @@ def test_a_patch_replaces_exactly_the_masked_pixels():
 
 @given(st.integers(-20, 20), st.integers(-20, 20))
 def test_what_lies_outside_is_cut_off(x, y):
-    patch = Patch(np.full((5, 6, 3), 200, np.uint8), np.ones((5, 6), bool), Spot(x, y))
+    patch = Patch(np.full((5, 6, 3), 200, np.uint8), np.ones((5, 6), bool), Position(x, y))
     before = image()
     inside = [(r, c) for r in range(12) for c in range(16) if y <= r < y + 5 and x <= c < x + 6]
     after = apply(before, patch)

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.core.errors import ImageError, InputError, UnknownName
 from holdfast.core.model import Card, Head, Input, Model
-from holdfast.core.pipeline import Pipeline, open_machine, pipeline_of
+from holdfast.core.pipeline import Pipeline, load_pipeline, pipeline_of
 from holdfast.core.types import Scores, Size
 
 
@@ -32,7 +32,7 @@ def fake(tmp_path, run):
         infer=lambda model, threads: run,
         post=lambda raw, frame, card: Scores(raw["y"].ravel()),
     )
-    return open_machine(row, model)
+    return load_pipeline(row, model)
 
 
 def test_functions_stand_in_for_any_stage(tmp_path):

@@ -3,13 +3,21 @@ import pytest
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Card, Head, Input, Model
-from holdfast.core.property import Box, PatchAnywhere, Property, Rows, Verdict, linf_ball, settle
+from holdfast.core.property import (
+    InputBox,
+    LinearConstraints,
+    PatchAnywhere,
+    Property,
+    Verdict,
+    confirm,
+    linf_ball,
+)
 from holdfast.core.types import Size
 
 
 def question(tmp_path, threat):
     card = Card("classify", Input(Size(2, 1)), Head("classifier"), ("a", "b"))
-    unsafe = (Rows([[1.0, -1.0]], [0.0]),)  # y0 <= y1
+    unsafe = (LinearConstraints([[1.0, -1.0]], [0.0]),)  # y0 <= y1
     return Property(Model("m", tmp_path / "m.onnx", card, ""), threat, unsafe)
 
 
@@ -22,7 +30,7 @@ def identity(x):
 
 
 def test_a_witness_that_replays_counts(tmp_path):
-    verdict = settle(question(tmp_path, Box(np.zeros(2), np.ones(2))), found([0.25, 0.5]), identity)
+    verdict = confirm(question(tmp_path, InputBox(np.zeros(2), np.ones(2))), found([0.25, 0.5]), identity)
     assert verdict.status == "violated"
     assert verdict.replay is not None
     assert verdict.replay.violated
@@ -33,15 +41,17 @@ def test_a_witness_that_replays_counts(tmp_path):
     [([0.5, 0.25], "the outputs are safe"), ([0.5, 2.0], "outside"), ([0.5, 0.5, 0.5], "shape")],
 )
 def test_a_witness_that_does_not_replay_is_unknown(tmp_path, witness, why):
-    verdict = settle(question(tmp_path, Box(np.zeros(2), np.ones(2))), found(witness), identity)
+    verdict = confirm(question(tmp_path, InputBox(np.zeros(2), np.ones(2))), found(witness), identity)
     assert verdict.status == "unknown"
     assert why in verdict.note
 
 
 def test_a_witness_float32_cannot_hold_is_unknown(tmp_path):
     witness = np.array([0.1, 0.3], np.float64)
-    verdict = settle(
-        question(tmp_path, Box(np.zeros(2), np.ones(2))), Verdict("violated", "test", 0.1, witness), identity
+    verdict = confirm(
+        question(tmp_path, InputBox(np.zeros(2), np.ones(2))),
+        Verdict("violated", "test", 0.1, witness),
+        identity,
     )
     assert verdict.status == "unknown"
     assert "float32" in verdict.note
@@ -56,21 +66,21 @@ def test_an_exception_is_an_error_never_holds(tmp_path, kind):
     def broken(x):
         raise kind("runtime fell over")
 
-    verdict = settle(question(tmp_path, Box(np.zeros(2), np.ones(2))), found([0.25, 0.5]), broken)
+    verdict = confirm(question(tmp_path, InputBox(np.zeros(2), np.ones(2))), found([0.25, 0.5]), broken)
     assert verdict.status == "error"
     assert "runtime fell over" in verdict.note
 
 
 def test_nan_outputs_are_no_violation(tmp_path):
-    verdict = settle(
-        question(tmp_path, Box(np.zeros(2), np.ones(2))), found([0.25, 0.5]), lambda x: {"y": x * np.nan}
+    verdict = confirm(
+        question(tmp_path, InputBox(np.zeros(2), np.ones(2))), found([0.25, 0.5]), lambda x: {"y": x * np.nan}
     )
     assert verdict.status == "unknown"
 
 
 def test_holds_passes_through_untouched(tmp_path):
     holds = Verdict("holds", "test", 0.1, bound=0.5)
-    assert settle(question(tmp_path, Box(np.zeros(2), np.ones(2))), holds, identity) is holds
+    assert confirm(question(tmp_path, InputBox(np.zeros(2), np.ones(2))), holds, identity) is holds
 
 
 def test_violated_needs_a_witness():
@@ -80,7 +90,7 @@ def test_violated_needs_a_witness():
 
 def test_boxes_say_where_they_are_left():
     with pytest.raises(InputError, match="expected lower <= upper"):
-        Box(np.ones(2), np.zeros(2))
+        InputBox(np.ones(2), np.zeros(2))
     ball = linf_ball(np.array([0.0, 1.0]), 0.25, 0.0, 1.0)
     assert ball.lower.tolist() == [0.0, 0.75]
     assert ball.upper.tolist() == [0.25, 1.0]
@@ -103,7 +113,7 @@ def test_a_patch_may_lie_anywhere_but_only_once():
 
 def test_rows_count_their_outputs():
     with pytest.raises(InputError, match="expected 2 outputs, got 3"):
-        Rows([[1.0, 0.0]], [0.0]).slack(np.zeros(3))
+        LinearConstraints([[1.0, 0.0]], [0.0]).slack(np.zeros(3))
 
 
 def test_a_patch_on_an_image_float32_cannot_hold():

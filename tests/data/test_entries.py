@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from holdfast.core.errors import ImageError
 from holdfast.core.types import Boxes, Label, MaskFile, Size
 from holdfast.data.entries import (
+    BoxRow,
     FileEntry,
     PixelBoxes,
-    Row,
     StoredLabel,
     StoredMask,
     UnitBoxes,
@@ -22,7 +22,7 @@ from holdfast.data.entries import (
 
 numbers = st.floats(-1e6, 1e6)
 rows = st.builds(
-    Row,
+    BoxRow,
     numbers,
     numbers,
     numbers,
@@ -45,13 +45,13 @@ def test_packed_rows_come_back_exactly(given_rows):
 
 
 def test_area_is_that_of_the_box_unless_stated():
-    boxes = PixelBoxes(pack([Row(1, 2, 4, 8, 0), Row(1, 2, 4, 8, 0, area=7.5)])).read("a", b"")
+    boxes = PixelBoxes(pack([BoxRow(1, 2, 4, 8, 0), BoxRow(1, 2, 4, 8, 0, area=7.5)])).read("a", b"")
     assert boxes.areas.tolist() == [18.0, 7.5]
 
 
 def test_shares_become_pixels_by_the_header(tmp_path, picture):
     (tmp_path / "a.jpg").write_bytes(picture(40, 30))
-    entry = FileEntry("a.jpg", str(tmp_path / "a.jpg"), UnitBoxes(pack([Row(0.25, 0.5, 0.75, 1.0, 2)])))
+    entry = FileEntry("a.jpg", str(tmp_path / "a.jpg"), UnitBoxes(pack([BoxRow(0.25, 0.5, 0.75, 1.0, 2)])))
     truth = entry.load().truth
     assert isinstance(truth, Boxes)
     assert truth.xyxy.tolist() == [[10.0, 15.0, 30.0, 30.0]]
@@ -59,7 +59,8 @@ def test_shares_become_pixels_by_the_header(tmp_path, picture):
 
 
 @pytest.mark.parametrize(
-    "truth", [PixelBoxes(pack([Row(0, 0, 5, 5, 1)])), UnitBoxes(pack([Row(0, 0, 1, 1, 1)])), StoredLabel(3)]
+    "truth",
+    [PixelBoxes(pack([BoxRow(0, 0, 5, 5, 1)])), UnitBoxes(pack([BoxRow(0, 0, 1, 1, 1)])), StoredLabel(3)],
 )
 def test_pickles_small_and_loads_the_same(tmp_path, picture, truth):
     (tmp_path / "a.jpg").write_bytes(picture(400, 300))
@@ -86,7 +87,7 @@ def test_key_follows_content_and_truth_not_the_name(tmp_path, picture):
 @pytest.mark.parametrize("kind", [PixelBoxes, UnitBoxes])
 def test_key_follows_the_boxes(tmp_path, picture, kind):
     (tmp_path / "a.jpg").write_bytes(picture())
-    row = Row(0, 0, 0.5, 0.5, 1)
+    row = BoxRow(0, 0, 0.5, 0.5, 1)
     changes = [{}, {"x2": 0.6}, {"category": 2}, {"crowd": True}, {"difficult": True}, {"area": 0.1}]
     truths = [kind(pack([row._replace(**change)])) for change in changes]
     keys = {FileEntry("a.jpg", str(tmp_path / "a.jpg"), truth).key() for truth in (*truths, kind())}
@@ -125,7 +126,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, picture):
 def test_boxes_cannot_be_scaled_by_what_is_no_image(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"not an image at all")
     with pytest.raises(ImageError, match=r"a\.jpg: not a supported image"):
-        FileEntry("a.jpg", str(tmp_path / "a.jpg"), UnitBoxes(pack([Row(0, 0, 1, 1, 0)]))).load()
+        FileEntry("a.jpg", str(tmp_path / "a.jpg"), UnitBoxes(pack([BoxRow(0, 0, 1, 1, 0)]))).load()
 
 
 def test_no_boxes_are_boxes(tmp_path, picture):

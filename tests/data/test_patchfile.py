@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from holdfast.core.errors import DataError
-from holdfast.core.patch import OnBoxes, Patch, Spot, apply
+from holdfast.core.patch import OnBoxes, Patch, Position, apply
 from holdfast.data.patchfile import files_of, patch_of, png_of, read_patch
 
 
@@ -14,7 +14,7 @@ def patch(where):
     return Patch(rng.integers(0, 256, (6, 5, 3), np.uint8), rng.random((6, 5)) < 0.5, where)
 
 
-@pytest.mark.parametrize("where", [Spot(3, -4), OnBoxes(0.25, 0.75, 0.4)])
+@pytest.mark.parametrize("where", [Position(3, -4), OnBoxes(0.25, 0.75, 0.4)])
 def test_a_patch_comes_back_as_it_was(tmp_path, where):
     made = patch(where)
     png, toml = files_of(made, {"model": 'a "b"', "seed": 3})
@@ -28,7 +28,7 @@ def test_a_patch_comes_back_as_it_was(tmp_path, where):
 
 
 def test_pixels_the_mask_hides_do_not_change_the_file():
-    made = patch(Spot())
+    made = patch(Position())
     other = Patch(np.where(made.mask[..., None], made.pixels, 9).astype(np.uint8), made.mask)
     assert files_of(made) == files_of(other)
 

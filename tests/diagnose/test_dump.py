@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import models as making
-from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
+from holdfast.core.pipeline import load_pipeline, open_preparation, pipeline_of
 from holdfast.diagnose.dump import DumpMatch, OptionTrial, match_input, match_output, match_table, rank_trials
 from holdfast.diagnose.page import match_text
 from holdfast.diagnose.stages import ValueDifference
@@ -87,7 +87,7 @@ def test_of_equals_that_are_all_changed_the_better_known_leads(model, picture):
 
 def test_equals_of_a_dumped_output_are_one_row(model, picture):
     train = pipeline_of(model.card)
-    machine = open_machine(applied(train, options_of("resize=opencv-nearest,decode=opencv")), model)
+    machine = load_pipeline(applied(train, options_of("resize=opencv-nearest,decode=opencv")), model)
     (dump,) = machine.run(machine.prepare(picture).tensor).values()
     found = match_output(model, train, picture, dump, lambda pipeline: pipeline)
     assert found[0].choices == "resize=opencv-nearest"
@@ -117,7 +117,7 @@ def test_rewrites_that_change_nothing_are_no_choice_beside_others(model, picture
             pipeline, Calibration((SingleImage("a.jpg", picture),), train), tmp_path / "kept"
         )
 
-    machine = open_machine(ready(half), model)
+    machine = load_pipeline(ready(half), model)
     (dump,) = machine.run(machine.prepare(picture).tensor).values()
     best = match_output(model, train, picture, np.asarray(dump), ready)[0]
     assert best.exact

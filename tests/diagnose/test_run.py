@@ -8,7 +8,7 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.errors import InputError
-from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
+from holdfast.core.pipeline import load_pipeline, open_preparation, pipeline_of
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_input, match_output, read_dump
@@ -135,7 +135,7 @@ def test_a_dumped_output_is_recognised(tmp_path):
     data = making.jpeg(rng.integers(0, 255, (41, 37, 3)).astype(np.uint8), quality=60)
     train = pipeline_of(model.card)
     target = applied(train, options_of("colour=yuv444-fixed,resize=opencv-nearest"))
-    machine = open_machine(target, model)
+    machine = load_pipeline(target, model)
     (dump,) = machine.run(machine.prepare(data).tensor).values()
     found = match_output(model, train, data, dump, lambda pipeline: pipeline)
     assert found[0].exact

@@ -7,7 +7,7 @@ import pytest
 import holdfast
 from helpers.book import DOCS, ROOT, blocks, commands, furnish, pages, run_block
 from holdfast.audit.values import PATTERNS
-from holdfast.cli.app import load, walk
+from holdfast.cli.app import find_command, load
 from holdfast.config.options import fields_of
 from holdfast.config.parser import parse
 from holdfast.core.errors import HoldfastError
@@ -16,7 +16,7 @@ RUN = (ROOT / "README.md", DOCS / "tutorial.md")
 FLAGS = {
     f"--{spec.key}"
     for words in (["evaluate", "x"], ["noise", "x"])
-    for spec in fields_of(load(walk(words)[1]).options)
+    for spec in fields_of(load(find_command(words)[1]).options)
 }
 # What the text of a block needs -> whether this version has it.
 PENDING = {
@@ -70,7 +70,7 @@ def test_every_command_in_the_book_exists_with_its_options(line):
     if pending(line):
         pytest.skip(f"this version has no {', '.join(pending(line))}")
     _, *words = shlex.split(line.replace(" > holdfast.json", ""))
-    _, home, rest = walk(words)
+    _, home, rest = find_command(words)
     assert isinstance(home, str), line
     try:
         parse(load(home).options, rest)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.engine import cells as engine
-from holdfast.engine.cells import CellSet, Computed, ItemWork, Setup, Work, cell_key, count_missing, run
+from holdfast.engine.cells import CellResult, CellSet, ItemWork, Setup, Work, cell_key, count_missing, run
 from holdfast.engine.store import Store
 
 
@@ -100,7 +100,7 @@ class Both(Work[int, list[int]]):
         for position, (item, wanted) in enumerate(batch):
             state.append(item)
             for n in set(wanted) - {2}:
-                yield Computed(position, n, (item / 2, item * 2)[n], stored=item != 4)
+                yield CellResult(position, n, (item / 2, item * 2)[n], stored=item != 4)
 
     def problems(self, state):
         return {2: "cannot be computed"}

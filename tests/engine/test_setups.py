@@ -15,7 +15,7 @@ from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def data(tmp_path):
 
 
 def setup(model, **infer):
-    pipeline = pipeline_of(model.card).replace(infer=Deployed(**infer))
+    pipeline = pipeline_of(model.card).replace(infer=DeployedInference(**infer))
     return PipelineWork(model, (ImagePipeline(pipeline),), 2).setups()[0].name
 
 

@@ -13,7 +13,7 @@ from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store
 from holdfast.evaluate.run import EvaluationPlan
-from holdfast.graph import kept as keeping
+from holdfast.graph import artifacts as keeping
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan

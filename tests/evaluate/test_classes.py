@@ -3,7 +3,7 @@ import pytest
 
 from holdfast.core.errors import DataError, UnknownName
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.engine.records import Failed, Found, Ranked
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, FailedImage
 from holdfast.evaluate.classes import Alignment, align, realign
 
 
@@ -69,9 +69,9 @@ def test_names_alike_but_for_case_are_told_apart():
 def test_records_get_the_evaluated_numbers():
     alignment = Alignment(("b",), np.array([-1, 0]), np.array([0, -1]))
     boxes = np.zeros((2, 4))
-    record = Found("x", Size(1, 1), Boxes(boxes, [0, 1]), Detections(boxes, [0.5, 0.25], [0, 1]))
-    ranked = Ranked("y", Size(1, 1), 1, np.array([1]), np.array([1.0]))
-    (only,) = realign([record, ranked, Failed("z", "torn")], alignment)
+    record = DetectionRecord("x", Size(1, 1), Boxes(boxes, [0, 1]), Detections(boxes, [0.5, 0.25], [0, 1]))
+    ranked = ClassificationRecord("y", Size(1, 1), 1, np.array([1]), np.array([1.0]))
+    (only,) = realign([record, ranked, FailedImage("z", "torn")], alignment)
     assert only.truth.classes.tolist() == [0]
     assert only.detections.scores.tolist() == [0.25]
     assert Alignment.from_plain(alignment.to_plain()).names == ("b",)
@@ -80,11 +80,11 @@ def test_records_get_the_evaluated_numbers():
 @pytest.mark.parametrize(
     "record",
     [
-        Found("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [2]), Detections(np.zeros((0, 4)), [], [])),
-        Found("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [-1]), Detections(np.zeros((0, 4)), [], [])),
-        Found("x", Size(1, 1), Boxes(np.zeros((0, 4)), []), Detections([[0, 0, 1, 1]], [0.5], [2])),
-        Ranked("x", Size(1, 1), 2, np.array([1]), np.array([1.0])),
-        Ranked("x", Size(1, 1), -1, np.array([1]), np.array([1.0])),
+        DetectionRecord("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [2]), Detections(np.zeros((0, 4)), [], [])),
+        DetectionRecord("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [-1]), Detections(np.zeros((0, 4)), [], [])),
+        DetectionRecord("x", Size(1, 1), Boxes(np.zeros((0, 4)), []), Detections([[0, 0, 1, 1]], [0.5], [2])),
+        ClassificationRecord("x", Size(1, 1), 2, np.array([1]), np.array([1.0])),
+        ClassificationRecord("x", Size(1, 1), -1, np.array([1]), np.array([1.0])),
     ],
 )
 def test_a_class_nobody_has_is_named(record):
@@ -95,6 +95,8 @@ def test_a_class_nobody_has_is_named(record):
 def test_one_object_of_a_class_left_out_leaves_its_image_out():
     alignment = align(("a",), ("a", "b"), common=True)
     nothing = Detections(np.zeros((0, 4)), [], [])
-    records = [Found(name, Size(9, 9), Boxes([[0, 0, 1, 1]], [i]), nothing) for i, name in enumerate("xy")]
+    records = [
+        DetectionRecord(name, Size(9, 9), Boxes([[0, 0, 1, 1]], [i]), nothing) for i, name in enumerate("xy")
+    ]
     assert [r.name for r in realign(records, alignment, "single")] == ["x"]
     assert [r.name for r in realign(records, alignment, "detect")] == ["x", "y"]  # may have false positives

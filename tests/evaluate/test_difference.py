@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.engine.records import GRID, Counted, Found, Ranked
+from holdfast.engine.records import GRID, ClassificationRecord, DetectionRecord, SegmentationRecord
 from holdfast.evaluate.difference import Changes, ScoredRun, broken_images, changes, compare, unmatched_counts
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
@@ -19,7 +19,7 @@ SIZE = Size(100, 100)
 
 def found(name, boxes, scores, classes, truth=((10, 10, 30, 30),), labels=(0,)):
     told = Boxes(np.array(truth, float).reshape(-1, 4), np.array(labels, int))
-    return Found(name, SIZE, told, detections(boxes, scores, classes))
+    return DetectionRecord(name, SIZE, told, detections(boxes, scores, classes))
 
 
 def detections(boxes, scores, classes):
@@ -27,12 +27,12 @@ def detections(boxes, scores, classes):
 
 
 def ranked(name, label, *top):
-    return Ranked(name, SIZE, label, np.array(top), np.linspace(0.9, 0.1, len(top)))
+    return ClassificationRecord(name, SIZE, label, np.array(top), np.linspace(0.9, 0.1, len(top)))
 
 
 def counted(name, table, grid=None):
     labels = np.zeros((GRID, GRID), np.uint16) if grid is None else grid
-    return Counted(name, SIZE, np.array(table, np.int64), labels)
+    return SegmentationRecord(name, SIZE, np.array(table, np.int64), labels)
 
 
 def side(records, task="detect", classes=("a", "b"), told=COCO):
@@ -63,9 +63,9 @@ def drawn(records, draw):
 
 
 FIELDS = {
-    Found: ("size", "truth", "detections"),
-    Ranked: ("size", "label", "top", "scores"),
-    Counted: ("size", "confusion", "grid"),
+    DetectionRecord: ("size", "truth", "detections"),
+    ClassificationRecord: ("size", "label", "top", "scores"),
+    SegmentationRecord: ("size", "confusion", "grid"),
 }
 
 
@@ -271,8 +271,8 @@ def test_a_segmenters_change_is_one_per_cent_of_the_points():
 
 
 def test_records_without_a_grid_still_tell_whether_a_pixel_changed():
-    old = [Counted(f"{i}", SIZE, np.array([[9, 1], [0, 10]])) for i in range(2)]
-    new = [old[0], Counted("1", SIZE, np.array([[8, 2], [0, 10]]))]
+    old = [SegmentationRecord(f"{i}", SIZE, np.array([[9, 1], [0, 10]])) for i in range(2)]
+    new = [old[0], SegmentationRecord("1", SIZE, np.array([[8, 2], [0, 10]]))]
     assert changes(old, new, "segment", COCO) == Changes("segment", 1, len(old))
 
 

@@ -12,7 +12,7 @@ from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import align
 from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.run import EvaluationPlan, evaluate
@@ -106,7 +106,7 @@ def some(boxes, classes, names, detected, offset=None):
     crowd = np.zeros(len(boxes), bool)
     truth = Boxes(boxes, np.array(classes), crowd, crowd, np.full(len(boxes), 100.0))
     given = Detections(detected, np.ones(len(detected)), np.array(offset if offset is not None else classes))
-    records = [Found(f"{i}.jpg", Size(100, 100), truth, given) for i in range(10)]
+    records = [DetectionRecord(f"{i}.jpg", Size(100, 100), truth, given) for i in range(10)]
     card = Card("detect", Input(Size(100, 100)), Head("yolox"), names)
     model = Model("m", None, card, "0" * 64)
     data = Dataset("d", "coco", "detect", names, ())

@@ -18,7 +18,7 @@ from holdfast.evaluate.page import pictures
 from holdfast.evaluate.result import open_run
 from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.graph.load import load_model
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.post import by_card
 
 
@@ -107,7 +107,9 @@ def test_a_rewritten_graph_does_not_make_a_long_folder_name(tmp_path):
     data = open_dataset(str(making.blob_coco(tmp_path / "data", 1)), task="detect")
     clean = pipeline_of(model.card)
     names = [
-        run_folder(EvaluationPlan(model, data, clean.replace(infer=Deployed((name,))), runs=tmp_path)).name
+        run_folder(
+            EvaluationPlan(model, data, clean.replace(infer=DeployedInference((name,))), runs=tmp_path)
+        ).name
         for name in ("fp16", "bf16")
     ]
     assert len(set(names)) == 2

@@ -106,12 +106,12 @@ def test_the_manifest_has_everything_and_the_same_experiment_the_same_folder(mad
 
 def test_a_second_run_and_a_changed_file_take_the_finished_cells(made, monkeypatch):
     first = execute(made())
-    from holdfast.core.pipeline import Machine
+    from holdfast.core.pipeline import LoadedPipeline
 
     def never(self, prepared):
         raise RuntimeError("run again")
 
-    monkeypatch.setattr(Machine, "predict", never)
+    monkeypatch.setattr(LoadedPipeline, "predict", never)
     again = execute(made(TEXT.replace('name = "phone"', 'name = "handset"')))
     values = [(line.state, line.value, line.points_lost) for line in first.results]
     assert [(line.state, line.value, line.points_lost) for line in again.results] == values

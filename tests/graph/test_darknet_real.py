@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 from holdfast.core.model import Card, Model
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Size
 from holdfast.graph.card import read_card, write_card
@@ -66,7 +66,7 @@ def stop_signs(shared_data: Path, least: int, count: int) -> list[tuple[Path, np
 @pytest.mark.parametrize("name", FILES)
 def test_stop_signs_are_found_where_they_stand(shared_data, tmp_path, name):
     model = model_of(shared_data, tmp_path, name)
-    machine = open_machine(pipeline_of(model.card), model)
+    machine = load_pipeline(pipeline_of(model.card), model)
     images = stop_signs(shared_data, 80, 20)
     assert len(images) == 20
     hits = 0
@@ -82,7 +82,7 @@ def test_stop_signs_are_found_where_they_stand(shared_data, tmp_path, name):
 def test_mean_average_precision_on_coco128(shared_data, tmp_path, name, least):
     """At IoU 0.5 by pycocotools; measured 0.371 and 0.452."""
     model = model_of(shared_data, tmp_path, name)
-    machine = open_machine(pipeline_of(model.card), model)
+    machine = load_pipeline(pipeline_of(model.card), model)
     images, truth, found = [], [], []
     for key, path in enumerate(sorted((shared_data / "coco128/images/val2017").glob("*.jpg")), 1):
         prepared = machine.prepare(path.read_bytes())

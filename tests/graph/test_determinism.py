@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Property, Rows
+from holdfast.core.property import InputBox, LinearConstraints, Property
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.nodes import check_deterministic
@@ -90,8 +90,8 @@ def test_a_random_network_is_refused(tmp_path, case):
         check_deterministic(read_proto(path), "net")
     with pytest.raises(ModelError, match="cannot be lowered"):
         lower_onnx(path)
-    box = Box(np.zeros((1, 2)), np.ones((1, 2)))
-    question = Property(Network("net", path), box, (Rows(-np.eye(2)[:1], np.array([-1.5])),))
+    box = InputBox(np.zeros((1, 2)), np.ones((1, 2)))
+    question = Property(Network("net", path), box, (LinearConstraints(-np.eye(2)[:1], np.array([-1.5])),))
     verdict = decide.verify(question)
     assert verdict.status == "error"
     assert "export the model for inference" in verdict.note

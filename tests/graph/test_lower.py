@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from helpers.lowering import agree, by_runtime, compare, model, one
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Dense, Net, Start, evaluate
+from holdfast.graph.ir import Activation, Dense, FreeInputs, Net, evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.torch import TorchNet
 
@@ -48,7 +48,7 @@ def perceptron() -> onnx.ModelProto:
 
 
 def test_a_perceptron_is_dense_relu_dense() -> None:
-    assert kinds(agree(perceptron())) == ["Start", "Dense", "Activation", "Dense"]
+    assert kinds(agree(perceptron())) == ["FreeInputs", "Dense", "Activation", "Dense"]
 
 
 def test_fixed_inputs_vanish_from_the_first_layer() -> None:
@@ -58,7 +58,7 @@ def test_fixed_inputs_vanish_from_the_first_layer() -> None:
     assert net.free.tolist() == [0, 2]
     assert net.template.shape == (1, 1, 1, 5)
     assert net.template.ravel()[3] == np.float32(0.1)
-    assert kinds(net) == ["Start", "Dense", "Activation", "Dense"]
+    assert kinds(net) == ["FreeInputs", "Dense", "Activation", "Dense"]
     assert isinstance(net.steps[1], Dense)
     assert net.steps[1].weight.shape == (4, 2)
 
@@ -89,7 +89,7 @@ def test_a_residual_net_keeps_its_convolutions() -> None:
     ]
     net = agree(model(nodes, {"x": (1, 2, 4, 4)}, weights=weights))
     assert sorted(kinds(net)) == sorted(
-        ["Start", "Conv", "Activation", "Conv", "Conv", "Total", "Activation", "Dense"]
+        ["FreeInputs", "Conv", "Activation", "Conv", "Conv", "WeightedSum", "Activation", "Dense"]
     )
 
 
@@ -108,13 +108,13 @@ def test_channels_last_nets_need_no_take_in_between() -> None:
         n("MatMul", "k v", "y"),
     ]
     net = agree(model(nodes, {"x": (1, 4, 4, 2)}, weights=weights))
-    assert kinds(net) == ["Start", "Take", "Conv", "Activation", "Conv", "Dense"]
+    assert kinds(net) == ["FreeInputs", "Selection", "Conv", "Activation", "Conv", "Dense"]
 
 
 def test_a_flat_input_reshaped_for_a_conv_costs_nothing() -> None:
     nodes = [n("Reshape", "x s", "a"), n("Conv", "a w", "y")]
     net = agree(model(nodes, {"x": (1, 18)}, weights={"s": np.array([1, 2, 3, 3]), "w": f(1, 2, 2, 2)}))
-    assert kinds(net) == ["Start", "Conv"]
+    assert kinds(net) == ["FreeInputs", "Conv"]
     assert net.steps[0].shape == (2, 3, 3)
 
 
@@ -129,13 +129,13 @@ def test_normalisation_before_a_conv_is_merged_unless_padding_would_see_it(pads:
     weights = {"m": f(2, 1, 1), "s": f(2, 1, 1), "w": f(4, 1, 2, 2)}
     nodes = [n("Mul", "x s", "a"), n("Sub", "a m", "b"), n("Conv", "b w", "y", pads=pads, group=2)]
     net = agree(model(nodes, {"x": (1, 2, 3, 3)}, weights=weights))
-    assert kinds(net) == (["Start", "Scale", "Conv"] if any(pads) else ["Start", "Conv"])
+    assert kinds(net) == (["FreeInputs", "ScaleShift", "Conv"] if any(pads) else ["FreeInputs", "Conv"])
 
 
 def test_copies_before_a_matrix_product_are_summed() -> None:
     nodes = [n("Tile", "x r", "a"), n("MatMul", "a w", "y")]
     net = agree(model(nodes, {"x": (1, 3)}, weights={"r": np.array([1, 2]), "w": f(6, 2)}))
-    assert kinds(net) == ["Start", "Dense"]
+    assert kinds(net) == ["FreeInputs", "Dense"]
 
 
 def test_sum_of_two_tensors_turned_alike_needs_no_take() -> None:
@@ -148,14 +148,14 @@ def test_sum_of_two_tensors_turned_alike_needs_no_take() -> None:
         n("Transpose", "e", "y", perm=[2, 0, 1]),
     ]
     net = agree(model(nodes, {"x": (2, 3, 4)}))
-    assert kinds(net) == ["Start", "Activation", "Activation", "Total"]
+    assert kinds(net) == ["FreeInputs", "Activation", "Activation", "WeightedSum"]
 
 
 def test_only_what_is_read_is_computed() -> None:
     weights = {"w": f(4, 6), "s": np.array([1]), "e": np.array([3]), "a": np.array([1])}
     nodes = [n("MatMul", "x w", "p"), n("Slice", "p s e a", "y"), n("NonZero", "x", "unused")]
     net = agree(model(nodes, {"x": (1, 4)}, weights=weights))
-    assert kinds(net) == ["Start", "Dense"]
+    assert kinds(net) == ["FreeInputs", "Dense"]
     assert net.outputs == 2
 
 
@@ -178,7 +178,7 @@ def test_shapes_computed_in_the_graph_are_folded() -> None:
         n("Reshape", "o c", "p"),
         n("Mul", "r p", "y"),
     ]
-    assert kinds(agree(model(nodes, {"x": (1, 2, 3)}, weights=weights))) == ["Start", "Scale"]
+    assert kinds(agree(model(nodes, {"x": (1, 2, 3)}, weights=weights))) == ["FreeInputs", "ScaleShift"]
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ NETS = [
 def test_networks_of_the_competition(name: str, shared_data: Path) -> None:
     path = next(iter((shared_data / "vnncomp").glob(name)))
     net = lower_onnx(path)
-    assert {"Take", "Scale"}.isdisjoint(kinds(net))
-    assert isinstance(net.steps[0], Start)
+    assert {"Selection", "ScaleShift"}.isdisjoint(kinds(net))
+    assert isinstance(net.steps[0], FreeInputs)
     points = np.random.default_rng(0).random((3, net.inputs)).astype(np.float32)
     compare(net, points, by_runtime(onnx.load(str(path)), points), tolerance=1e-4)
 

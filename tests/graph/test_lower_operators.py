@@ -177,12 +177,12 @@ def test_a_constant_or_a_value_over_a_value() -> None:
 
 def test_a_value_times_itself_is_one_curve() -> None:
     net = agree(model([n("Mul", "x x", "y")], {"x": (1, 4)}))
-    assert [type(s).__name__ for s in net.steps] == ["Start", "Activation"]
+    assert [type(s).__name__ for s in net.steps] == ["FreeInputs", "Activation"]
 
 
 @pytest.mark.parametrize("case", MOVES)
 def test_moving_values_costs_at_most_one_take(case: str) -> None:
-    assert [type(s).__name__ for s in agree(MOVES[case]).steps[1:]] in ([], ["Take"])
+    assert [type(s).__name__ for s in agree(MOVES[case]).steps[1:]] in ([], ["Selection"])
 
 
 def n(operator: str, inputs: str, outputs: str, **attributes: object) -> object:

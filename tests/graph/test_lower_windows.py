@@ -64,7 +64,7 @@ def test_conv_with_groups_strides_dilations_and_uneven_pads(case: Case, groups: 
     constants = (weight, case.normal(6)) if bias else (weight,)
     proto = one("Conv", (1, channels, *case.size), *constants, group=groups, **case.attributes())
     net = agree(proto, case.seed, points=2)
-    assert [type(s).__name__ for s in net.steps if not isinstance(s, Conv)] == ["Start"]
+    assert [type(s).__name__ for s in net.steps if not isinstance(s, Conv)] == ["FreeInputs"]
 
 
 @settings(max_examples=15, deadline=None)
@@ -135,7 +135,7 @@ def test_a_pad_before_a_conv_becomes_its_padding() -> None:
     ]
     weights = {"p": np.array([0, 0, 1, 2, 0, 0, 0, 1]), "w": np.ones((2, 1, 2, 2), np.float32)}
     net = agree(model(nodes, {"x": (1, 1, 4, 4)}, weights=weights))
-    assert [type(s).__name__ for s in net.steps] == ["Start", "Conv"]
+    assert [type(s).__name__ for s in net.steps] == ["FreeInputs", "Conv"]
     assert isinstance(net.steps[1], Conv)
     assert net.steps[1].pads == (1, 2, 0, 1)
 
@@ -160,7 +160,7 @@ def test_plain_max_pool_needs_three_relus_a_window_and_no_take_after() -> None:
     ]
     net = agree(model(nodes, {"x": (1, 2, 4, 4)}, weights={"w": np.ones((1, 2, 2, 2), np.float32)}))
     assert sum(int(np.prod(s.shape)) for s in net.steps if isinstance(s, Activation)) == 8 * 3
-    assert [type(s).__name__ for s in net.steps[-2:]] == ["Total", "Conv"]
+    assert [type(s).__name__ for s in net.steps[-2:]] == ["WeightedSum", "Conv"]
 
 
 def test_overlapping_windows_share_their_maxima() -> None:

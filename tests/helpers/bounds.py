@@ -11,15 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total, evaluate
-from holdfast.verify.problem import Case, Problem
+from holdfast.graph.ir import (
+    Activation,
+    Conv,
+    Dense,
+    FreeInputs,
+    Net,
+    Product,
+    ScaleShift,
+    Selection,
+    Step,
+    WeightedSum,
+    evaluate,
+)
+from holdfast.verify.problem import Case, VerificationProblem
 
 
 class Row:
     """Steps put one after the other; every method says the number of the step it added."""
 
     def __init__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> None:
-        self.rng, self.steps = rng, [Start(shape)]
+        self.rng, self.steps = rng, [FreeInputs(shape)]
 
     def put(self, step: Step) -> int:
         """One more step."""
@@ -59,19 +71,21 @@ class Row:
     def scale(self, source: int) -> int:
         """A factor and an offset of its own for every element."""
         shape = self.steps[source].shape
-        return self.put(Scale(source, self.rng.normal(1, 0.5, shape), self.rng.normal(0, 0.3, shape), shape))
+        return self.put(
+            ScaleShift(source, self.rng.normal(1, 0.5, shape), self.rng.normal(0, 0.3, shape), shape)
+        )
 
     def total(self, *sources: int) -> int:
         """A weighted sum."""
         weights = tuple(float(w) for w in self.rng.normal(0, 1, len(sources)))
-        return self.put(Total(sources, weights, self.steps[sources[0]].shape))
+        return self.put(WeightedSum(sources, weights, self.steps[sources[0]].shape))
 
     def take(self, sources: tuple[int, ...], shape: tuple[int, ...], filled: bool = True) -> int:
         """Elements at random, some of them constants, some of them several times."""
         size = sum(prod(self.steps[s].shape) for s in sources)
         index = self.rng.integers(-1 if filled else 0, size, shape)
         fill = self.rng.normal(0, 1, shape) if filled else None
-        return self.put(Take(sources, index, fill, shape))
+        return self.put(Selection(sources, index, fill, shape))
 
     def net(self) -> Net:
         """The net of these steps, all inputs free."""
@@ -114,9 +128,9 @@ def maxima_net(rng: np.random.Generator) -> Net:
     row = Row(rng, (3,))
     at = row.dense(0, 8)
     for width in (4, 2):
-        left, right = (row.put(Take((at,), np.arange(width) + s, None, (width,))) for s in (0, width))
-        above = row.curve(row.put(Total((right, left), (1.0, -1.0), (width,))), "relu")
-        at = row.put(Total((left, above), (1.0, 1.0), (width,)))
+        left, right = (row.put(Selection((at,), np.arange(width) + s, None, (width,))) for s in (0, width))
+        above = row.curve(row.put(WeightedSum((right, left), (1.0, -1.0), (width,))), "relu")
+        at = row.put(WeightedSum((left, above), (1.0, 1.0), (width,)))
     row.dense(at, 2)
     return row.net()
 
@@ -218,7 +232,7 @@ def values_of(net: Net, points: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-def problem(net: Net, *cases: Case) -> Problem:
+def problem(net: Net, *cases: Case) -> VerificationProblem:
     """A problem whose counterexamples are judged by the net in float64."""
 
     def violates(points: np.ndarray) -> np.ndarray:
@@ -232,7 +246,7 @@ def problem(net: Net, *cases: Case) -> Problem:
             met |= inside & (left <= 0).all(1)
         return met
 
-    return Problem(net, tuple(cases), violates)
+    return VerificationProblem(net, tuple(cases), violates)
 
 
 def least_on_line(net: Net, lower: float, upper: float, row: np.ndarray) -> Fraction:

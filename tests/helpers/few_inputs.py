@@ -12,7 +12,7 @@ import numpy as np
 from helpers.bounds import Row
 from holdfast.graph.ir import Dense, Net
 from holdfast.verify.lowdim.layers import layers_of
-from holdfast.verify.lowdim.search import SURE, Walker, table_of
+from holdfast.verify.lowdim.search import SURE, BoxWalker, table_of
 from holdfast.verify.problem import Case
 
 U = Fraction(1, 2**53)
@@ -43,10 +43,10 @@ class Question:
     true: Net | None = None
     loose: float = 0.0
 
-    def walker(self, target: float = SURE) -> Walker:
+    def walker(self, target: float = SURE) -> BoxWalker:
         """The arrays of the kernels, the box on the stack."""
         layers = layers_of(self.net, inputs=any(case.inputs is not None for case in self.cases))
-        made = Walker(table_of(layers, self.cases), self.cases, target)
+        made = BoxWalker(table_of(layers, self.cases), self.cases, target)
         made.net.unit[:] += self.loose
         made.put_box(self.cases[0])
         return made
@@ -222,7 +222,7 @@ def _met(given: Question, s: Stand, case: int) -> bool:
     return all(v <= 0 for v in s.truth[-1][start[case] : start[case + 1]])
 
 
-def _check_case(kernels: SimpleNamespace, walker: Walker, stands: list[Stand], case: int) -> None:
+def _check_case(kernels: SimpleNamespace, walker: BoxWalker, stands: list[Stand], case: int) -> None:
     net, space, lp, stack, _ = walker.arrays
     first, m = int(net.start[case]), int(net.start[case + 1] - net.start[case])
     n = int(space.count[len(net.sizes) - 1])

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.types import Size
-from holdfast.graph.rewrite.types import Context
+from holdfast.graph.rewrite.types import RewriteContext
 from holdfast.graph.session import runtime
 
 node = helper.make_node
@@ -17,7 +17,7 @@ node = helper.make_node
 def context(height=20, width=None, task="detect"):
     """What a rewrite is told of a model of this input size."""
     card = Card(task, Input(Size(width or height, height)), Head("yolov3", {}), ("a",))
-    return Context(card)
+    return RewriteContext(card)
 
 
 def model(nodes, outputs, weights=None, height=20, width=None, opset=17, batch=1, channels=3):

@@ -11,7 +11,7 @@ from holdfast.core import fingerprint
 from holdfast.core.patch import Patch
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.cells import CellSet, cell_key
-from holdfast.engine.records import Found, to_plain
+from holdfast.engine.records import DetectionRecord, to_plain
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, save
@@ -32,7 +32,7 @@ def detections(found=(0, 1), move=0.0):
 
 
 def record(name, found=(0, 1), move=0.0, truth=BOXES):
-    return Found(name, SIZE, Boxes(truth, np.arange(2)), detections(found, move))
+    return DetectionRecord(name, SIZE, Boxes(truth, np.arange(2)), detections(found, move))
 
 
 def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES, data="scenes"):

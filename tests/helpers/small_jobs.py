@@ -26,7 +26,7 @@ from holdfast.audit.squares import SquaresPlan
 from holdfast.audit.threats import patched_dataset
 from holdfast.contest.run import score
 from holdfast.core import sources
-from holdfast.core.patch import Patch, Spot
+from holdfast.core.patch import Patch, Position
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.embedded import EmbeddedEntry
 from holdfast.data.open import open_dataset
@@ -40,7 +40,7 @@ from holdfast.noise.speech import run as speech
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.spectrum import Vocoder
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 
 HOME = str(sources.PACKAGE) + os.sep
 
@@ -61,7 +61,7 @@ def segmented(folder):
 def patched(folder):
     """An image with a patch on it."""
     data = open_dataset(making.blob_coco(folder / "data", 2))
-    patch = Patch(np.zeros((8, 8, 3), np.uint8), np.ones((8, 8), bool), Spot(3, 3))
+    patch = Patch(np.zeros((8, 8, 3), np.uint8), np.ones((8, 8), bool), Position(3, 3))
     return lambda runs: patched_dataset(data, {"000.jpg": patch}, "pillow").entries[0].load().data
 
 
@@ -95,7 +95,7 @@ def squared(folder):
             EvaluationPlan(model, data, runs=runs), pipeline_of(model.card), share=0.4, most=20
         )
         maps = squares(plan)
-        half = plan.pipeline.replace(infer=Deployed(("fp16",), folder=runs / "rewritten"))
+        half = plan.pipeline.replace(infer=DeployedInference(("fp16",), folder=runs / "rewritten"))
         return [m.scores.tolist() for m in maps], recheck(plan, maps, {"fp16": half})
 
     return run
@@ -167,7 +167,7 @@ def rewritten(folder):
     tensor = np.random.default_rng(0).random((1, 3, 16, 16)).astype(np.float32)
 
     def run(runs):
-        both = [Deployed((name,), calibration=calibration, folder=runs) for name in ("int8", "fp16")]
+        both = [DeployedInference((name,), calibration=calibration, folder=runs) for name in ("int8", "fp16")]
         return [deployed(model, 1)(tensor)["y"].tolist() for deployed in both]
 
     return run

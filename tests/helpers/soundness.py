@@ -13,23 +13,25 @@ from helpers.bounds import Row, Sample, dense_net, least_on_line, points_of, pro
 from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
-from holdfast.verify.bab.decide import Depth, decide, refine
-from holdfast.verify.bab.search import Plan, Search, ask, closed
-from holdfast.verify.bab.tree import Domain, Move, Root, plant
+from holdfast.verify.bab.decide import RefinementDepth, decide, refine
+from holdfast.verify.bab.search import SearchSettings, SearchState, ask, closed
+from holdfast.verify.bab.tree import BranchDomain, RootMapping, SearchRoot, plant
 from holdfast.verify.linear import curves, passes, root, shapes, tune
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.linear.pieces import LinearSteps
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem
 
 CROWN = root.Effort(iterations=0)
 ALPHA = root.Effort(iterations=6)
 TREES = root.Effort(
     iterations=4,
-    finish=lambda region, asked, goal: refine(region, asked, goal, Depth(rounds=6, leaves=24, gain=0.0)),
+    finish=lambda region, asked, goal: refine(
+        region, asked, goal, RefinementDepth(rounds=6, leaves=24, gain=0.0)
+    ),
 )
 SLOPES = {"leaky": 0.1, "elu": 0.7}
 Check = Callable[[], object]
 ENDS = [(-30.0, 100.0), (-10.0, 1e6), (-2.0, 3.0), (-1.0, 0.5), (-1e4, 1e4)]  # for mutants of lines
-SMALL = Plan(root_iterations=10, iterations=4)
+SMALL = SearchSettings(root_iterations=10, iterations=4)
 
 
 def check_lines(curve: str, dtype: torch.dtype, ends: Sequence[tuple[float, float]], seed: int = 0) -> None:
@@ -69,7 +71,7 @@ def check_planes(seed: int, dtype: torch.dtype = torch.float32) -> None:
     ends[:, 1, ::7] = ends[:, 0, ::7]  # points
     ends = np.sort(ends.astype(np.float32), 1)
     left, right = (tuple(torch.as_tensor(end[None], dtype=dtype) for end in pair) for pair in ends)
-    made = shapes.ProductBend(Product(0, 0, (count,)), left, right)
+    made = shapes.ProductRelaxation(Product(0, 0, (count,)), left, right)
     start = made.start(9)
     noise = torch.as_tensor(rng.normal(0, 1, start.shape), dtype=dtype)
     share = np.concatenate([rng.random((40, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]])
@@ -105,7 +107,7 @@ def _whole(bend: curves.Bend, lines: shapes.Lines) -> list[np.ndarray]:
 def check_adjoint(given: Sample, seed: int = 0) -> None:
     """Fails unless <rows, W v> = <W' rows, v> for every linear step."""
     rng = np.random.default_rng(seed)
-    pieces = Pieces(given.net, torch.float64)
+    pieces = LinearSteps(given.net, torch.float64)
     for at, step in enumerate(given.net.steps):
         if at == 0 or isinstance(step, Activation | Product):
             continue
@@ -118,7 +120,7 @@ def check_adjoint(given: Sample, seed: int = 0) -> None:
 
 def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.float32) -> passes.Region:
     """Fails unless every step's bounds contain its values at the points; comes back with the bounds."""
-    pieces = Pieces(given.net, dtype)
+    pieces = LinearSteps(given.net, dtype)
     region = root.bounds(pieces, given.lower, given.upper, effort)
     for at, value in enumerate(values_of(given.net, given.points)):
         low, high = region.lower[at].double().numpy(), region.upper[at].double().numpy()
@@ -131,7 +133,7 @@ def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.f
 def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
     """Fails unless tuned bounds under assumed signs are below all points that have these signs."""
     rng = np.random.default_rng(seed)
-    pieces = Pieces(given.net, dtype)
+    pieces = LinearSteps(given.net, dtype)
     region = root.bounds(pieces, given.lower, given.upper, CROWN)
     values = values_of(given.net, given.points)
     rows = rng.normal(0, 1, (6, pieces.sizes[-1]))
@@ -158,7 +160,7 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
 
 
 def _signs(
-    rng: np.random.Generator, given: Sample, made: Root, values: list[np.ndarray]
+    rng: np.random.Generator, given: Sample, made: SearchRoot, values: list[np.ndarray]
 ) -> tuple[dict[int, torch.Tensor], np.ndarray]:
     """For each query what some neurons do at one of the points, and which points (q, b) do it all.
 
@@ -201,7 +203,7 @@ def check_rounding(kind: str, seed: int) -> None:
 def check_moves(given: Sample) -> None:
     """Fails unless domains moved to tighter bounds still cover the box."""
     case = Case(given.lower, given.upper, np.array([[1.0, -1.0]]), np.zeros(1))
-    search = Search(problem(given.net, case), Clock(Budget()), SMALL)
+    search = SearchState(problem(given.net, case), Deadline(Budget()), SMALL)
     roots = []
     for effort, known in ((root.Effort(iterations=0, abort=lambda: True), None), (TREES, 0)):
         before = roots[0].region if known is not None else None
@@ -214,13 +216,13 @@ def check_moves(given: Sample) -> None:
     if not width:
         return
     blank, tuned = torch.zeros(width), torch.zeros(sum(old.widths))
-    whole = Domain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(width), blank)
+    whole = BranchDomain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(width), blank)
     domains = [whole]
     rng = np.random.default_rng(width)
     for neuron in rng.choice(width, 7):  # a curve may be cut twice
         low, high = (float(end[neuron]) for end in old.ends())
         domains = tree.children(old, domains, [(int(neuron), rng.uniform(low, high))] * len(domains))
-    move = Move.between(old, new)
+    move = RootMapping.between(old, new)
     moved = [d for d in (move.domain(d, 0, 0) for d in domains) if d is not None]
     values = values_of(given.net, given.points)
     before = np.concatenate(
@@ -239,9 +241,9 @@ def check_moves(given: Sample) -> None:
     assert covered.all()
 
 
-def check_verdict(asked: Problem, unsafe: bool, seconds: float = 20.0) -> Answer:
+def check_verdict(asked: VerificationProblem, unsafe: bool, seconds: float = 20.0) -> EngineResult:
     """Fails if the answer contradicts what is known; a witness must be judged unsafe by the problem."""
-    answer = decide(asked, Clock(Budget(seconds=seconds)), SMALL)
+    answer = decide(asked, Deadline(Budget(seconds=seconds)), SMALL)
     assert answer.status != "holds" or not unsafe, answer
     if answer.status == "violated":
         assert answer.witness is not None
@@ -301,12 +303,12 @@ def check_offsets(seed: int) -> None:
 def check_specification(seed: int) -> None:
     """Fails unless careful bounds of mixed rows are those of the rows in float64, and worth something."""
     given = sample("relu", seed, radius=1e-9)
-    pieces = Pieces(given.net, torch.float32)
+    pieces = LinearSteps(given.net, torch.float32)
     region = root.bounds(pieces, given.lower, given.upper, ALPHA)
     rng = np.random.default_rng(seed)
     rows, offset = rng.normal(0, 1, (200, 3, 2)), rng.normal(0, 100, (200, 3))
-    spec = tune.Parts(torch.as_tensor(rows), torch.as_tensor(offset))
-    parts = tune.Parts(pieces.tensor(rows), pieces.tensor(offset))
+    spec = tune.QueryRows(torch.as_tensor(rows), torch.as_tensor(offset))
+    parts = tune.QueryRows(pieces.tensor(rows), pieces.tensor(offset))
     theta = {at: bend.start(200) for at, bend in region.bends.items()}
     asked = tune.Queries(len(pieces.sizes) - 1, parts.rows[:, 0], theta, parts=parts, spec=spec)
     asked = asked.mixed(pieces.tensor(rng.dirichlet(np.ones(3), 200)))
@@ -322,7 +324,7 @@ def check_weights() -> None:
     net = dense_net(np.random.default_rng(0))
     rows, bound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1e3, 2e3])
     case = Case(np.zeros(3), np.ones(3), rows, bound)
-    found = Search(problem(net, case), Clock(Budget()), SMALL)
+    found = SearchState(problem(net, case), Deadline(Budget()), SMALL)
     region = root.bounds(found.pieces, case.lower, case.upper, CROWN)
     asked = ask(region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
     assert not bool(closed(found, region, found.in_float64(region, case), asked).any())

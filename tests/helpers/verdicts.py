@@ -13,7 +13,7 @@ from helpers.few_inputs import Question, chain, exactly
 from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Dense
 from holdfast.verify.lowdim.search import search
-from holdfast.verify.problem import Answer, Case, Clock
+from holdfast.verify.problem import Case, Deadline, EngineResult
 
 
 def least_on_line(given: Question) -> Fraction:
@@ -61,10 +61,10 @@ def moved(given: Question, by: float) -> Question:
     return replace(given, cases=tuple(replace(case, bound=case.bound + by) for case in given.cases))
 
 
-def answer(given: Question, seconds: float = 10.0, jobs: int = 1) -> Answer:
+def answer(given: Question, seconds: float = 10.0, jobs: int = 1) -> EngineResult:
     """What the engine says; a witness is checked."""
     posed = problem(given.net, *given.cases)
-    found = search(posed, Clock(Budget(seconds=seconds, jobs=jobs)))
+    found = search(posed, Deadline(Budget(seconds=seconds, jobs=jobs)))
     assert found.status != "violated" or posed.violates(found.witness[None])[0]
     return found
 
@@ -135,5 +135,5 @@ def check_numbers(wrong: float) -> None:
             Case(-np.ones(2), np.ones(2), row * wrong, far),
             Case(-np.ones(2), np.ones(2), row, far * np.nan),
         ):
-            said = search(problem(net, case), Clock(Budget(seconds=0.3)))
+            said = search(problem(net, case), Deadline(Budget(seconds=0.3)))
             assert said.status in ("unknown", "timeout")

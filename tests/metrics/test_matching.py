@@ -9,7 +9,7 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.boxes import iou as overlaps
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, match
-from holdfast.metrics.rules import RULES, Rule, rule_named
+from holdfast.metrics.rules import RULES, APRule, rule_named
 
 LECTURE, VOC, COCO = RULES["lecture"], RULES["voc"], RULES["coco"]
 
@@ -169,7 +169,7 @@ def test_an_unknown_rule_names_the_nearest():
         rule_named("voc2012")
     assert rule_named("voc") is VOC
     with pytest.raises(InputError, match="max_dets must be 1 or more"):
-        Rule("x", "11-point", max_dets=0)
+        APRule("x", "11-point", max_dets=0)
 
 
 def simple_greedy(truth, detections, rule, iou):

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.core.language import Scored
+from holdfast.core.language import ScoredQuestion
 from holdfast.metrics.text import DEFAULT_RULES, accuracy, compare, hits, picked, rules_for
 
 
 def scored(*sums, tokens=None, length=None, greedy=None, name="q"):
     n = len(sums)
-    return Scored(name, sums, tokens or (1,) * n, length or (1,) * n, greedy or (False,) * n)
+    return ScoredQuestion(name, sums, tokens or (1,) * n, length or (1,) * n, greedy or (False,) * n)
 
 
 def test_the_rules_differ_where_lengths_do():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from helpers import models as making
 from holdfast.core.types import Boxes
-from holdfast.data.crop import INTRUDED, LARGE, OUTSIDE, SMALL, Cut, window_of
+from holdfast.data.crop import INTRUDED, LARGE, OUTSIDE, SMALL, CropSettings, window_of
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 
@@ -101,11 +101,17 @@ def test_bad_input_is_one_line(signs, fails, holdfast, tmp_path):
 def test_why_a_target_is_left_out():
     rng = np.random.default_rng(0)
     size = (100, 80)
-    assert window_of(boxes((90, 10, 130, 50)), 0, size, Cut(), rng) == OUTSIDE
-    assert window_of(boxes((10, 10, 12, 12)), 0, size, Cut(), rng) == SMALL
-    assert window_of(boxes((2, 2, 98, 40)), 0, size, Cut(), rng) == LARGE
-    assert window_of(boxes((10, 10, 30, 30), (33, 10, 40, 30)), 0, size, Cut(shift=0), rng) == INTRUDED
-    assert window_of(boxes((10, 10, 30, 30), (35, 10, 40, 30)), 0, size, Cut(shift=0), rng) == (6, 6, 28)
+    assert window_of(boxes((90, 10, 130, 50)), 0, size, CropSettings(), rng) == OUTSIDE
+    assert window_of(boxes((10, 10, 12, 12)), 0, size, CropSettings(), rng) == SMALL
+    assert window_of(boxes((2, 2, 98, 40)), 0, size, CropSettings(), rng) == LARGE
+    assert (
+        window_of(boxes((10, 10, 30, 30), (33, 10, 40, 30)), 0, size, CropSettings(shift=0), rng) == INTRUDED
+    )
+    assert window_of(boxes((10, 10, 30, 30), (35, 10, 40, 30)), 0, size, CropSettings(shift=0), rng) == (
+        6,
+        6,
+        28,
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -116,7 +122,9 @@ def test_why_a_target_is_left_out():
 def test_a_window_holds_its_target_and_lies_in_the_image(x, y, w, h, margin, shift, seed):
     extent = (200, 180)
     box = (x, y, min(x + w, 200.0), min(y + h, 180.0))
-    window = window_of(boxes(box), 0, extent, Cut(margin=margin, shift=shift), np.random.default_rng(seed))
+    window = window_of(
+        boxes(box), 0, extent, CropSettings(margin=margin, shift=shift), np.random.default_rng(seed)
+    )
     if isinstance(window, str):
         assert window in (SMALL, LARGE)
         return

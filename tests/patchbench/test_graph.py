@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.core.errors import CardError, ModelError
 from holdfast.core.frame import place
-from holdfast.core.patch import Patch, Spot, apply
-from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
+from holdfast.core.patch import Patch, Position, apply
+from holdfast.core.pipeline import PreparedImage, load_pipeline, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
@@ -48,13 +48,13 @@ def test_the_detector_is_embedded_unchanged():
 
 def test_clean_output_is_what_evaluate_computes():
     model = load_model("signs-single")
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     session = session_of(bench_graph(model, Layout(Size(64, 64), Size(3, 3)), None))
     for entry in open_dataset("signs:3:4", task="single").entries:
         sample = entry.load()
         image, frame = place(machine.decode(sample.data), model.card.input, machine.resize)
         tensor = machine.normalise(image, model.card.input)[None]
-        found = machine.predict(Prepared(tensor, frame))
+        found = machine.predict(PreparedImage(tensor, frame))
         wanted = single_values(found.boxes, found.classes, sample.truth.xyxy, sample.truth.classes)[0]
         box = frame.to_network(sample.truth.xyxy)[0] / 64
         target = Target(int(sample.truth.classes[0]), tuple(box))
@@ -84,7 +84,7 @@ def test_a_patch_lies_where_numpy_lays_it_at_every_position(halving, holes):
     image = rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
     for x in range(12):
         for y in range(15):
-            laid = apply(image, Patch(pixels, mask, Spot(x, y)))
+            laid = apply(image, Patch(pixels, mask, Position(x, y)))
             assert np.array_equal(seen(whole(image, (x, y), Target(0, (0, 0, 1, 1)))), unit(laid))
 
 
@@ -96,7 +96,7 @@ def test_pixels_are_prepared_as_the_card_says(dense, colour, layout):
     more = f'mean = [10.0, 20.0, 30.0]\nstd = [50.0, 60.0, 70.0]\ncolour = "{colour}"\nlayout = "{layout}"\n'
     path = dense((box, [0.1, 0.2, 0.8, 0.9]), (scores, [0, 0, 0]), more=more, nhwc=layout == "nhwc")
     model = load_model(path)
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     session = session_of(bench_graph(model, Layout(SMALL, Size(1, 1)), None))
     for _ in range(4):
         image = rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)

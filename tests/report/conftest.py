@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.engine.records import Counted, Failed, Found, Ranked
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, FailedImage, SegmentationRecord
 from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
@@ -43,7 +43,9 @@ def found(rng, name, classes, *, boxes=4):
     moved = truth[kept] + rng.normal(0, 1.5, (int(kept.sum()), 4))
     moved[:, 2:] = np.maximum(moved[:, 2:], moved[:, :2] + 1)
     said = np.where(rng.random(len(moved)) < 0.85, labels[kept], rng.integers(0, classes, len(moved)))
-    return Found(name, SIZE, Boxes(truth, labels), Detections(moved, rng.uniform(0.3, 1, len(moved)), said))
+    return DetectionRecord(
+        name, SIZE, Boxes(truth, labels), Detections(moved, rng.uniform(0.3, 1, len(moved)), said)
+    )
 
 
 def detector(classes, images=12, rule="coco", *, seed=0, boxes=4):
@@ -64,7 +66,9 @@ def classifier(classes, images=40):
     for i in range(images):
         order = rng.permutation(len(classes))[:5]
         label = int(order[0]) if rng.random() < 0.7 else int(rng.integers(len(classes)))
-        records.append(Ranked(f"image-{i}.jpg", SIZE, label, order, np.sort(rng.random(len(order)))[::-1]))
+        records.append(
+            ClassificationRecord(f"image-{i}.jpg", SIZE, label, order, np.sort(rng.random(len(order)))[::-1])
+        )
     return evaluation("classify", classes, records)
 
 
@@ -72,7 +76,9 @@ def segmenter(classes, images=6):
     rng = np.random.default_rng(2)
     n = len(classes)
     tables = [rng.integers(0, 50, (n, n)) + np.diag(rng.integers(100, 900, n)) for _ in range(images)]
-    return evaluation("segment", classes, [Counted(f"m{i}.png", SIZE, t) for i, t in enumerate(tables)])
+    return evaluation(
+        "segment", classes, [SegmentationRecord(f"m{i}.png", SIZE, t) for i, t in enumerate(tables)]
+    )
 
 
 def single(classes, images=20):
@@ -111,5 +117,5 @@ def broken(made):
         versions={nasty: nasty},
     )
     return dataclasses.replace(
-        base, about=what, records=records, failed=(Failed(nasty, nasty),), notes=(nasty,)
+        base, about=what, records=records, failed=(FailedImage(nasty, nasty),), notes=(nasty,)
     )

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.detect_page import matched_detections, worst
 from holdfast.report.gallery import FILE_LIMIT, FRAME, Mark, Shot, Worst, gallery, overlay, thumbnail
 
@@ -99,7 +99,7 @@ def record(name, truth, found):
     classes, scores = [c for _, c, _ in found], [s for _, _, s in found]
     boxes = np.array([b for b, _, _ in found], float).reshape(-1, 4)
     true = np.array([b for b, _ in truth], float).reshape(-1, 4)
-    return Found(
+    return DetectionRecord(
         name, Size(100, 100), Boxes(true, np.array([c for _, c in truth], int)),
         Detections(boxes, np.array(scores), np.array(classes, int)),
     )  # fmt: skip

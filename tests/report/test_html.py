@@ -11,7 +11,7 @@ from PIL import Image
 from helpers.pages import Reader
 from holdfast.core.errors import InputError, OutputError
 from holdfast.core.types import Boxes, Size, no_detections
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.page import page, write
 from holdfast.evaluate.result import Evaluation
 from holdfast.report.html import SIZE_LIMIT, data_uri, picture_uri, write_page
@@ -143,7 +143,7 @@ def test_pictures_that_are_not_there_or_damaged_are_said_to_be(made):
 def test_an_evaluation_without_errors_has_no_gallery(made, photo):
     base = made["detect"](["a"])
     record = base.records[0]
-    perfect = Found(
+    perfect = DetectionRecord(
         "p.jpg", record.size, Boxes(record.truth.xyxy[:0], record.truth.classes[:0]), no_detections()
     )
     text = page(dataclasses.replace(base, records=(perfect,)), photo)

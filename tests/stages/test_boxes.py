@@ -15,7 +15,7 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.candidates import LARGEST, apply_deltas, clamped_exp, exp_of, half_exp
-from holdfast.stages.boxes import Boxes, no_effect
+from holdfast.stages.boxes import BoxPostProcessing, no_effect
 from holdfast.stages.families import option
 from holdfast.stages.post import by_card
 
@@ -39,7 +39,7 @@ def cells(*rows):
 
 
 def run(raw, wanted, *options, frame=FRAME):
-    boxes = Boxes()
+    boxes = BoxPostProcessing()
     for name in options:
         boxes = part("boxes", name).function(boxes)
     return boxes(raw, frame, wanted)
@@ -58,7 +58,7 @@ EXACT = [
 def test_no_option_is_the_cards_post_bit_for_bit():
     rng = np.random.default_rng(0)
     raw = {"y": rng.normal(0.5, 0.5, (1, 64, 6)).astype(np.float32)}
-    ours, cards = Boxes()(raw, FRAME, card()), by_card(raw, FRAME, card())
+    ours, cards = BoxPostProcessing()(raw, FRAME, card()), by_card(raw, FRAME, card())
     assert len(cards) > 5
     for name in ("boxes", "scores", "classes"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(cards, name))
@@ -91,7 +91,9 @@ def test_everything_happens_in_pixels_of_the_network_input():
 def test_options_combine_in_the_papers_order():
     # 26.455 − 1 = 25.455 and 36.817 − 1 = 35.817, then up
     np.testing.assert_allclose(run(ONE, card(), "round-ceil", "offset").boxes, [[11, 13, 26, 36]])
-    assert part("boxes", "offset").function(Boxes(rounding="floor")) == Boxes(offset=True, rounding="floor")
+    assert part("boxes", "offset").function(BoxPostProcessing(rounding="floor")) == BoxPostProcessing(
+        offset=True, rounding="floor"
+    )
 
 
 def test_a_card_trained_with_the_offset_is_deployed_without():
@@ -150,12 +152,12 @@ def test_half_exp_is_the_nearest_half_of_a_rounded_argument(x):
 
 def test_the_clamp_is_that_of_the_appendix():
     assert clamped_exp(np.array([6.0, LARGEST, 1.0])).tolist() == pytest.approx([62.5, 62.5, math.e])
-    both = Boxes(exp_clamp=True, exp_half=True).exp
+    both = BoxPostProcessing(exp_clamp=True, exp_half=True).exp
     assert both is not None
     # log(62.5) = 4.1352 is 4.13671875 in binary16, whose exp is 62.597; halves are 1/32 apart there
     assert both(np.array([9.0]))[0] == 62.59375
     huge = cells((4, 4, 0.0, 0.0, 6.0, 0.0, 0.9))
-    found = part("head", "yolox").function(huge, card(), exp=Boxes(exp_clamp=True).exp).boxes[0]
+    found = part("head", "yolox").function(huge, card(), exp=BoxPostProcessing(exp_clamp=True).exp).boxes[0]
     assert found[2] - found[0] == pytest.approx(8 * 62.5)
     assert part("head", "yolox").function(huge, card()).boxes[0, 2] == pytest.approx(32 + 4 * math.exp(6))
 
@@ -216,7 +218,7 @@ def test_options_are_noises_that_can_be_sent_to_workers_and_named():
     pipeline = Pipeline()
     for name in names("boxes"):
         pipeline = option(f"boxes={name}").noise(pipeline)
-    assert isinstance(pipeline.post, Boxes)
+    assert isinstance(pipeline.post, BoxPostProcessing)
     assert pipeline.post.offset
     assert pipeline.post.exp_half
     assert pickle.loads(pickle.dumps(pipeline)) == pipeline  # noqa: S301 - our own bytes

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import names, part
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.stages.boxes import Boxes, no_effect
+from holdfast.stages.boxes import BoxPostProcessing, no_effect
 from holdfast.stages.post import by_card
 
 
@@ -15,7 +15,7 @@ from holdfast.stages.post import by_card
 def seen(shared_data):
     """The card of yolox_nano, and raw outputs and frames of four images."""
     model = load_model(shared_data / "models" / "yolox_nano.onnx")
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     made = [machine.prepare(e.load().data) for e in open_dataset(shared_data / "coco128").entries[:4]]
     return model.card, [(machine.run(p.tensor), p.frame) for p in made]
 
@@ -42,7 +42,7 @@ def test_each_option_moves_what_it_may(seen):
         }
         for name in names("boxes"):
             assert no_effect(name, card) == ""
-            found = best(part("boxes", name).function(Boxes())(raw, frame, card))
+            found = best(part("boxes", name).function(BoxPostProcessing())(raw, frame, card))
             assert found.classes.tolist() == plain.classes.tolist(), name
             moved = np.abs(found.boxes - plain.boxes)
             assert (moved <= limits.get(name, pixel) + 1e-9).all(), name
@@ -53,6 +53,6 @@ def test_each_option_moves_what_it_may(seen):
 def test_no_option_is_the_cards_post_bit_for_bit(seen):
     card, images = seen
     for raw, frame in images:
-        ours, cards = Boxes()(raw, frame, card), by_card(raw, frame, card)
+        ours, cards = BoxPostProcessing()(raw, frame, card), by_card(raw, frame, card)
         np.testing.assert_array_equal(ours.boxes, cards.boxes)
         np.testing.assert_array_equal(ours.scores, cards.scores)

@@ -8,8 +8,8 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
-from holdfast.stages.boxes import Boxes
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.boxes import BoxPostProcessing
+from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.families import (
     FAMILIES,
     alias_notes,
@@ -77,7 +77,7 @@ def test_every_default_option_names_systems_that_do_it(one):
 def test_rewrites_add_up_with_the_precision_last_and_one_of_a_family():
     chosen = options_of("precision=int8, upsample=upsample-bilinear, ceil=ceil, precision=fp16")
     infer = applied(Pipeline(), chosen).infer
-    assert isinstance(infer, Deployed)
+    assert isinstance(infer, DeployedInference)
     assert infer.rewrites == ("ceil", "upsample-bilinear", "fp16")
 
 
@@ -98,12 +98,12 @@ def test_int8_is_an_alias_of_min_max_and_a_note_says_so():
 
 def test_a_runtime_keeps_the_rewrites():
     infer = applied(Pipeline(), options_of("ceil=ceil,runtime=opencv-dnn")).infer
-    assert infer == Deployed(("ceil",), "opencv-dnn")
+    assert infer == DeployedInference(("ceil",), "opencv-dnn")
 
 
 def test_box_options_add_up():
     post = applied(Pipeline(), options_of("boxes=offset,boxes=round-floor")).post
-    assert post == Boxes(offset=True, rounding="floor")
+    assert post == BoxPostProcessing(offset=True, rounding="floor")
 
 
 def test_functions_of_ones_own_cannot_be_combined_with_rewrites():

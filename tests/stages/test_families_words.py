@@ -16,7 +16,7 @@ from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.follow.walk import unchanged
-from holdfast.graph.rewrite.types import Context
+from holdfast.graph.rewrite.types import RewriteContext
 from holdfast.graph.rewrite.upsample import upsample_bilinear, upsample_nearest
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
@@ -39,7 +39,7 @@ def graph(side: int, nodes, constants=None):
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, side, side])
     kept = [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()]
     made = helper.make_graph(nodes, "g", [x], one, kept)
-    context = Context(Card("segment", Input(Size(side, side)), Head("mask"), ("a",)), None)
+    context = RewriteContext(Card("segment", Input(Size(side, side)), Head("mask"), ("a",)), None)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), context
 
 

@@ -9,10 +9,10 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.graph.ir import evaluate
 from holdfast.verify.build import cases_of, problem_of, without_softmax
-from holdfast.verify.problem import Case, Clock, domain_of
+from holdfast.verify.problem import Case, Deadline, domain_of
 from holdfast.verify.replay import membership, runner_of, search_randomly
 from holdfast.verify.run import verify
 
@@ -33,11 +33,11 @@ def network(folder, batch=1, mix=False):
 
 
 def question(model, *unsafe, lower=(-1, -1, 0.5), upper=(1, 1, 0.5)):
-    return Property(model, Box(np.array([lower]), np.array([upper])), unsafe)
+    return Property(model, InputBox(np.array([lower]), np.array([upper])), unsafe)
 
 
 def test_only_free_inputs_are_in_the_problem(tmp_path):
-    rows = Rows([[1.0, 0.0]], [0.1], [[2.0, 0.0, 3.0]])
+    rows = LinearConstraints([[1.0, 0.0]], [0.1], [[2.0, 0.0, 3.0]])
     problem = problem_of(question(network(tmp_path), rows))
     assert problem.net.free.tolist() == [0, 1]
     (case,) = problem.cases
@@ -48,7 +48,7 @@ def test_only_free_inputs_are_in_the_problem(tmp_path):
 
 def test_bounds_of_rows_are_widened(tmp_path):
     domain = domain_of(question(network(tmp_path)))
-    (case,) = cases_of((Rows([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.0]),), domain)
+    (case,) = cases_of((LinearConstraints([[1.0, 0.0], [0.0, 1.0]], [0.1, 0.0]),), domain)
     assert (case.bound > [0.1, 0.0]).all()
     assert (case.bound < [0.1 + 1e-15, 1e-300]).all()
 
@@ -58,7 +58,7 @@ def test_bounds_of_rows_are_widened(tmp_path):
 )
 def test_violations_are_those_of_the_file(tmp_path, batch, mix, batched):
     model = network(tmp_path, batch, mix)
-    asked = question(model, Rows([[1.0, -1.0]], [0.0]), Rows([[0.0, 1.0]], [-1.0]))
+    asked = question(model, LinearConstraints([[1.0, -1.0]], [0.0]), LinearConstraints([[0.0, 1.0]], [-1.0]))
     domain = domain_of(asked)
     runner = runner_of(asked, domain)
     assert runner.batched == batched
@@ -72,8 +72,8 @@ def test_violations_are_those_of_the_file(tmp_path, batch, mix, batched):
 
 
 def test_points_outside_a_cases_own_box_do_not_count(tmp_path):
-    own = Box(np.array([[0.5, -1, 0.5]]), np.array([[1.0, 1, 0.5]]))
-    problem = problem_of(question(network(tmp_path), Rows([[0.0, 1.0]], [9.0], None, own)))
+    own = InputBox(np.array([[0.5, -1, 0.5]]), np.array([[1.0, 1, 0.5]]))
+    problem = problem_of(question(network(tmp_path), LinearConstraints([[0.0, 1.0]], [9.0], None, own)))
     found = problem.violates(np.array([[0.4, 0], [0.5, 0], [1, 1], [1, 1.5]], np.float32))
     assert found.tolist() == [False, True, True, False]
 
@@ -121,16 +121,16 @@ def test_what_a_softmax_meets_is_met_before_it(seed, size, kind):
         rows.append(row)
         near = 0.0 if pair else row[i] * p[i] + rng.normal() * rng.choice([1e-9, 0.3])
         bound.append(near)
-    before = without_softmax(Rows(rows, bound), kind)
-    if Rows(rows, bound).met_by(p):
+    before = without_softmax(LinearConstraints(rows, bound), kind)
+    if LinearConstraints(rows, bound).met_by(p):
         assert any(case.met_by(z) for case in before)
-    elif size == 2 and Rows(rows, bound).slack(p) > 1e-6 and kind == "Softmax":
+    elif size == 2 and LinearConstraints(rows, bound).slack(p) > 1e-6 and kind == "Softmax":
         assert not any(case.met_by(z) for case in before)  # exact for two
 
 
 def test_other_constraints_on_a_softmax_are_not_understood(tmp_path):
-    assert without_softmax(Rows([[0.5, 1.0, 0.0]], [0.1]), "Softmax") is None
-    assert without_softmax(Rows([[1.0, 0.0, 0.0]], [0.1], [[1.0]]), "Softmax") is None
+    assert without_softmax(LinearConstraints([[0.5, 1.0, 0.0]], [0.1]), "Softmax") is None
+    assert without_softmax(LinearConstraints([[1.0, 0.0, 0.0]], [0.1], [[1.0]]), "Softmax") is None
 
 
 def test_a_node_that_cannot_be_lowered_is_named(tmp_path):
@@ -138,17 +138,19 @@ def test_a_node_that_cannot_be_lowered_is_named(tmp_path):
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in ("x", "y")]
     path = save_graph(tmp_path / "net.onnx", nodes, values[:1], values[1:], {})
     with pytest.raises(ModelError, match="wave"):
-        problem_of(question(Network("net", path), Rows([[1.0, 0.0, 0.0]], [0.0])))
+        problem_of(question(Network("net", path), LinearConstraints([[1.0, 0.0, 0.0]], [0.0])))
 
 
 def test_the_blind_search_finds_what_is_easy_and_stays_inside(tmp_path):
-    asked = question(network(tmp_path), Rows([[-1.0, 0.0]], [-1.49]))  # y0 >= 1.49: near x0 = 1 alone
+    asked = question(
+        network(tmp_path), LinearConstraints([[-1.0, 0.0]], [-1.49])
+    )  # y0 >= 1.49: near x0 = 1 alone
     domain = domain_of(asked)
-    runner, clock = runner_of(asked, domain), Clock(Budget(20))
+    runner, clock = runner_of(asked, domain), Deadline(Budget(20))
     found = search_randomly(asked, domain, runner, clock, 20, np.random.default_rng(0))
     assert found.status == "violated"
     assert 0.99 <= found.witness[0] <= 1
-    none = question(network(tmp_path), Rows([[-1.0, 0.0]], [-1.51]))
+    none = question(network(tmp_path), LinearConstraints([[-1.0, 0.0]], [-1.51]))
     assert search_randomly(none, domain, runner, clock, 0.2, np.random.default_rng(0)).status == "unknown"
 
 
@@ -171,8 +173,8 @@ def softmax_network(folder, groups, weight, bias):
 
 
 def asked(model, lower, upper, row, bound):
-    box = Box(np.array([lower]), np.array([upper]))
-    return Property(model, box, (Rows(np.array([row], np.float64), np.array([bound])),))
+    box = InputBox(np.array([lower]), np.array([upper]))
+    return Property(model, box, (LinearConstraints(np.array([row], np.float64), np.array([bound])),))
 
 
 def test_a_softmax_over_groups_of_outputs_is_not_taken_off(tmp_path):

@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.graph.inspect import read_proto
 from holdfast.verify import enumerate as engine
-from holdfast.verify.finite import Cells, NotFinite, cells_of, number, ordinal
-from holdfast.verify.problem import Clock, domain_of, first_float, last_float
+from holdfast.verify.finite import InputCells, NotFinite, cells_of, number, ordinal
+from holdfast.verify.problem import Deadline, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -67,8 +67,8 @@ def rounded(folder, cut, inputs=2, seed=0, scale=1.0):
 
 
 def question(path, lower, upper, bound, rows=((1.0,),)):
-    box = Box(np.atleast_2d(lower), np.atleast_2d(upper))
-    return Property(Network("net", path), box, (Rows(np.asarray(rows), np.atleast_1d(bound)),))
+    box = InputBox(np.atleast_2d(lower), np.atleast_2d(upper))
+    return Property(Network("net", path), box, (LinearConstraints(np.asarray(rows), np.atleast_1d(bound)),))
 
 
 def answer(asked, seconds=60.0):
@@ -79,7 +79,7 @@ def answer(asked, seconds=60.0):
     for short in (np.inf, -1.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "_SHORT", short)
-            found.append(engine.enumerated(asked, graph, domain, runner, Clock(Budget(seconds))))
+            found.append(engine.enumerated(asked, graph, domain, runner, Deadline(Budget(seconds))))
     assert found[0].status == found[1].status
     assert (found[0].margin is None) == (found[1].margin is None)
     assert found[0].margin is None or found[0].margin == pytest.approx(found[1].margin, abs=1e-5)
@@ -163,7 +163,7 @@ def test_dropping_the_last_cell_is_caught(tmp_path, monkeypatch):
 
     def without_the_last(*rest):
         cells = cells_of(*rest)
-        return Cells(cells.first[:-1], cells.last[:-1])
+        return InputCells(cells.first[:-1], cells.last[:-1])
 
     monkeypatch.setattr(engine.finite, "cells_of", without_the_last)
     assert answer(asked).status == "holds"  # so the test above would fail
@@ -237,13 +237,18 @@ def test_equal_cells_are_computed_once_and_only_positions_are_free(tmp_path):
 
 def test_each_case_is_asked_in_its_own_box(tmp_path):
     path = spike(tmp_path, 5)
-    left, right = Box(np.array([[0.0]]), np.array([[3.0]])), Box(np.array([[5.5]]), np.array([[8.0]]))
-    around = Box(np.array([[0.0]]), np.array([[8.0]]))
-    low = Rows(np.array([[1.0]]), np.array([0.5]))
+    left, right = (
+        InputBox(np.array([[0.0]]), np.array([[3.0]])),
+        InputBox(np.array([[5.5]]), np.array([[8.0]])),
+    )
+    around = InputBox(np.array([[0.0]]), np.array([[8.0]]))
+    low = LinearConstraints(np.array([[1.0]]), np.array([0.5]))
 
     def asked(*cases):
         return Property(
-            Network("net", path), around, tuple(Rows(low.matrix, low.bound, None, b) for b in cases)
+            Network("net", path),
+            around,
+            tuple(LinearConstraints(low.matrix, low.bound, None, b) for b in cases),
         )
 
     assert answer(asked(left)).status == "holds"
@@ -253,9 +258,9 @@ def test_each_case_is_asked_in_its_own_box(tmp_path):
 
 
 def test_skipping_a_case_is_caught(tmp_path, monkeypatch):
-    left, right = (Box(np.array([[a]]), np.array([[b]])) for a, b in ((0.0, 3.0), (5.5, 8.0)))
-    unsafe = tuple(Rows(np.array([[1.0]]), np.array([0.5]), None, box) for box in (left, right))
-    asked = Property(Network("net", spike(tmp_path, 5)), Box(left.lower, right.upper), unsafe)
+    left, right = (InputBox(np.array([[a]]), np.array([[b]])) for a, b in ((0.0, 3.0), (5.5, 8.0)))
+    unsafe = tuple(LinearConstraints(np.array([[1.0]]), np.array([0.5]), None, box) for box in (left, right))
+    asked = Property(Network("net", spike(tmp_path, 5)), InputBox(left.lower, right.upper), unsafe)
     assert answer(asked).status == "violated"
     real = engine._boxes
     monkeypatch.setattr(engine, "_boxes", lambda *rest: real(*rest)[:-1])
@@ -272,11 +277,11 @@ def test_a_conjunction_needs_all_its_rows(tmp_path):
 
 def test_constraints_on_fixed_inputs_count_and_on_free_ones_are_refused(tmp_path):
     path = rounded(tmp_path, "Floor")
-    box = Box(np.array([[0.0, 0.5]]), np.array([[3.0, 0.5]]))
+    box = InputBox(np.array([[0.0, 0.5]]), np.array([[3.0, 0.5]]))
     for bound, status in ((1.0, "violated"), (0.0, "holds")):  # 0 <= bound - x1
-        rows = Rows(np.zeros((1, 1)), np.array([bound]), np.array([[0.0, 1.0]]))
+        rows = LinearConstraints(np.zeros((1, 1)), np.array([bound]), np.array([[0.0, 1.0]]))
         assert answer(Property(Network("net", path), box, (rows,))).status == status
-    rows = Rows(np.zeros((1, 1)), np.array([1.0]), np.array([[1.0, 0.0]]))
+    rows = LinearConstraints(np.zeros((1, 1)), np.array([1.0]), np.array([[1.0, 0.0]]))
     with pytest.raises(NotFinite, match="ties"):
         answer(Property(Network("net", path), box, (rows,)))
 

@@ -13,8 +13,8 @@ from onnx import helper
 from helpers.lowering import by_runtime, model
 from holdfast.core.property import Budget
 from holdfast.graph.lower import lower_onnx
-from holdfast.verify.falsify import Hunt, falsify, targets_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.falsify import CounterexampleSearch, falsify, targets_of
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem
 
 RNG = np.random.default_rng(11)
 
@@ -35,7 +35,7 @@ def perceptron(inputs: int = 4, hidden: int = 16, outputs: int = 3, last: str = 
     return model(nodes, {"x": (1, inputs)}, weights=weights)
 
 
-def posed(proto, *cases: Case) -> Problem:
+def posed(proto, *cases: Case) -> VerificationProblem:
     """The problem of these cases, judged by ONNX Runtime and strictly by the boxes as they are."""
 
     def violates(points: np.ndarray) -> np.ndarray:
@@ -50,15 +50,15 @@ def posed(proto, *cases: Case) -> Problem:
             found |= inside & (left <= case.bound).all(axis=1)
         return found
 
-    return Problem(lower_onnx(proto), tuple(cases), violates)
+    return VerificationProblem(lower_onnx(proto), tuple(cases), violates)
 
 
 def box(inputs: int = 4, low: float = -1.0, high: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     return np.full(inputs, low), np.full(inputs, high)
 
 
-def attacked(problem: Problem, seconds: float = 5.0, seed: int = 0) -> Answer:
-    answer = falsify(problem, Clock(Budget(60.0)), seconds, np.random.default_rng(seed))
+def attacked(problem: VerificationProblem, seconds: float = 5.0, seed: int = 0) -> EngineResult:
+    answer = falsify(problem, Deadline(Budget(60.0)), seconds, np.random.default_rng(seed))
     if answer.status == "violated":
         assert answer.witness.dtype == np.float32
         assert problem.violates(answer.witness[None]).all()
@@ -160,7 +160,7 @@ def test_what_does_not_replay_is_not_claimed() -> None:
         asked.append(len(points))
         return np.zeros(len(points), bool)
 
-    answer = attacked(Problem(problem.net, problem.cases, never), seconds=0.5)
+    answer = attacked(VerificationProblem(problem.net, problem.cases, never), seconds=0.5)
     assert (answer.status, answer.witness) == ("unknown", None)
     assert 0 < len(asked) < 50  # it does not ask again and again about points that lie no deeper
 
@@ -168,23 +168,25 @@ def test_what_does_not_replay_is_not_claimed() -> None:
 def test_a_point_that_torch_puts_just_outside_is_replayed() -> None:
     proto = model([helper.make_node("Identity", ["x"], ["y"])], {"x": (1, 1)})
     case = Case(*box(1), row(1), np.array([-1.0 - 1e-9]))  # a bound of float64 that float32 rounds to -1
-    problem = Problem(lower_onnx(proto), (case,), lambda points: points[:, 0] <= -1.0)
+    problem = VerificationProblem(lower_onnx(proto), (case,), lambda points: points[:, 0] <= -1.0)
     assert attacked(problem).status == "violated"
 
 
 def test_a_search_without_success_ends_with_its_time() -> None:
     problem = posed(perceptron(), Case(*box(), row(1, 0, 0), np.array([-1e3])))
-    for clock, seconds in ((Clock(Budget(60.0)), 0.4), (Clock(Budget(0.4)), 60.0)):
+    for clock, seconds in ((Deadline(Budget(60.0)), 0.4), (Deadline(Budget(0.4)), 60.0)):
         answer = falsify(problem, clock, seconds, np.random.default_rng(0))
         assert answer.status == "unknown"
         assert "the nearest one misses by" in answer.note
-    assert falsify(problem, Clock(Budget(0.0)), 1.0, np.random.default_rng(0)).status == "unknown"
+    assert falsify(problem, Deadline(Budget(0.0)), 1.0, np.random.default_rng(0)).status == "unknown"
 
 
 def test_a_descent_ends_when_the_time_is_up() -> None:
     problem = posed(perceptron(), Case(*box(), row(1, 0, 0), np.array([-1e3])))
     targets = targets_of(problem.cases)
-    hunt = Hunt(problem, targets, Clock(Budget(60.0)), time.monotonic(), np.random.default_rng(0))
+    hunt = CounterexampleSearch(
+        problem, targets, Deadline(Budget(60.0)), time.monotonic(), np.random.default_rng(0)
+    )
     assert hunt.round(0) is None
     assert hunt.tried <= hunt.size
 

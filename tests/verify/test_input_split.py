@@ -10,11 +10,11 @@ import torch
 
 from helpers.bounds import KINDS, Row, points_of, problem, values_of
 from holdfast.core.property import Budget
-from holdfast.graph.ir import Activation, Dense, Product, Take
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import Case, Clock, Problem
+from holdfast.graph.ir import Activation, Dense, Product, Selection
+from holdfast.verify.linear.pieces import LinearSteps
+from holdfast.verify.problem import Case, Deadline, VerificationProblem
 from holdfast.verify.split import forms, planes, search
-from holdfast.verify.split.search import Boxes, clipped
+from holdfast.verify.split.search import BoxBatch, clipped
 
 CURVES = [("leaky", 0.2), ("leaky", 1.5), ("leaky", -0.5), ("elu", 0.7)]
 CURVES += [(name, 0.0) for name in ("relu", "sigmoid", "tanh", "sin", "square", "softplus", "exp", "erf")]
@@ -99,7 +99,7 @@ def check_forms(kind, seed, radius=1.0):
     rng = np.random.default_rng((seed, len(kind)))
     net = NETS[kind](rng)
     lower, upper = ranges(rng, net, 5, radius)
-    machine, given = forms.Machine(net), forms.start(lower, upper)
+    machine, given = forms.FormBounds(net), forms.start(lower, upper)
     passed = forms.forward(machine, given)
     box = torch.arange(5).repeat_interleave(2)
     rows, over = (
@@ -140,7 +140,7 @@ def check_rounding(seed):
     net = NETS["relu"](rng)
     centre = rng.normal(size=(6, net.inputs)) * 1e3
     lower = torch.tensor(centre)
-    machine, given = forms.Machine(net), forms.start(lower, lower)
+    machine, given = forms.FormBounds(net), forms.start(lower, lower)
     passed = forms.forward(machine, given)
     value = centre.astype(np.longdouble)
     for step in net.steps[1:]:
@@ -168,7 +168,7 @@ def check_clips(seed):
     lower = rng.normal(size=(count, inputs))
     upper = lower + rng.uniform(0.1, 1, (count, inputs))
     box = np.repeat(np.arange(count), 2)
-    made = search.Boxes(*(torch.tensor(v) for v in (lower, upper, box, np.arange(2 * count))))
+    made = search.BoxBatch(*(torch.tensor(v) for v in (lower, upper, box, np.arange(2 * count))))
     base, slopes = rng.normal(0.5, 1, (2 * count, 2)), rng.normal(size=(2 * count, 2, inputs))
     rest = search.clipped(made, torch.arange(2 * count), torch.tensor(base), torch.tensor(slopes))
     assert len(rest) == count
@@ -192,7 +192,7 @@ def check_halves(seed):
     upper = lower + rng.uniform(0.1, 1, (6, 3))
     box = np.repeat(np.arange(6), 2)
     case = np.arange(12)
-    made = search.Boxes(*(torch.tensor(v) for v in (lower, upper, box, case)))
+    made = search.BoxBatch(*(torch.tensor(v) for v in (lower, upper, box, case)))
     floor = torch.full((3,), 1e-9, dtype=torch.float64)
     score, lowest = torch.tensor(rng.random((6, 3))), torch.tensor(rng.normal(size=6))
     for times in (1, 2, 3):
@@ -232,7 +232,7 @@ def test_mixes_of_rows():
 
 def answered(net, *cases, seconds=20.0):
     asked = problem(net, *cases)
-    found = search.search(asked, Clock(Budget(seconds=seconds)))
+    found = search.search(asked, Deadline(Budget(seconds=seconds)))
     if found.status == "violated":
         assert asked.violates(found.witness[None])[0]
     return found
@@ -314,12 +314,15 @@ def test_what_does_not_replay_or_is_not_finite_is_unknown():
     lower, upper = np.full(net.inputs, -1e-8), np.full(net.inputs, 1e-8)
     never = lambda points: np.zeros(len(points), np.bool_)  # noqa: E731
     case = Case(lower, upper, np.zeros((1, net.outputs)), np.zeros(1))
-    assert search.search(Problem(net, (case,), never), Clock(Budget(0.6))).status in ("unknown", "timeout")
+    assert search.search(VerificationProblem(net, (case,), never), Deadline(Budget(0.6))).status in (
+        "unknown",
+        "timeout",
+    )
     steps = list(net.steps)
     steps[1] = dataclasses.replace(steps[1], bias=steps[1].bias + np.inf)
     broken = dataclasses.replace(net, steps=tuple(steps))
     case = dataclasses.replace(case, rows=np.ones((1, net.outputs)), bound=np.array([-1e300]))
-    found = search.search(Problem(broken, (case,), never), Clock(Budget(0.6)))
+    found = search.search(VerificationProblem(broken, (case,), never), Deadline(Budget(0.6)))
     assert found.status in ("unknown", "timeout")
 
 
@@ -331,16 +334,16 @@ def test_rows_said_of_nothing_empty_boxes_and_no_inputs():
     assert answered(net, empty).status == "holds"
     assert answered(net, empty, none).status == "violated"
     row = Row(np.random.default_rng(0), (0,))
-    row.curve(row.put(Take((0,), np.array([-1]), np.array([2.0]), (1,))), "tanh")
+    row.curve(row.put(Selection((0,), np.array([-1]), np.array([2.0]), (1,))), "tanh")
     case = Case(np.zeros(0), np.zeros(0), np.ones((1, 1)), np.array([0.9]))
-    asked = Problem(row.net(), (case,), lambda points: np.zeros(len(points), np.bool_))
-    assert search.search(asked, Clock(Budget(5))).status == "unknown"
+    asked = VerificationProblem(row.net(), (case,), lambda points: np.zeros(len(points), np.bool_))
+    assert search.search(asked, Deadline(Budget(5))).status == "unknown"
 
 
 def test_a_net_too_large_for_boxes_is_refused_at_once():
     net = NETS["tanh"](np.random.default_rng(0))
     case = Case(-np.ones(3), np.ones(3), np.ones((1, 2)), np.array([-1e9]))
-    found = search.search(problem(net, case), Clock(Budget(5, memory_bytes=1000)))
+    found = search.search(problem(net, case), Deadline(Budget(5, memory_bytes=1000)))
     assert (found.status, "too large" in found.note) == ("unknown", True)
 
 
@@ -349,7 +352,7 @@ def test_the_clock_is_heeded_and_progress_told():
     case = Case(-np.ones(3), np.ones(3), np.ones((1, 2)), np.array([-1e9]))
     assert answered(net, case, seconds=0.0).status == "timeout"
     told = []
-    clock = Clock(Budget(5), tell=lambda *what: told.append(what))
+    clock = Deadline(Budget(5), tell=lambda *what: told.append(what))
     assert search.search(problem(net, case), clock).status == "holds"
     assert told
 
@@ -376,7 +379,7 @@ def places_of_extremes_forgotten(patch):
 
 
 def offs_keep_the_signs_of_weights(patch):
-    patch.setattr(Pieces, "mass", Pieces.forward)
+    patch.setattr(LinearSteps, "mass", LinearSteps.forward)
     return lambda: [check_forms("relu", seed, 2.0) for seed in range(4)]
 
 
@@ -392,7 +395,7 @@ def product_rest_dropped(patch):
 
 
 def no_slack(patch):
-    patch.setattr(forms.Machine, "unit", lambda self, at: 0.0)
+    patch.setattr(forms.FormBounds, "unit", lambda self, at: 0.0)
     patch.setattr(forms, "UNIT", 0.0)
     return lambda: [check_rounding(seed) for seed in range(10)]
 
@@ -425,8 +428,8 @@ def the_narrower_case_decides(patch):
 
 
 def a_case_skipped(patch):
-    once = search.Boxes.of
-    patch.setattr(search.Boxes, "of", lambda cases: once(cases[:-1]))
+    once = search.BoxBatch.of
+    patch.setattr(search.BoxBatch, "of", lambda cases: once(cases[:-1]))
     return check_cases
 
 
@@ -486,7 +489,7 @@ def test_an_input_that_hardly_counts_is_not_clipped_by_rounding():
         slopes[0] = 10.0 ** rng.uniform(-16, -6)
         base = float(np.abs(slopes).sum()) + 10.0 ** rng.uniform(-17, -9) * rng.normal()
         one = torch.ones(1, 6, dtype=torch.float64)
-        boxes = Boxes(-one, one, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+        boxes = BoxBatch(-one, one, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
         planes = torch.tensor([[base]], dtype=torch.float64), torch.tensor(slopes)[None, None]
         kept = clipped(boxes, torch.zeros(1, dtype=torch.int64), *planes)
         corner = -np.sign(slopes)  # where the plane is least, but for the input of the tiny slope

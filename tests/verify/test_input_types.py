@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.verify import run as decide
 from holdfast.verify.problem import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import property_of, read_vnnlib
@@ -26,8 +26,8 @@ def distance(folder, dtype, centre=0.1, factor=1e10, inputs=1):
 
 def asked(model, low, high, bound, inputs=1):
     """Whether the first output can be at most `bound`."""
-    box = Box(np.full((1, inputs), low), np.full((1, inputs), high))
-    return Property(model, box, (Rows(np.eye(inputs)[:1], np.array([bound])),))
+    box = InputBox(np.full((1, inputs), low), np.full((1, inputs), high))
+    return Property(model, box, (LinearConstraints(np.eye(inputs)[:1], np.array([bound])),))
 
 
 def spec(folder, low, high, bound):

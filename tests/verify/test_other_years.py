@@ -15,11 +15,11 @@ from helpers.bounds import points_of
 from helpers.lowering import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.run import verify
 
 RNG = np.random.default_rng(11)
@@ -143,7 +143,7 @@ def test_every_node_is_supported_and_bounds_contain_what_the_runtime_says(name: 
         points = points_of(rng, lower, upper, 40)
         outputs = by_runtime(proto, points)
         for effort in (CROWN, ALPHA):
-            sweep = root.bounds(Pieces(net, torch.float32), lower, upper, effort)
+            sweep = root.bounds(LinearSteps(net, torch.float32), lower, upper, effort)
             low, high = (v[len(net.steps) - 1].double().numpy() for v in (sweep.lower, sweep.upper))
             doubt = 1e-5 * (1 + np.abs(outputs).max())  # the runtime rounds too
             assert (low - doubt <= outputs).all()
@@ -160,12 +160,14 @@ def test_verdicts_of_whole_files(name: str, tmp_path: Path) -> None:
     onnx.save(proto, str(tmp_path / "net.onnx"))
     rng = np.random.default_rng(2)
     centre = rng.normal(0, 0.5, shape).astype(np.float32)
-    box = Box(centre - np.float32(0.02), centre + np.float32(0.02))
+    box = InputBox(centre - np.float32(0.02), centre + np.float32(0.02))
     points = points_of(rng, *(end.reshape(-1).astype(np.float64) for end in (box.lower, box.upper)), 50)
     least = float(by_runtime(proto, points)[:, 0].min())
     row = np.array([[1.0, 0.0]])
     for bound, expected in ((least - 0.5 - 100 * (name == "pixels"), "holds"), (least + 1e-3, "violated")):
-        asked = Property(Network("net", tmp_path / "net.onnx"), box, (Rows(row, np.array([bound])),))
+        asked = Property(
+            Network("net", tmp_path / "net.onnx"), box, (LinearConstraints(row, np.array([bound])),)
+        )
         verdict = verify(asked, Budget(seconds=20, jobs=1))
         assert verdict.status == expected, verdict.note
 

@@ -8,12 +8,12 @@ from onnx import TensorProto, helper
 
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
 from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide
 from holdfast.verify.build import problem_of
-from holdfast.verify.problem import Clock
+from holdfast.verify.problem import Deadline
 from holdfast.verify.rounding import rounding_of
 
 FLOAT = TensorProto.FLOAT
@@ -40,8 +40,8 @@ def cancelling(folder, inputs=1, curve=None):
 
 def asked(model, bound, inputs=1, high=3.0):
     """Whether the first output can be `bound` or more, for inputs between 0 and `high`."""
-    rows = Rows(-np.eye(inputs)[:1], np.array([-bound]))
-    return Property(model, Box(np.zeros((1, inputs)), np.full((1, inputs), high)), (rows,))
+    rows = LinearConstraints(-np.eye(inputs)[:1], np.array([-bound]))
+    return Property(model, InputBox(np.zeros((1, inputs)), np.full((1, inputs), high)), (rows,))
 
 
 def test_a_violation_that_only_rounding_makes_is_found(tmp_path):
@@ -77,7 +77,7 @@ def test_every_engine_counts_the_rounding_of_an_evaluation(tmp_path, engine):
 
     def status(question, as_evaluated):
         problem = problem_of(question, as_evaluated=as_evaluated)
-        return decide._ask(engine, problem, Clock(Budget(5.0), time.monotonic())).status
+        return decide._ask(engine, problem, Deadline(Budget(5.0), time.monotonic())).status
 
     assert status(near, as_evaluated=False) == "holds"
     assert status(near, as_evaluated=True) != "holds"
@@ -86,7 +86,7 @@ def test_every_engine_counts_the_rounding_of_an_evaluation(tmp_path, engine):
 
 def test_rounding_in_what_depends_on_fixed_inputs_alone_counts(tmp_path):
     question = asked(cancelling(tmp_path, 2), 5.0, 2)
-    box = Box(np.array([[3.0, 0.0]]), np.array([[3.0, 1.0]]))
+    box = InputBox(np.array([[3.0, 0.0]]), np.array([[3.0, 1.0]]))
     rounded = problem_of(Property(question.model, box, question.unsafe), as_evaluated=True)
     error = rounding_of(rounded.net, np.zeros(1), np.ones(1)).error
     assert error[0] >= 1.0
@@ -107,8 +107,8 @@ def test_values_below_the_range_of_float32_are_counted(tmp_path):
     nodes += [helper.make_node("Mul", ["b", "up"], ["c"]), helper.make_node("Mul", ["c", "up"], ["y"])]
     weights = {"up": np.array([1e30], np.float32), "down": np.array([1e-30], np.float32)}
     model = saved(tmp_path, nodes, weights, 1, 1)
-    rows = Rows(np.array([[1.0]]), np.array([0.5]))  # y <= 0.5, on [1, 3]: float32 gives 0
-    question = Property(model, Box(np.ones((1, 1)), np.full((1, 1), 3.0)), (rows,))
+    rows = LinearConstraints(np.array([[1.0]]), np.array([0.5]))  # y <= 0.5, on [1, 3]: float32 gives 0
+    question = Property(model, InputBox(np.ones((1, 1)), np.full((1, 1), 3.0)), (rows,))
     bound = problem_of(question, as_evaluated=True).cases[0].bound
     assert bound > 1e10
     assert decide.verify(question, Budget(5)).status == "violated"

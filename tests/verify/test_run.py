@@ -10,13 +10,13 @@ from onnx import TensorProto, helper
 from helpers.bounds import KINDS, Row, dense_net, problem
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Budget, PatchAnywhere, Property, Rows
+from holdfast.core.property import Budget, InputBox, LinearConstraints, PatchAnywhere, Property
 from holdfast.verify import run as decide
-from holdfast.verify.problem import Answer, Clock
+from holdfast.verify.problem import Deadline, EngineResult
 from holdfast.verify.run import verify
 
 FLOAT = TensorProto.FLOAT
-OPEN = Answer("unknown", "attack")
+OPEN = EngineResult("unknown", "attack")
 NAMES = {
     "sweep:search": "sweep",
     "lowdim.search:search": "few",
@@ -55,8 +55,8 @@ def values(model, points):
 
 
 def asked(model, rows, bound, low=-1.0, high=1.0):
-    box = Box(np.full((1, 2), low), np.full((1, 2), high))
-    return Property(model, box, (Rows(np.atleast_2d(rows), np.atleast_1d(bound)),))
+    box = InputBox(np.full((1, 2), low), np.full((1, 2), high))
+    return Property(model, box, (LinearConstraints(np.atleast_2d(rows), np.atleast_1d(bound)),))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def proven(monkeypatch):
 
 def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_path, proven):
     model = network(tmp_path)
-    told = proven(Answer("holds", "few", margin=0.5))
+    told = proven(EngineResult("holds", "few", margin=0.5))
     verdict = decide.verify(asked(model, [1, -1], -9.0), Budget(10))
     assert (verdict.status, verdict.engine, verdict.bound, told) == ("holds", "few", 0.5, ["few"])
     assert verdict.note == "proven for every evaluation in float32"
@@ -95,7 +95,7 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
 
 
 def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monkeypatch, proven):
-    proven(OPEN, few=Answer("holds", "few", margin=0.5))
+    proven(OPEN, few=EngineResult("holds", "few", margin=0.5))
     once = decide._ask
     only_real = lambda *given: OPEN if given[1].net.roundoff else once(*given)  # noqa: E731
     monkeypatch.setattr(decide, "_ask", only_real)
@@ -106,7 +106,9 @@ def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monk
 
 
 def test_where_rounding_is_in_the_way_no_other_engine_is_asked_to_count_it(tmp_path, monkeypatch, proven):
-    told = proven(Answer("unknown", "few", at_limit=True), branch=Answer("holds", "branch", margin=0.5))
+    told = proven(
+        EngineResult("unknown", "few", at_limit=True), branch=EngineResult("holds", "branch", margin=0.5)
+    )
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))
     assert (verdict.status, verdict.real_only) == ("holds", True)
     assert told == ["few", "few", "split", "falsify", "split", "branch"]
@@ -114,10 +116,10 @@ def test_where_rounding_is_in_the_way_no_other_engine_is_asked_to_count_it(tmp_p
 
 def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
     question = asked(network(tmp_path), [1, -1], -9.0)
-    told = proven(Answer("holds", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
+    told = proven(EngineResult("holds", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
     assert decide.verify(question).status == "holds"
     assert told == ["few", "split", "falsify", "split", "branch"]
-    proven(Answer("unknown", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
+    proven(EngineResult("unknown", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
     verdict = decide.verify(question)
     assert verdict.status == "error"
     assert "bang" in verdict.note
@@ -145,7 +147,7 @@ def order(net, seconds=60.0, spent=0.0):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decide, "_ask", ask)
-        clock = Clock(Budget(seconds), time.monotonic() - spent)
+        clock = Deadline(Budget(seconds), time.monotonic() - spent)
         for engine in decide._engines(problem(net), clock, np.random.default_rng(0)):
             engine()
     return told
@@ -183,16 +185,16 @@ def test_memory_and_ctrl_c(tmp_path, proven):
 
 
 def test_a_violation_that_does_not_replay_is_unknown(tmp_path, proven):
-    proven(Answer("violated", "few", np.zeros(2, np.float32)))
+    proven(EngineResult("violated", "few", np.zeros(2, np.float32)))
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -99.0))
     assert verdict.status == "unknown"
     assert "did not replay" in verdict.note
 
 
 def test_time_that_is_up_is_a_timeout(tmp_path, proven):
-    proven(Answer("unknown", "few"), falsify=OPEN)
+    proven(EngineResult("unknown", "few"), falsify=OPEN)
     assert decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(0.0)).status == "timeout"
-    proven(Answer("timeout", "branch", note="5 open"), few=OPEN, split=OPEN, falsify=OPEN)
+    proven(EngineResult("timeout", "branch", note="5 open"), few=OPEN, split=OPEN, falsify=OPEN)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(60.0))
     assert (verdict.status, verdict.note) == ("timeout", "attack; attack; attack; attack; branch: 5 open")
 
@@ -217,7 +219,7 @@ def test_a_specification_of_other_outputs_is_an_error(tmp_path):
 
 
 def test_the_door_calls_it(tmp_path, proven):
-    proven(Answer("holds", "few", margin=1.0))
+    proven(EngineResult("holds", "few", margin=1.0))
     assert verify(asked(network(tmp_path), [1, -1], -9.0), Budget(5)).status == "holds"
 
 
@@ -266,8 +268,8 @@ def test_one_input_is_swept_and_the_end_of_the_range_counts(tmp_path, last, engi
             (2.0, side * outputs[place] - 1e-3, "holds"),
             (2.0, side * outputs[place] + 1e-5, "violated"),
         ):
-            box = Box(np.full((1, 1), -end), np.full((1, 1), end))
-            question = Property(model, box, (Rows(np.full((1, 1), side), np.array([bound])),))
+            box = InputBox(np.full((1, 1), -end), np.full((1, 1), end))
+            question = Property(model, box, (LinearConstraints(np.full((1, 1), side), np.array([bound])),))
             verdict = decide.verify(question, Budget(60))
             assert (verdict.status, verdict.engine) == (status, engine)
     assert 0 in (outputs.argmin(), outputs.argmax()) or len(points) - 1 in (

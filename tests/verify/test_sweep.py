@@ -10,9 +10,19 @@ import pytest
 
 from helpers.bounds import Row, only_in, problem
 from holdfast.core.property import Budget
-from holdfast.graph.ir import Activation, Conv, Dense, Product, Scale, Start, Take, Total, sources_of
+from holdfast.graph.ir import (
+    Activation,
+    Conv,
+    Dense,
+    FreeInputs,
+    Product,
+    ScaleShift,
+    Selection,
+    WeightedSum,
+    sources_of,
+)
 from holdfast.verify import sweep
-from holdfast.verify.problem import Case, Clock, Problem
+from holdfast.verify.problem import Case, Deadline, VerificationProblem
 
 SIZE = 1e-2
 
@@ -29,10 +39,10 @@ def maxima(rng):
     row = Row(rng, (1,))
     lines = at = row.dense(0, 4)
     for width in (2, 1):
-        left, right = (row.put(Take((at,), np.arange(width) + s, None, (width,))) for s in (0, width))
-        above = row.curve(row.put(Total((right, left), (1.0, -1.0), (width,))), "relu")
-        at = row.put(Total((left, above), (1.0, 1.0), (width,)))
-    spread = row.put(Take((at,), np.array([0, -1, 0, -1]), np.ones(4), (4,)))
+        left, right = (row.put(Selection((at,), np.arange(width) + s, None, (width,))) for s in (0, width))
+        above = row.curve(row.put(WeightedSum((right, left), (1.0, -1.0), (width,))), "relu")
+        at = row.put(WeightedSum((left, above), (1.0, 1.0), (width,)))
+    spread = row.put(Selection((at,), np.array([0, -1, 0, -1]), np.ones(4), (4,)))
     row.dense(row.curve(row.scale(row.total(spread, lines)), "leaky", 0.25), 2)
     return row.net()
 
@@ -40,7 +50,7 @@ def maxima(rng):
 def images(rng):
     row = Row(rng, (1,))
     index = np.where(rng.random((1, 3, 3)) < 0.5, 0, -1)
-    picture = row.put(Take((0,), index, rng.normal(size=(1, 3, 3)), (1, 3, 3)))
+    picture = row.put(Selection((0,), index, rng.normal(size=(1, 3, 3)), (1, 3, 3)))
     at = row.curve(row.conv(picture, 2, (2, 2), (1, 1), (1, 0, 0, 1)), "relu")
     row.dense(row.curve(row.conv(at, 1, (2, 2), (2, 2)), "relu"), 2)
     return row.net()
@@ -85,13 +95,13 @@ def applied(net, step, given):
             sum((Fraction(float(w)) * v for w, v in zip(row, given[0], strict=True) if w), Fraction(float(b)))
             for row, b in zip(rows, bias, strict=True)
         ]
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         parts = zip(rational(step.factor), given[0], rational(step.offset), strict=True)
         return [f * v + o for f, v, o in parts]
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         weights = [Fraction(w) for w in step.weights]
         return [sum(w * v for w, v in zip(weights, vs, strict=True)) for vs in zip(*given, strict=True)]
-    assert isinstance(step, Take)
+    assert isinstance(step, Selection)
     joined = [v for part in given for v in part]
     fill = [Fraction(0)] * step.index.size if step.fill is None else rational(step.fill)
     return [joined[i] if i >= 0 else f for i, f in zip(step.index.ravel(), fill, strict=True)]
@@ -152,7 +162,7 @@ def case_of(rng, net, rows=1, tied=False, lower=-1.0, upper=1.0):
 
 def answered(net, *cases, seconds=20.0):
     asked = problem(net, *cases)
-    found = sweep.search(asked, Clock(Budget(seconds=seconds)))
+    found = sweep.search(asked, Deadline(Budget(seconds=seconds)))
     if found.status == "violated":
         assert asked.violates(found.witness[None])[0]
     return found
@@ -209,7 +219,7 @@ def test_chords_contain_exact_values(kind, radius):
 def check_chain():
     """What bends before an active relu is still bent after it: relu(relu(x) + 5) over [-1, 1]."""
     row = Row(np.random.default_rng(0), (1,))
-    first = row.put(Scale(row.curve(0, "relu"), np.ones(1), np.full(1, 5.0), (1,)))
+    first = row.put(ScaleShift(row.curve(0, "relu"), np.ones(1), np.full(1, 5.0), (1,)))
     row.curve(first, "relu")
     drawn = sweep.chords(row.net(), np.array([-1.0]), np.array([1.0]))
     assert abs((drawn.left + drawn.right) / 2 - 5.0) <= drawn.off
@@ -294,14 +304,14 @@ def test_rows_said_of_nothing_and_empty_boxes():
 
 def test_no_input_at_all():
     row = Row(np.random.default_rng(0), (0,))
-    start = row.put(Take((0,), np.array([-1]), np.array([2.0]), (1,)))
+    start = row.put(Selection((0,), np.array([-1]), np.array([2.0]), (1,)))
     row.put(Dense(row.curve(start, "relu"), np.array([[3.0]]), np.array([0.5]), (1,)))
     net = row.net()
 
     def said(bound):
         case = Case(np.zeros(0), np.zeros(0), np.ones((1, 1)), np.array([bound]))
-        asked = Problem(net, (case,), lambda points: np.full(len(points), bound >= 6.5))
-        return sweep.search(asked, Clock(Budget(5)))
+        asked = VerificationProblem(net, (case,), lambda points: np.full(len(points), bound >= 6.5))
+        return sweep.search(asked, Deadline(Budget(5)))
 
     assert said(6.4).status == "holds"
     assert said(6.6).status == "violated"
@@ -311,14 +321,14 @@ def test_no_input_at_all():
 def test_what_does_not_replay_or_is_not_finite_is_unknown():
     net = dense(np.random.default_rng(0))
     case = Case(np.array([-1.0]), np.array([1.0]), np.zeros((1, 2)), np.zeros(1))
-    never = Problem(net, (case,), lambda points: np.zeros(len(points), np.bool_))
-    assert sweep.search(never, Clock(Budget(5))).status == "unknown"
+    never = VerificationProblem(net, (case,), lambda points: np.zeros(len(points), np.bool_))
+    assert sweep.search(never, Deadline(Budget(5))).status == "unknown"
     steps = list(net.steps)
     steps[1] = dataclasses.replace(steps[1], weight=steps[1].weight * 1e308, bias=steps[1].bias + np.inf)
     broken = dataclasses.replace(net, steps=tuple(steps))
     case = dataclasses.replace(case, rows=np.ones((1, 2)), bound=np.array([-1e300]))
-    never = Problem(broken, (case,), lambda points: np.zeros(len(points), np.bool_))
-    assert sweep.search(never, Clock(Budget(5))).status == "unknown"
+    never = VerificationProblem(broken, (case,), lambda points: np.zeros(len(points), np.bool_))
+    assert sweep.search(never, Deadline(Budget(5))).status == "unknown"
 
 
 def test_a_real_violation_between_two_float32_is_no_proof_and_no_witness():
@@ -337,9 +347,9 @@ def test_which_nets_it_takes():
     assert not sweep.piecewise(row.net())
     for curve in ("sigmoid", "tanh", "sign"):
         assert not sweep.piecewise(dense(rng, curve))
-    square = dataclasses.replace(row.net(), steps=(Start((1,)), Product(0, 0, (1,))), free=np.arange(1))
+    square = dataclasses.replace(row.net(), steps=(FreeInputs((1,)), Product(0, 0, (1,))), free=np.arange(1))
     assert not sweep.piecewise(square)
-    found = sweep.search(problem(square), Clock(Budget(5)))
+    found = sweep.search(problem(square), Deadline(Budget(5)))
     assert found.status == "unknown"
 
 
@@ -348,7 +358,7 @@ def test_the_clock_is_heeded_and_progress_told():
     case = Case(np.array([-1.0]), np.array([1.0]), np.ones((1, 2)), np.array([-1e9]))
     assert answered(net, case, seconds=0.0).status == "timeout"
     told = []
-    clock = Clock(Budget(5), tell=lambda *what: told.append(what))
+    clock = Deadline(Budget(5), tell=lambda *what: told.append(what))
     assert sweep.search(problem(net, case), clock).status == "holds"
     assert told
 
@@ -364,26 +374,26 @@ def last_piece_dropped(patch):
 
 
 def sign_flipped_in_the_phase(patch):
-    once = sweep._Walk.bend
+    once = sweep._ChordPass.bend
 
     def bend(self, at, step, values):
         once(self, at, step, -values)
 
-    patch.setattr(sweep._Walk, "bend", bend)
+    patch.setattr(sweep._ChordPass, "bend", bend)
 
 
 def a_crossing_thought_positive(patch):
-    once = sweep._Walk.bend
+    once = sweep._ChordPass.bend
 
     def bend(self, at, step, values):
         once(self, at, step, np.abs(values))
 
-    patch.setattr(sweep._Walk, "bend", bend)
+    patch.setattr(sweep._ChordPass, "bend", bend)
 
 
 def a_case_skipped(patch):
-    once = sweep.asked_of
-    patch.setattr(sweep, "asked_of", lambda cases, dtype: once(cases[:-1], dtype))
+    once = sweep.sweep_cases
+    patch.setattr(sweep, "sweep_cases", lambda cases, dtype: once(cases[:-1], dtype))
 
 
 def no_slack(patch):
@@ -413,12 +423,12 @@ def weights_keep_their_sign(patch):
 
 
 def rows_of_a_case_forgotten(patch):
-    once = sweep.asked_of
+    once = sweep.sweep_cases
 
     def asked_of(cases, dtype):
         return once([dataclasses.replace(c, inputs=None) for c in cases])
 
-    patch.setattr(sweep, "asked_of", asked_of)
+    patch.setattr(sweep, "sweep_cases", asked_of)
 
 
 def mixes_with_negative_weights(patch):
@@ -426,13 +436,13 @@ def mixes_with_negative_weights(patch):
 
 
 def boxes_not_widened(patch):
-    once = sweep.asked_of
+    once = sweep.sweep_cases
 
     def asked_of(cases, dtype):
         made = once(cases, dtype)
         return dataclasses.replace(made, upper=np.nextafter(made.last.astype(np.float64), -np.inf))
 
-    patch.setattr(sweep, "asked_of", asked_of)
+    patch.setattr(sweep, "sweep_cases", asked_of)
 
 
 MUTANTS = (

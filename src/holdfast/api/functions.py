@@ -242,7 +242,7 @@ def verify(
     `net` is an ONNX file, a model or the name of a shipped one; `prop` is a VNN-LIB file or a Property. The
     status of the verdict is holds, violated, unknown, timeout or error.
     """
-    from holdfast.core.model import Model, Network, found_file
+    from holdfast.core.model import Model, Network, existing_file
     from holdfast.core.property import Budget
     from holdfast.engine.executor import cores
     from holdfast.graph.load import find_model
@@ -251,7 +251,7 @@ def verify(
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     began = time.monotonic()
-    path = net.path if isinstance(net, Model) else found_file(Path(net)) or find_model(net)
+    path = net.path if isinstance(net, Model) else existing_file(Path(net)) or find_model(net)
     if getattr(net, "deployment", ()):
         raise InputError("verify(): expected a model as it is in its file, got a deployed one")
     file = None if isinstance(prop, Property) else Path(prop)

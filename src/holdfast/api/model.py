@@ -15,11 +15,11 @@ from holdfast.api.predictions import Prediction, named
 from holdfast.core import model as core
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.core.pipeline import Machine, Pipeline, open_machine, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, load_pipeline, pipeline_of
 from holdfast.core.types import Image
 from holdfast.data.entries import read_image_file
 from holdfast.graph.load import load_model
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import applied, families, options_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ImageLike: TypeAlias = "str | PathLike[str] | bytes | NDArray[np.uint8] | Pillow
 CALIBRATION_IMAGES = 100  # at most, spread evenly over a calibration dataset
 
 
-class OpenedMachines(dict[str, Machine]):
+class OpenedMachines(dict[str, LoadedPipeline]):
     """Machines that a model has opened. Pickled empty: each process opens its own."""
 
     def __reduce__(self) -> tuple[type[OpenedMachines], tuple[()]]:
@@ -99,7 +99,7 @@ class Model(core.Model):
             from holdfast.api.data import as_dataset
 
             entries = spread_entries(as_dataset(calibration, task=self.card.task).entries)
-            if not isinstance(stages.infer, Deployed):
+            if not isinstance(stages.infer, DeployedInference):
                 raise InputError("calibration: only integer precisions are calibrated; add precision='int8'")
             images = Calibration(entries, pipeline_of(self.card))
             stages = stages.replace(infer=replace(stages.infer, calibration=images))
@@ -107,16 +107,16 @@ class Model(core.Model):
         others = [text for text in self.deployment if text.split("=")[0] not in choices]
         return replace(self, stages=stages, deployment=(*others, *(one.label for one in chosen), *own))
 
-    def _machine(self) -> Machine:
+    def _machine(self) -> LoadedPipeline:
         """The opened pipeline; opened once."""
         if "" not in self._machines:
             infer = self.pipeline.infer
-            if isinstance(infer, Deployed) and infer.calibrated and infer.calibration is None:
+            if isinstance(infer, DeployedInference) and infer.calibrated and infer.calibration is None:
                 raise InputError(
                     f"{', '.join(self.deployment)}: integer precisions need calibration images; "
                     "pass them as model.deployed(…, calibration=dataset)"
                 )
-            self._machines[""] = open_machine(self.pipeline, self)
+            self._machines[""] = load_pipeline(self.pipeline, self)
         return self._machines[""]
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.noise.suite import REWRITTEN
 from holdfast.noise.vision.choose import calibration_pool, reserve, with_calibration
 from holdfast.noise.vision.show import SingleImage
-from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.deployed import Calibration, DeployedInference
 
 ModelLike: TypeAlias = "str | Path | core.Model"
 R = TypeVar("R", bound=Result)
@@ -48,7 +48,7 @@ def plan_for_call(
 def ready_pipeline(model: Model, dataset: Dataset, runs: Path) -> Pipeline:
     """The pipeline of a deployed model; calibration images, if it needs any, are not in the dataset."""
     infer = model.pipeline.infer
-    if not isinstance(infer, Deployed):
+    if not isinstance(infer, DeployedInference):
         return model.pipeline
     calibration = infer.calibration
     if calibration is None and infer.calibrated:

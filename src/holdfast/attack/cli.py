@@ -101,7 +101,7 @@ def apply(options: ApplyOptions) -> None:
     import numpy as np
 
     from holdfast.core.errors import DataError, ImageError, InputError
-    from holdfast.core.patch import OnBoxes, Spot, changed_pixels
+    from holdfast.core.patch import OnBoxes, Position, changed_pixels
     from holdfast.core.patch import apply as lay
     from holdfast.data.patchfile import png_of, read_patch
     from holdfast.engine.store import write_atomic
@@ -111,7 +111,7 @@ def apply(options: ApplyOptions) -> None:
     patch = read_patch(options.patch)
     if options.at is not None:
         x, y = _numbers(options.at, 2, "--at")
-        patch = dataclasses.replace(patch, where=Spot(round(x), round(y)))
+        patch = dataclasses.replace(patch, where=Position(round(x), round(y)))
     if isinstance(patch.where, OnBoxes) and not len(boxes):
         raise InputError(
             "this patch is applied to boxes: give --box X1,Y1,X2,Y2, or --at X,Y to apply it at one position"

@@ -9,7 +9,7 @@ from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.errors import ModelError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image, Ints
 from holdfast.metrics.boxes import iou
 
@@ -23,7 +23,7 @@ FAR = 6.0  # what a detection that is wanted lacks where none is in sight
 class Judge:
     """A model opened with its pipeline, at the thresholds of a rule."""
 
-    machine: Machine
+    machine: LoadedPipeline
     rule: Rule
 
     def __call__(self, image: Image) -> Detections:
@@ -33,12 +33,12 @@ class Judge:
             raise ModelError(f"{self.machine.model.name}: expected a detector, got {type(found).__name__}")
         return found
 
-    def prepared(self, image: Image) -> Prepared:
+    def prepared(self, image: Image) -> PreparedImage:
         """The tensor and the frame of decoded pixels."""
         machine = self.machine
         wanted = machine.fit(machine.model.card.input)
         small, frame = place(machine.colour(image), wanted, machine.resize)
-        return Prepared(machine.normalise(small, wanted)[np.newaxis], frame)
+        return PreparedImage(machine.normalise(small, wanted)[np.newaxis], frame)
 
 
 def open_judge(
@@ -47,7 +47,7 @@ def open_judge(
     """The judge of a detector; its card's thresholds give way to the rule's."""
     rule = rule or Rule()
     ruled = replace(model, card=replace(model.card, score=rule.score, nms_iou=rule.nms_iou))
-    return Judge(open_machine(pipeline or pipeline_of(model.card), ruled, threads), rule)
+    return Judge(load_pipeline(pipeline or pipeline_of(model.card), ruled, threads), rule)
 
 
 def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:

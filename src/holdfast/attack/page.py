@@ -11,7 +11,7 @@ from holdfast.attack.result import Attempt, BudgetPoint, Outcome
 from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
 from holdfast.report.html import document, write_page
@@ -221,7 +221,7 @@ def _image(found: Outcome, attempt: Attempt, clean: Clean) -> AttackedImage | No
     if before is None:
         return None
     records = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
-    first, second = (record for record in records if isinstance(record, Found))
+    first, second = (record for record in records if isinstance(record, DetectionRecord))
     summary = (
         f"{many(attempt.pixels, 'pixel')} changed, amplitude {attempt.amplitude}; "
         f"{attempt.targets - attempt.left} of {many(attempt.targets, 'object')} hidden"

@@ -17,7 +17,7 @@ from holdfast.core.result import Result
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import CellSet
-from holdfast.engine.records import Failed, Found, from_plain, to_plain
+from holdfast.engine.records import DetectionRecord, FailedImage, from_plain, to_plain
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.frechet import frechet
@@ -62,14 +62,14 @@ class Attempt:
     note: str = ""
     features: Floats | None = None  # (2, d): of the clean and of the attacked image
 
-    def record(self, pair: Pair, after: bool) -> Found:
+    def record(self, pair: Pair, after: bool) -> DetectionRecord:
         """The image as a record of an evaluation, before or after."""
-        return Found(self.name, self.size, self.truth, pair.after if after else pair.before)
+        return DetectionRecord(self.name, self.size, self.truth, pair.after if after else pair.before)
 
 
-def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
+def attempt_to_plain(attempt: Attempt | FailedImage) -> dict[str, Any]:
     """The attempt as JSON values."""
-    if isinstance(attempt, Failed):
+    if isinstance(attempt, FailedImage):
         return to_plain(attempt)
     features = None
     if attempt.features is not None:
@@ -88,12 +88,12 @@ def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
     }
 
 
-def attempt_from_plain(plain: dict[str, Any]) -> Attempt | Failed:
+def attempt_from_plain(plain: dict[str, Any]) -> Attempt | FailedImage:
     """The attempt that `attempt_to_plain` wrote."""
     if "failed" in plain:
-        return Failed(plain["failed"], plain["reason"])
+        return FailedImage(plain["failed"], plain["reason"])
     record = from_plain(plain["record"])
-    if not isinstance(record, Found):
+    if not isinstance(record, DetectionRecord):
         raise TypeError(f"expected a detector's record, got {type(record).__name__}")
     features = None
     if plain["features"] is not None:
@@ -177,7 +177,7 @@ class Outcome(Result):
     """
 
     attempts: tuple[Attempt, ...]
-    failed: tuple[Failed, ...]
+    failed: tuple[FailedImage, ...]
     effects: tuple[Effect, ...]  # the attacked model first, then the models that were not attacked
     points: tuple[BudgetPoint, ...]
     distance: str  # name of the Fréchet distance; empty: not computed

@@ -28,7 +28,7 @@ from holdfast.core.types import Image
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import now
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
@@ -60,7 +60,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     cells = run(work, entries, task.store, jobs=jobs, progress=progress, until=plan.plan.until)
     results = [attempt_from_plain(plain) for plain in cells.read()]
     attempts = tuple(a for a in results if isinstance(a, Attempt))
-    failed = tuple(f for f in results if isinstance(f, Failed))
+    failed = tuple(f for f in results if isinstance(f, FailedImage))
     if state_of(plan, entries) != before:
         raise ModelError(f"{plan.plan.model.path}: the model changed during the attack")
     if not attempts:

@@ -18,7 +18,7 @@ from holdfast.attack.work import victims_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.fingerprint import generator
-from holdfast.core.patch import OnBoxes, Patch, Spot, apply
+from holdfast.core.patch import OnBoxes, Patch, Position, apply
 from holdfast.core.types import Boxes, Floats, Ints
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.executor import Progress, silent
@@ -74,7 +74,7 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
         if not found:
             name = plan.plan.dataset.name
             raise DataError(f"{task.model.name} detects no true object in {name}: nothing to attack")
-        rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
+        rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Position()
         victims, method, limits = victims_of(task), plan.method, plan.limits
         return patch_to_plain(universal(victims, found, method, limits, where, rng, self.progress))
 
@@ -94,7 +94,7 @@ def universal(
     targets: Sequence[Target],
     method: Method,
     limits: Limits,
-    where: Spot | OnBoxes,
+    where: Position | OnBoxes,
     rng: np.random.Generator,
     progress: Progress = silent,
 ) -> Patch:
@@ -130,7 +130,7 @@ def universal(
     return best
 
 
-def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes) -> Patch:
+def blank_patch(targets: Sequence[Target], limits: Limits, where: Position | OnBoxes) -> Patch:
     """A grey patch as large as the limits allow, or InputError where they ask for what no patch can keep."""
     if not targets:
         raise InputError("a universal patch needs targets, got none")
@@ -140,7 +140,7 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
             "attack every image separately"
         )
     side = int(np.sqrt(limits.pixels))
-    if isinstance(where, Spot):
+    if isinstance(where, Position):
         sizes = zip(*(t.image.shape[:2] for t in targets), strict=True)
         height, width = (min(side, *sides) for sides in sizes)
         return _grey(height, width, where)
@@ -155,7 +155,7 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
     return _grey(SIDE, SIDE, dataclasses.replace(where, side=reach))
 
 
-def _grey(height: int, width: int, where: Spot | OnBoxes) -> Patch:
+def _grey(height: int, width: int, where: Position | OnBoxes) -> Patch:
     return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
 
 

@@ -25,7 +25,7 @@ from holdfast.core.types import Boxes, Detections, Floats, Image, Sample, Size
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.engine.cells import ItemWork, Setup
 from holdfast.engine.pipelines import content_of
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.similarity import psnr, ssim
 
@@ -76,12 +76,12 @@ class AttackWork(ItemWork[Entry, Opened]):
             image = state.judge.machine.decode(sample.data)
             return attempt_to_plain(_attempt(self.task, state, sample, image))
         except ImageError as problem:
-            return attempt_to_plain(Failed(item.name, str(problem)))
+            return attempt_to_plain(FailedImage(item.name, str(problem)))
 
     def use(self, item: Entry, values: Sequence[Any]) -> None:
         """Write the attacked image and its patch to the folder of results."""
         attempt = attempt_from_plain(values[0])
-        if isinstance(attempt, Failed):
+        if isinstance(attempt, FailedImage):
             return
         out, name = self.task.attack.out, f"{self.names[item.name]}.png"
         image, patch = out / IMAGES / name, out / PATCHES / name

@@ -21,7 +21,7 @@ from holdfast.audit.state import AuditState, PartOutcome
 from holdfast.core.errors import BudgetSpent, DataError, InputError
 from holdfast.core.model import Card
 from holdfast.core.types import Bools, Floats
-from holdfast.engine.records import Failed, Found, Ranked, Record
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, FailedImage, Record
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values, scored_run
 from holdfast.metrics.intervals import FEWEST, paired
@@ -98,7 +98,7 @@ def _common_sides(
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
     for (_, name), said in found.items():
-        bad = {n: r.reason for n, r in said.items() if isinstance(r, Failed)}
+        bad = {n: r.reason for n, r in said.items() if isinstance(r, FailedImage)}
         failed[name] = bad | failed.get(name, {})
     for name, bad in failed.items():
         if name != TRAINED and 2 * len(bad) > len(names):  # it has no cells; else few images would be left
@@ -184,16 +184,16 @@ def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
 
 def above_threshold(record: Record, rule: Rule) -> Record:
     """The record without detections too weak to be acted on: a threat that presses scores down must show."""
-    if not isinstance(record, Found):
+    if not isinstance(record, DetectionRecord):
         return record
     return replace(record, detections=record.detections.take(record.detections.scores >= rule.score))
 
 
 def found_in(record: Record, rule: Rule) -> Bools:
     """Per true thing of the image (crowds left out) whether it is found; none of a segmenter's."""
-    if isinstance(record, Found):
+    if isinstance(record, DetectionRecord):
         return found_boxes(record.detections, record.truth, rule)[~record.truth.crowd]
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         return np.array([bool(len(record.top)) and record.top[0] == record.label])
     return np.zeros(0, bool)
 

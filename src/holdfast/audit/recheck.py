@@ -14,12 +14,12 @@ from holdfast.core.errors import HoldfastError, ImageError, InputError, one_line
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Size
-from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.pipelines import content_of
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
 from holdfast.noise.suite import Watch, no_progress
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.deployed import DeployedInference
 
 PLACES = 400  # positions run again at most per image and deployment
 
@@ -74,7 +74,7 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
         """No deployment yet: each is opened when its first item comes."""
         return OpenDeployment(threads)
 
-    def compute(self, state: OpenDeployment, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: OpenDeployment, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The answer of each recheck. Where nothing could be opened, it is not stored."""
         for position, (item, _) in enumerate(batch):
             problem, stored = self.problems_of.get(item.deployment, ""), False
@@ -83,7 +83,7 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
                 work = self.works[item.deployment]
                 state.use(item.deployment, work)
                 found, stored = _answer(state, work, item, self.most), state.scorer is not None
-            yield Computed(position, 0, dataclasses.asdict(found), stored=stored)
+            yield CellResult(position, 0, dataclasses.asdict(found), stored=stored)
 
 
 def recheck(
@@ -127,7 +127,7 @@ def _answer(opened: OpenDeployment, work: SquareWork, item: RecheckItem, most: i
         return RecheckAnswer("unknown", 0, opened.problem)
     found = _search(opened.scorer, item, most, work.until)
     infer = work.pipeline.infer
-    if not isinstance(infer, Deployed) or not infer.calibrated or infer.calibration is None:
+    if not isinstance(infer, DeployedInference) or not infer.calibrated or infer.calibration is None:
         return found
     if item.entry.name not in {entry.name for entry in infer.calibration.entries}:
         return found

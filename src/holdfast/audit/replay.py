@@ -21,7 +21,7 @@ from holdfast.noise.vision.choose import ImageCandidate, build_variant, reason_o
 from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.run import PreparedNoise, run_variants, sweep_plan, worst_options
 from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
-from holdfast.stages.families import Option, applied
+from holdfast.stages.families import NoiseOption, applied
 
 LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
 # Proofs for fp32 are repeated under these: the most common 8-bit precision, the most accurate, and 16 bits.
@@ -56,7 +56,7 @@ def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST)
 
 def as_trained(prepared: PreparedNoise) -> ImageCandidate:
     """The training pipeline as the first deployment."""
-    same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
+    same = NoiseOption("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
@@ -93,7 +93,7 @@ def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | No
     if combined is None:
         return None
     words = " + ".join(one.label for one in chosen)
-    option = Option("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
+    option = NoiseOption("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
     variant = combined.variant and dataclasses.replace(combined.variant, name=TOGETHER)
     note = words if variant else f"{words}: {combined.note}"
     return dataclasses.replace(combined, option=option, variant=variant, note=note)

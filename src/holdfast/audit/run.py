@@ -18,7 +18,7 @@ from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingExtra
 from holdfast.core.model import MODEL_KINDS
-from holdfast.core.pipeline import open_machine
+from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
@@ -32,7 +32,7 @@ from holdfast.noise.vision.combine import combine
 from holdfast.noise.vision.result import save as save_suite
 from holdfast.noise.vision.result import suite_folder
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.families import families, options
 
 SHORT = 20.0  # seconds within which one process evaluates more images than several
@@ -141,7 +141,7 @@ def _options(state: AuditState) -> int:
 
 def _seconds_per_image(state: AuditState, images: int = 6) -> float:
     """Seconds per image of the training pipeline, all cores together."""
-    machine = open_machine(state.pipeline, state.plan.plan.model)
+    machine = load_pipeline(state.pipeline, state.plan.plan.model)
     times = []
     for entry in state.plan.plan.dataset.entries[: images + 1]:
         try:
@@ -198,7 +198,7 @@ def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
         return []
     run = [one for family in families() for one in options(family) if one.default and not one.missing]
     infers = {one.label: one.noise(state.pipeline).infer for one in run}
-    return [label for label, one in infers.items() if isinstance(one, Deployed) and one.calibrated]
+    return [label for label, one in infers.items() if isinstance(one, DeployedInference) and one.calibrated]
 
 
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:

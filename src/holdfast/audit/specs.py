@@ -15,22 +15,22 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, one_line
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
-from holdfast.core.property import Property, Verdict, settle
+from holdfast.core.property import Property, Verdict, confirm
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats
-from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
 from holdfast.graph.inspect import read_proto
-from holdfast.stages.deployed import Deployed
-from holdfast.verify.problem import Domain, domain_of, first_float, last_float
+from holdfast.stages.deployed import DeployedInference
+from holdfast.verify.problem import InputDomain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 from holdfast.verify.vnncomp.instance import abandon, begin, verify_command, wait
 from holdfast.verify.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.results import read_counterexample
 
 POINTS = 200  # of a specification's box, run on each runtime
-UNTOUCHED = ("onnxruntime", Deployed())  # infer stages that run the user's file as it is
+UNTOUCHED = ("onnxruntime", DeployedInference())  # infer stages that run the user's file as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +71,13 @@ class SpecificationWork(Work[Specification, None]):
     def open(self, threads: int) -> None:
         """Open nothing: each decision is a process of its own."""
 
-    def compute(self, state: None, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: None, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The answers. Only what is decided is stored."""
         for position, (one, _) in enumerate(batch):
             share = max(0.0, self.end - time.monotonic()) / (1 + one.after)
             proof, witness = _decide(one, share, self.jobs)
             cell = {"proof": asdict(proof), "witness": witness}
-            yield Computed(position, 0, cell, stored=proof.answer != "unknown")
+            yield CellResult(position, 0, cell, stored=proof.answer != "unknown")
 
 
 def decide_specs(
@@ -173,7 +173,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
     )
     if witness is None:
         return verdict
-    verdict = settle(question, verdict, runner_of(question, domain).run, domain.dtype)
+    verdict = confirm(question, verdict, runner_of(question, domain).run, domain.dtype)
     return replace(verdict, witness=witness.astype(domain.dtype))
 
 
@@ -259,7 +259,7 @@ class _BoxSampler:
     """Points of a box, half of them steps from the one nearest to breaking the property."""
 
     def __init__(
-        self, domain: Domain, question: Property, witness: NDArray[Any] | None, rng: np.random.Generator
+        self, domain: InputDomain, question: Property, witness: NDArray[Any] | None, rng: np.random.Generator
     ) -> None:
         self.domain, self.question, self.witness, self.rng = domain, question, witness, rng
         boxes = list({id(rows.within): rows.within for rows in question.unsafe}.values())

@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.audit.result import Answer, Proof
 from holdfast.core.errors import InputError
-from holdfast.core.patch import Patch, Spot
+from holdfast.core.patch import Patch, Position
 from holdfast.core.types import Bools, Boxes, Floats, Ints, Label, Size
 
 THREAT, ENGINE = "square", "enumeration"
@@ -69,7 +69,7 @@ def places(size: Size, grid: Grid) -> Ints:
 def black(grid: Grid, column: int, row: int) -> Patch:
     """The black square at one position."""
     shape = grid.side, grid.side
-    return Patch(np.zeros((*shape, 3), np.uint8), np.ones(shape, bool), Spot(column, row))
+    return Patch(np.zeros((*shape, 3), np.uint8), np.ones(shape, bool), Position(column, row))
 
 
 @dataclass(frozen=True, eq=False)

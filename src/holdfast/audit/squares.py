@@ -20,12 +20,12 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, ModelError, one_line
 from holdfast.core.model import MODEL_KINDS, Model
 from holdfast.core.patch import apply
-from holdfast.core.pipeline import Pipeline, open_machine
+from holdfast.core.pipeline import Pipeline, load_pipeline
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.pipelines import ImagePipeline, content_of
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, work_for
@@ -141,7 +141,7 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
         model, infer = self.model, lookup("infer", self.pipeline.infer)
         card = dataclasses.replace(model.card, score=self.rule.score, nms_iou=self.rule.nms_iou)
         pipeline = self.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-        machine = open_machine(pipeline, dataclasses.replace(model, card=card), threads)
+        machine = load_pipeline(pipeline, dataclasses.replace(model, card=card), threads)
         return SquareScorer(Judge(machine, self.rule))
 
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Survey:
 
     maps: tuple[SquareMap, ...]
     without: tuple[str, ...] = ()
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[FailedImage, ...] = ()
     images: int = 0  # that were finished
 
     @property
@@ -259,7 +259,7 @@ def survey(plan: SquaresPlan, watch: Watch = no_progress) -> Survey:
     for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
         name = printable(entry.name)  # as records and attempts have it
         if "failed" in cell:
-            failed.append(Failed(name, cell["failed"]))
+            failed.append(FailedImage(name, cell["failed"]))
         elif cell["map"] is None:
             without.append(name)
         else:

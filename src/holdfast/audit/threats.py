@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import ImageError, InputError
-from holdfast.core.patch import Patch, Spot, apply
+from holdfast.core.patch import Patch, Position, apply
 from holdfast.core.pipeline import Decode
 from holdfast.core.registry import lookup
 from holdfast.core.sources import code_of
@@ -61,12 +61,12 @@ def visible(patch: Patch) -> Patch:
     Patches with the same effect become equal, and small: that of an attack is as large as the image.
     """
     pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
-    if not isinstance(patch.where, Spot) or not patch.mask.any():
+    if not isinstance(patch.where, Position) or not patch.mask.any():
         return dataclasses.replace(patch, pixels=pixels)
     rows, columns = (np.flatnonzero(patch.mask.any(axis=axis)) for axis in (1, 0))
     top, left = int(rows[0]), int(columns[0])
     part = np.s_[top : rows[-1] + 1, left : columns[-1] + 1]
-    return Patch(pixels[part], patch.mask[part], Spot(patch.where.x + left, patch.where.y + top))
+    return Patch(pixels[part], patch.mask[part], Position(patch.where.x + left, patch.where.y + top))
 
 
 def patched_dataset(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Decode) -> Dataset:

@@ -75,7 +75,7 @@ def root() -> Group:
 
 def execute(words: list[str]) -> int:
     """Run one command and return its exit code."""
-    name, node, rest = walk(words)
+    name, node, rest = find_command(words)
     if isinstance(node, str):
         command = load(node)
         options = parse(command.options, rest)
@@ -103,7 +103,7 @@ def execute(words: list[str]) -> int:
     return refuse(name, f"unknown {kind} {first!r}", first, known)
 
 
-def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
+def find_command(words: list[str]) -> tuple[str, str | Group, list[str]]:
     """The command the words begin with, its home or its group, and the words after it."""
     node: str | Group = root()
     place = 0

@@ -67,7 +67,9 @@ def data_crop(options: cli.CropOptions) -> None:
     found = open_dataset(
         options.data, task="detect", format=options.format, split=options.split, images=options.images
     )
-    cut = crop.Cut(**{field.name: getattr(options, field.name) for field in fields(crop.Cut)})
+    cut = crop.CropSettings(
+        **{field.name: getattr(options, field.name) for field in fields(crop.CropSettings)}
+    )
     with progress("crop", len(found)) as step:
         crops = crop.crop(found, options.out, cut, step)
     say(f"{crops.pictures:,} crops of {crops.targets:,} targets written: {crops.folder} ({crops.format})")

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.cli.app import ROOT_OPTIONS, Group, load, summaries, walk
+from holdfast.cli.app import ROOT_OPTIONS, Group, find_command, load, summaries
 from holdfast.config.options import FILES, FieldSpec, Options, fields_of
 from holdfast.config.output import say
 from holdfast.config.parser import HELP, flags_of
@@ -109,7 +109,7 @@ def _rejoined(words: list[str]) -> list[str]:
 def offers(words: list[str]) -> Iterator[Offer]:
     """What may stand in the place of the last word."""
     *before, last = words
-    _, node, rest = walk(before)
+    _, node, rest = find_command(before)
     if isinstance(node, Group):
         if not rest:
             yield from summaries(node)

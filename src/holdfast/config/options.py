@@ -153,7 +153,7 @@ class FieldSpec:
             whole = "a whole number" if self.kind is int else "a number"
             return whole + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
-            return listed(self.names())
+            return join_names(self.names())
         words = {
             bool: "true or false",
             dict: 'a table of names such as { stop = "stop sign" }',
@@ -180,13 +180,13 @@ class FieldSpec:
             return dict(value)
         number = type(value) is int and self.kind is float
         if not number and type(value) is not self.kind:
-            raise InvalidValue(f"expected {self.expected()}, got {shown(value)}")
+            raise InvalidValue(f"expected {self.expected()}, got {format_value(value)}")
         if self.choices and value not in self.choices:
             raise InvalidValue(unknown_name(value, self.choices))
         if self.kind in (int, float):
             least, most = self.option.least, self.most
             if not ((least is None or value >= least) and (most is None or value <= most)) or value != value:
-                raise InvalidValue(f"expected {self.expected()}, got {shown(value)}")
+                raise InvalidValue(f"expected {self.expected()}, got {format_value(value)}")
             return self.kind(value)
         return value
 
@@ -298,13 +298,13 @@ def unknown_name(value: str, known: Sequence[str]) -> str:
         known = within
     elif sign and len(families) < len(known):
         near = nearest(before, families)
-        return f"expected one of {listed(families)} before '=', got {value!r}{near}"
+        return f"expected one of {join_names(families)} before '=', got {value!r}{near}"
     near = nearest(value, known)
     if len(known) > FEW and near:
         return f"expected one of {len(known)} names, got {value!r}{near}"
     if len(known) > FEW and not sign and len(families) < len(known):
-        return f"expected NAME=OPTION, where NAME is {listed(families)}, got {value!r}"
-    return f"expected {listed(known)}, got {value!r}{near}"
+        return f"expected NAME=OPTION, where NAME is {join_names(families)}, got {value!r}"
+    return f"expected {join_names(known)}, got {value!r}{near}"
 
 
 def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
@@ -315,12 +315,12 @@ def nearest(value: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     return f"; {hint[0].lower()}{hint[1:]}" if hint else ""
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The names as a phrase: a, b or c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """The value as a message shows it, cut if it is long."""
     if isinstance(value, str) and not value.strip():
         return "empty text"

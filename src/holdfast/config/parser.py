@@ -28,7 +28,7 @@ def parse(shape: type[T], words: Sequence[str]) -> T | None:
     try:
         found, loose = _parser(shape).parse_known_args(list(words[:cut]))
     except argparse.ArgumentError as problem:
-        refuse(command, _said(problem, specs, words))
+        refuse(command, _describe_problem(problem, specs, words))
     for word in loose:
         if word.startswith("-") and word != "-":
             flag = word.partition("=")[0]
@@ -78,7 +78,9 @@ def _how(spec: FieldSpec) -> dict[str, Any]:
     return {"dest": spec.name, "action": "append" if spec.repeats else "store", "metavar": spec.metavar}
 
 
-def _said(problem: argparse.ArgumentError, specs: Mapping[str, FieldSpec], words: Sequence[str]) -> str:
+def _describe_problem(
+    problem: argparse.ArgumentError, specs: Mapping[str, FieldSpec], words: Sequence[str]
+) -> str:
     """The problem of argparse in the form of all others."""
     names = (problem.argument_name or "").split("/")
     spec = next(one for one in specs.values() if one.label in names)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.options import FieldSpec, InvalidValue, listed, nearest, shown, unknown_name
+from holdfast.config.options import FieldSpec, InvalidValue, format_value, join_names, nearest, unknown_name
 from holdfast.core.errors import InputError
 
 
@@ -32,11 +32,11 @@ def _read_one(spec: FieldSpec, value: Any, folder: Path) -> Any:
     if spec.kind is dict and isinstance(value, dict):
         for key, name in value.items():
             if not isinstance(name, str) or not name or not key:
-                raise InvalidValue(f"expected {spec.expected()}, got {key!r} = {shown(name)}")
+                raise InvalidValue(f"expected {spec.expected()}, got {key!r} = {format_value(name)}")
     infinite = isinstance(value, float) and not math.isfinite(value)
     blank = isinstance(value, str) and not (value.strip() and value.isprintable())
     if infinite or blank:
-        raise InvalidValue(f"expected {spec.expected()}, got {shown(value)}")
+        raise InvalidValue(f"expected {spec.expected()}, got {format_value(value)}")
     checked = spec.check([value] if spec.many else value)
     if not isinstance(value, str):
         return checked[0] if spec.many else checked
@@ -63,7 +63,7 @@ def _model(value: str, folder: Path) -> str:
         return value
     if path.is_dir():
         raise InvalidValue(f"expected an ONNX file, got the folder {value!r}")
-    raise InvalidValue(_gone(value, folder, "an ONNX file or a shipped model", shipped()))
+    raise InvalidValue(_missing_path(value, folder, "an ONNX file or a shipped model", shipped()))
 
 
 def _data(value: str, folder: Path) -> str:
@@ -72,7 +72,9 @@ def _data(value: str, folder: Path) -> str:
     if not is_embedded(value) or (folder / value).exists():
         if not (folder / value).exists():
             known = ("signs", "far")
-            raise InvalidValue(_gone(value, folder, "a folder or file of data, or signs:SEED:COUNT", known))
+            raise InvalidValue(
+                _missing_path(value, folder, "a folder or file of data, or signs:SEED:COUNT", known)
+            )
         return str(folder / value)
     try:
         embedded_dataset(value, None, 1)
@@ -86,11 +88,11 @@ def _file(value: str, folder: Path) -> Path:
     if path.is_dir():
         raise InvalidValue(f"expected a file, got the folder {value!r}")
     if not path.is_file():
-        raise InvalidValue(_gone(value, folder, "a file", ()))
+        raise InvalidValue(_missing_path(value, folder, "a file", ()))
     return path
 
 
-def _gone(value: str, folder: Path, expected: str, known: Iterable[str]) -> str:
+def _missing_path(value: str, folder: Path, expected: str, known: Iterable[str]) -> str:
     """The message for a path that does not exist, with the nearest name next to it or among the known."""
     path = folder / value
     try:
@@ -104,4 +106,4 @@ def _gone(value: str, folder: Path, expected: str, known: Iterable[str]) -> str:
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """The message for a key that no field has."""
     names = list(known)
-    return f"unknown key{nearest(key, names, 0.6) or f'; expected {listed(names)}'}"
+    return f"unknown key{nearest(key, names, 0.6) or f'; expected {join_names(names)}'}"

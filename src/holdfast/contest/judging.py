@@ -22,7 +22,7 @@ from holdfast.core.patch import changed_pixels
 from holdfast.core.sources import code_of
 from holdfast.core.types import Floats, Image, Sample, Size
 from holdfast.data.entries import PixelBoxes
-from holdfast.engine.cells import Cells, CellSet, Computed, Missing, Setup, Work
+from holdfast.engine.cells import CellResult, Cells, CellSet, MissingCells, Setup, Work
 from holdfast.engine.pipelines import SHARD, Inference, PipelineWork, content_of
 from holdfast.metrics.similarity import psnr
 
@@ -167,30 +167,30 @@ class JudgeWork(Work[Shot, JudgeState]):
         """Progress counts images."""
         return 1, int(found == cells)
 
-    def compute(self, state: JudgeState, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: JudgeState, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The members' records, then features and differences."""
         networks, features = state
         block = self.count + 1
         for number, member in enumerate(self.members):
             asked = [
-                (position, setup, Missing(picture, {0: wanted[setup]}))
+                (position, setup, MissingCells(picture, {0: wanted[setup]}))
                 for position, (shot, wanted) in enumerate(batch)
                 for setup, picture in zip((number, block + number), pictures(shot), strict=True)
                 if setup in wanted and picture is not None
             ]
             for one in member.compute(networks[number], [missing for *_, missing in asked]):
                 position, setup, _ = asked[one.position]
-                yield Computed(position, setup, one.value)
+                yield CellResult(position, setup, one.value)
         for position, (shot, wanted) in enumerate(batch):
             before, after = pictures(shot)
             for n, picture in ((self.count, before), (block + self.count, after)):
                 if n in wanted and picture is not None:
                     row = np.ascontiguousarray(features([picture.image])[0], "<f8")
-                    yield Computed(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
+                    yield CellResult(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
             if 2 * block in wanted and after is not None:
                 ratio = psnr(before.image, after.image)
                 changed = changed_pixels(before.image, after.image)
-                yield Computed(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
+                yield CellResult(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
 
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch

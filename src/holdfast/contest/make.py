@@ -32,10 +32,10 @@ from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, InputError, ModelError, OutputError, UnknownName
 from holdfast.core.fingerprint import generator
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, open_machine, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.data.entries import PixelBoxes, Row, pack
+from holdfast.data.entries import BoxRow, PixelBoxes, pack
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.engine.cells import ItemWork, Setup, run
@@ -253,7 +253,7 @@ def is_written(folder: Path, cell: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class PoolWork(ItemWork[Entry, Machine]):
+class PoolWork(ItemWork[Entry, LoadedPipeline]):
     """The search for candidates; those the model recognises are written to `folder`."""
 
     model: Model  # with the thresholds of the rules
@@ -273,15 +273,15 @@ class PoolWork(ItemWork[Entry, Machine]):
         """Name and content of the image."""
         return [content_of(item)]
 
-    def open(self, threads: int) -> Machine:
+    def open(self, threads: int) -> LoadedPipeline:
         """The model under its pipeline."""
-        return open_machine(pipeline_of(self.model.card), self.model, threads)
+        return load_pipeline(pipeline_of(self.model.card), self.model, threads)
 
     def is_valid(self, setup: int, data: bytes) -> bool:
         """Whether the candidate's picture is there, and is the one that was written."""
         return is_written(self.folder, data)
 
-    def compute_item(self, state: Machine, item: Entry) -> dict[str, Any] | None:
+    def compute_item(self, state: LoadedPipeline, item: Entry) -> dict[str, Any] | None:
         """The candidate as JSON values, None if the model recognises no target in it or it is no image.
 
         The picture gets the contest's size by Pillow's bilinear filter, and the boxes are moved with it. A
@@ -300,7 +300,7 @@ class PoolWork(ItemWork[Entry, Machine]):
         xyxy, ignored = truth.xyxy * np.array([x, y, x, y]), truth.crowd | truth.difficult
         columns = (values.tolist() for values in (xyxy, truth.classes, ignored, truth.areas))
         rows = [
-            Row._make([*corners, category, crowd, False, area * x * y])
+            BoxRow._make([*corners, category, crowd, False, area * x * y])
             for corners, category, crowd, area in zip(*columns, strict=True)
         ]
         shown = HeldImage(sample.name, image, PixelBoxes(pack(rows))).load()
@@ -348,7 +348,7 @@ def _write_images(folder: Path, chosen: list[dict[str, Any]], ready: OpenedSetup
         write_atomic(folder / "images" / name, picture, durable=False)
         images.append({"id": number, "file_name": name, **ready.size._asdict()})
         order.append({"name": name, "source": candidate["source"], "sha256": candidate["sha256"]})
-        for row in (Row(*values) for values in candidate["rows"]):
+        for row in (BoxRow(*values) for values in candidate["rows"]):
             about = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
             box = [row.x1, row.y1, row.x2 - row.x1, row.y2 - row.y1]
             annotations.append({**about, "bbox": box, "area": row.area, "iscrowd": int(row.crowd)})

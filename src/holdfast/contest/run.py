@@ -24,7 +24,7 @@ from holdfast.core.types import Bools, Boxes, Detections, Floats, Ints, no_detec
 from holdfast.engine.cells import CellSet
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import read_records
-from holdfast.engine.records import Failed, Found
+from holdfast.engine.records import DetectionRecord, FailedImage
 from holdfast.evaluate.classes import realign
 from holdfast.evaluate.score import tables
 from holdfast.metrics.boxes import iou
@@ -114,8 +114,8 @@ class Score:
 class Judgement:
     """Every answer about the images: by scenario the records before and after, features, what was changed."""
 
-    before: Mapping[str, tuple[Found, ...]]
-    after: Mapping[str, tuple[Found, ...]]
+    before: Mapping[str, tuple[DetectionRecord, ...]]
+    after: Mapping[str, tuple[DetectionRecord, ...]]
     features: tuple[Floats, Floats]
     changed: tuple[int, ...]
     psnr: tuple[float | None, ...]  # dB; None if nothing is changed
@@ -150,15 +150,15 @@ def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int
     )
 
 
-def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[Found, ...]]:
+def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[DetectionRecord, ...]]:
     """The records of the single model, and those of the vote of all."""
     answers = []
     for number, alignment in enumerate(contest.alignments):
         records = read_records(members[number]).records
-        failed = [r for r in records if isinstance(r, Failed)]
+        failed = [r for r in records if isinstance(r, FailedImage)]
         if failed:
             raise DataError(f"{contest.models[number].name}: {failed[0]}")
-        answers.append([r for r in realign(records, alignment) if isinstance(r, Found)])
+        answers.append([r for r in realign(records, alignment) if isinstance(r, DetectionRecord)])
     rule = contest.rules.mimic
     voted = [
         dataclasses.replace(row[0], detections=vote([r.detections for r in row], rule))
@@ -167,7 +167,7 @@ def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[F
     return {SINGLE: tuple(answers[contest.single]), MIMIC: tuple(voted)}
 
 
-def mean_ap(records: Sequence[Found], rules: Rules, classes: int) -> float:
+def mean_ap(records: Sequence[DetectionRecord], rules: Rules, classes: int) -> float:
     """The mean average precision by the rules; NaN if no true box counts."""
     truth, found = tables(records)
     rule = rule_named(rules.ap)

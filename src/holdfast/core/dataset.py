@@ -29,7 +29,7 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True)
-class Problem:
+class DataProblem:
     """Something wrong with a dataset, found without decoding its images."""
 
     kind: str  # "missing file", "box outside the image", "unknown class", "duplicate id", ...
@@ -49,7 +49,7 @@ class Dataset:
     task: Task
     classes: tuple[str, ...]
     entries: tuple[Entry, ...] = field(repr=False)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DataProblem, ...] = ()
     ignore_index: int | None = None  # segmentation: the mask value that does not count
     source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how to open it again
 

@@ -35,7 +35,7 @@ class TextSet:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredQuestion:
     """What a model said of one question, an entry an ending."""
 
     name: str

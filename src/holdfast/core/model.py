@@ -90,7 +90,7 @@ class Model(Network):
     guessed: tuple[str, ...] = ()
 
 
-def found_file(path: Path) -> Path | None:
+def existing_file(path: Path) -> Path | None:
     """The file itself or, if only that is there, its .gz; None if neither is."""
     if path.is_file():
         return path
@@ -113,7 +113,7 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
     try:
         data = read_unpacked(path, limit if packed else None)
     except FileNotFoundError:
-        other = found_file(path)
+        other = existing_file(path)
         hint = f"did you mean {other.name}?" if other else "give the path of an .onnx file"
         raise ModelError(f"{path}: no such model file; {hint}") from None
     except OSError as problem:

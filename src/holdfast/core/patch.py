@@ -11,7 +11,7 @@ from holdfast.core.types import Bools, Floats, Image
 
 
 @dataclass(frozen=True)
-class Spot:
+class Position:
     """Where a patch lies in every image: its top left pixel at column x and row y."""
 
     x: int = 0
@@ -36,7 +36,7 @@ class Patch:
 
     pixels: Image
     mask: Bools
-    where: Spot | OnBoxes = field(default_factory=Spot)
+    where: Position | OnBoxes = field(default_factory=Position)
 
     def __post_init__(self) -> None:
         pixels, mask = np.array(self.pixels), np.array(self.mask, bool)
@@ -70,7 +70,7 @@ def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
 def _laid(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
     """Pixels, mask, column and row of the patch, once for every place where it lies."""
     where = patch.where
-    if isinstance(where, Spot):
+    if isinstance(where, Position):
         return [(patch.pixels, patch.mask, where.x, where.y)]
     if boxes is None:
         raise InputError(

@@ -68,7 +68,7 @@ def pipeline_of(card: Card) -> Pipeline:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedImage:
     """An image ready for the network: tensor (1, c, h, w) or (1, h, w, c), and its frame."""
 
     tensor: Tensor
@@ -76,7 +76,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Machine:
+class LoadedPipeline:
     """A pipeline opened on a model: `prepare` may run in one thread while `predict` runs in another."""
 
     model: Model
@@ -89,10 +89,10 @@ class Machine:
     run: Run
     post: Post
 
-    def prepare(self, data: bytes) -> Prepared:
+    def prepare(self, data: bytes) -> PreparedImage:
         """The tensor and the frame of one encoded image."""
         stages, frame = self._before_network(data)
-        return Prepared(stages["normalise"], frame)
+        return PreparedImage(stages["normalise"], frame)
 
     def _before_network(self, data: bytes) -> tuple[dict[str, Any], Frame]:
         decoded = self.decode(data)
@@ -102,7 +102,7 @@ class Machine:
         tensor = self.normalise(small, wanted)[np.newaxis]
         return {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor}, frame
 
-    def predict(self, prepared: Prepared) -> Prediction:
+    def predict(self, prepared: PreparedImage) -> Prediction:
         """What the model says of a prepared image, in pixels of the encoded image."""
         return self.post(checked(self.run(prepared.tensor)), prepared.frame, self.model.card)
 
@@ -122,13 +122,13 @@ def checked(raw: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return raw
 
 
-def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], Prepared]:
+def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], PreparedImage]:
     """The stages before the network, as one function; nothing is loaded to run the model."""
 
     def unused(tensor: Tensor) -> Mapping[str, Tensor]:
         raise InputError("this pipeline was opened for preprocessing only")
 
-    return open_machine(pipeline.replace(infer=lambda _model, _threads: unused), model).prepare
+    return load_pipeline(pipeline.replace(infer=lambda _model, _threads: unused), model).prepare
 
 
 def check_names(pipeline: Pipeline) -> None:
@@ -137,8 +137,8 @@ def check_names(pipeline: Pipeline) -> None:
         lookup(field.name, getattr(pipeline, field.name))
 
 
-def open_machine(pipeline: Pipeline, model: Model, threads: int = 0) -> Machine:
+def load_pipeline(pipeline: Pipeline, model: Model, threads: int = 0) -> LoadedPipeline:
     """The pipeline with every name resolved and the model loaded; threads 0 means all cores."""
     chosen = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
     infer: Infer = chosen.pop("infer")
-    return Machine(model, pipeline, run=infer(model, threads), **chosen)
+    return LoadedPipeline(model, pipeline, run=infer(model, threads), **chosen)

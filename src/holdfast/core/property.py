@@ -28,7 +28,7 @@ class Threat(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class InputBox:
     """All inputs between `lower` and `upper`, end points included."""
 
     lower: Floats
@@ -37,10 +37,10 @@ class Box:
     def __post_init__(self) -> None:
         lower, upper = (np.asarray(v, np.float64) for v in (self.lower, self.upper))
         if lower.shape != upper.shape:
-            raise InputError(f"Box: expected bounds of one shape, got {lower.shape} and {upper.shape}")
+            raise InputError(f"InputBox: expected bounds of one shape, got {lower.shape} and {upper.shape}")
         if not (lower <= upper).all():
             at = np.argwhere(~(lower <= upper))[0].tolist()
-            raise InputError(f"Box: expected lower <= upper, got {lower[*at]} > {upper[*at]} at {at}")
+            raise InputError(f"InputBox: expected lower <= upper, got {lower[*at]} > {upper[*at]} at {at}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -55,10 +55,10 @@ class Box:
         return f"value {point[*at]!r} at {at} is outside [{self.lower[*at]!r}, {self.upper[*at]!r}]"
 
 
-def linf_ball(centre: Floats, radius: float, low: float = -np.inf, high: float = np.inf) -> Box:
+def linf_ball(centre: Floats, radius: float, low: float = -np.inf, high: float = np.inf) -> InputBox:
     """All inputs whose every value is within `radius` of the centre's and inside [low, high]."""
     centre = np.asarray(centre, np.float64)
-    return Box(np.clip(centre - radius, low, high), np.clip(centre + radius, low, high))
+    return InputBox(np.clip(centre - radius, low, high), np.clip(centre + radius, low, high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class PatchAnywhere:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LinearConstraints:
     """A conjunction of linear constraints on the flat output y: matrix (m, k) @ y <= bound (m,).
 
     Where a specification ties inputs and outputs, `inputs` (m, n) adds inputs @ x to each row's left side,
@@ -109,16 +109,18 @@ class Rows:
     matrix: Floats
     bound: Floats
     inputs: Floats | None = None
-    within: Box | None = None
+    within: InputBox | None = None
 
     def __post_init__(self) -> None:
         matrix, bound = np.asarray(self.matrix, np.float64), np.asarray(self.bound, np.float64)
         if matrix.ndim != 2 or bound.shape != matrix.shape[:1]:
-            raise InputError(f"Rows: expected (m, k) and (m,), got {matrix.shape} and {bound.shape}")
+            raise InputError(
+                f"LinearConstraints: expected (m, k) and (m,), got {matrix.shape} and {bound.shape}"
+            )
         if self.inputs is not None:
             inputs = np.asarray(self.inputs, np.float64)
             if inputs.ndim != 2 or inputs.shape[0] != matrix.shape[0]:
-                raise InputError(f"Rows: expected inputs ({len(bound)}, n), got {inputs.shape}")
+                raise InputError(f"LinearConstraints: expected inputs ({len(bound)}, n), got {inputs.shape}")
             object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "bound", bound)
@@ -126,12 +128,12 @@ class Rows:
     def slack(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> float:
         """The largest inputs·x + matrix·y − bound: the constraints all hold when it is at most 0."""
         if self.matrix.shape[1] != output.size:
-            raise InputError(f"Rows: expected {self.matrix.shape[1]} outputs, got {output.size}")
+            raise InputError(f"LinearConstraints: expected {self.matrix.shape[1]} outputs, got {output.size}")
         left = self.matrix @ output.ravel().astype(np.float64)
         if self.inputs is not None:
             if point is None or self.inputs.shape[1] != point.size:
                 got = "no input" if point is None else f"{point.size} inputs"
-                raise InputError(f"Rows: expected {self.inputs.shape[1]} inputs, got {got}")
+                raise InputError(f"LinearConstraints: expected {self.inputs.shape[1]} inputs, got {got}")
             left = left + self.inputs @ point.ravel().astype(np.float64)
         return float((left - self.bound).max()) if len(self.bound) else -np.inf
 
@@ -148,7 +150,7 @@ class Property:
 
     model: Network
     threat: Threat
-    unsafe: tuple[Rows, ...]
+    unsafe: tuple[LinearConstraints, ...]
     note: str = ""
 
     def violated_by(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> bool:
@@ -223,7 +225,7 @@ class Verdict(Result):
         return [{k: v for k, v in self.to_dict().items() if k not in ("witness", "outputs")}]
 
 
-def settle(
+def confirm(
     question: Property, verdict: Verdict, run: Run, dtype: np.dtype[Any] | type = np.float32
 ) -> Verdict:
     """The verdict after its witness was replayed by `run` (ONNX Runtime on the original file).

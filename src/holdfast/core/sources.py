@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[1]
 SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
-_REWRITE = ("graph.inspect", "graph.kept", "graph.nodes", "graph.rewrite", "graph.session")
+_REWRITE = ("graph.inspect", "graph.artifacts", "graph.nodes", "graph.rewrite", "graph.session")
 _CELLS = ("engine.cells", "engine.store")
 _EVALUATE = (
     *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",

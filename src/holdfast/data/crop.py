@@ -16,7 +16,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
-from holdfast.data.files import whole_folder
+from holdfast.data.files import atomic_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
@@ -28,7 +28,7 @@ LARGE, OUTSIDE = "no square around it fits into the image", "extends beyond the 
 
 
 @dataclass(frozen=True)
-class Cut:
+class CropSettings:
     """How targets are cut out, each in a square window."""
 
     size: int = 64  # pixels of a picture's side
@@ -40,7 +40,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Cropped:
+class CropSummary:
     """What was cut: how many pictures, of how many targets, and why the others were left out."""
 
     folder: Path
@@ -52,8 +52,11 @@ class Cropped:
 
 
 def crop(
-    data: Dataset, folder: Path, cut: Cut, progress: Callable[[int, int], None] = lambda done, reused: None
-) -> Cropped:
+    data: Dataset,
+    folder: Path,
+    cut: CropSettings,
+    progress: Callable[[int, int], None] = lambda done, reused: None,
+) -> CropSummary:
     """Write the pictures to a new or empty folder, whole or not at all, and say what was cut.
 
     Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
@@ -62,7 +65,7 @@ def crop(
     three = set(data.classes) <= set(CLASSES)
     skipped, unreadable, names = Counter[str](), list[str](), set[str]()
     written: list[tuple[str, Floats, int]] = []  # name, box and label of each picture
-    with whole_folder(folder) as place:
+    with atomic_folder(folder) as place:
         for part in ("images", *(["gt_labels"] if three else [])):
             (place / part).mkdir()
         for entry in data.entries:
@@ -87,7 +90,7 @@ def crop(
             (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, cut)))
         about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(cut)}
         (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
-    return Cropped(
+    return CropSummary(
         folder=folder,
         format="cctsdb-yolo" if three else "coco",
         pictures=len(written),
@@ -97,7 +100,9 @@ def crop(
     )
 
 
-def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[tuple[str, Image, Floats, int]]:
+def _pieces(
+    sample: Sample, cut: CropSettings, skipped: Counter[str]
+) -> Iterator[tuple[str, Image, Floats, int]]:
     """Name, picture, box xyxy in parts of it, and class of each of one image's targets, in their order."""
     from PIL import Image as Pillow
 
@@ -128,7 +133,7 @@ def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[tuple[s
 
 
 def window_of(
-    truth: Boxes, number: int, extent: tuple[int, int], cut: Cut, rng: np.random.Generator
+    truth: Boxes, number: int, extent: tuple[int, int], cut: CropSettings, rng: np.random.Generator
 ) -> tuple[int, int, int] | str:
     """Left, top and side of the window around one target in whole pixels, or why there is none."""
     x1, y1, x2, y2 = truth.xyxy[number].tolist()
@@ -163,7 +168,7 @@ def _unique(name: str, names: set[str]) -> str:
     return new
 
 
-def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
+def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: CropSettings) -> dict[str, Any]:
     """The annotations as COCO writes them; ids begin at 1."""
     images, annotations = [], []
     for number, (name, box, label) in enumerate(rows, 1):

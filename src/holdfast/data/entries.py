@@ -18,7 +18,7 @@ from holdfast.data.images import sniff
 MAX_FILE_BYTES = 512 << 20  # an encoded image above this is a mistake, not an image
 
 
-class Row(NamedTuple):
+class BoxRow(NamedTuple):
     """One truth box as it is packed: corners, class index, flags, area."""
 
     x1: float
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     area: float = -1.0  # below 0: width times height
 
 
-def pack(rows: Iterable[Row]) -> bytes:
+def pack(rows: Iterable[BoxRow]) -> bytes:
     """The rows as one run of float64: 64 bytes a box, quick to pickle and to hash."""
     return array("d", chain.from_iterable(rows)).tobytes()
 

@@ -75,7 +75,7 @@ def image_names(folder: Path, *, deep: bool = True) -> list[str]:
     return sorted(found)
 
 
-class Disk(dict[str, frozenset[str]]):
+class FolderIndex(dict[str, frozenset[str]]):
     """Names by folder: each folder is listed once, which is far cheaper than asking file by file."""
 
     def __missing__(self, folder: str) -> frozenset[str]:
@@ -92,7 +92,7 @@ class Disk(dict[str, frozenset[str]]):
         return name in self[folder]
 
 
-def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: Disk) -> Path:
+def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: FolderIndex) -> Path:
     """The candidate that holds most of the named files; the first one if none holds any."""
     some = names[:: max(1, len(names) // 20)]
     hits = [sum(disk.has(str(folder / name)) for name in some) for folder in candidates]
@@ -227,7 +227,7 @@ def check_new(folder: Path) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into that takes its place at the end; after an error nothing is kept."""
     check_new(folder)
     try:

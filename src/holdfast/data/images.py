@@ -40,7 +40,7 @@ _ROTATIONS = (
 
 
 @dataclass(frozen=True)
-class Sniffed:
+class ImageHeader:
     """What the header of an image says."""
 
     format: str  # "JPEG", "PNG", ...: by content
@@ -52,27 +52,27 @@ class Sniffed:
     notes: tuple[str, ...]  # what is unusual, and what holdfast does with it; without the file's name
 
 
-class _Short(Exception):
+class _TruncatedHeader(Exception):
     """The header goes on beyond the bytes given."""
 
 
-def sniff(data: bytes, name: str = "image") -> Sniffed:
+def sniff(data: bytes, name: str = "image") -> ImageHeader:
     """What the header says; ImageError if the data is empty, no image, or more than 89 megapixels."""
     if not data:
         raise ImageError(f"{name}: the file is empty (0 bytes); expected an image")
     try:
         return _header(data, name)
-    except (_Short, IndexError, struct.error):
+    except (_TruncatedHeader, IndexError, struct.error):
         raise ImageError(f"{name}: the image ends inside its header after {len(data)} bytes") from None
 
 
-def sniff_head(head: bytes, name: str = "image") -> Sniffed | None:
+def sniff_head(head: bytes, name: str = "image") -> ImageHeader | None:
     """What the header says, given only the first bytes of a file; None if they do not hold all of it."""
     if not head.startswith((b"\xff\xd8\xff", b"\x89PNG")):
         return None  # the other formats may keep their header at the end
     try:
         return _header(head, name)
-    except (_Short, IndexError, struct.error):
+    except (_TruncatedHeader, IndexError, struct.error):
         return None
 
 
@@ -82,7 +82,7 @@ def notes(data: bytes, name: str) -> tuple[str, ...]:
     return tuple(f"{name}: {note}" for note in (*misnamed(found, name), *found.notes))
 
 
-def misnamed(found: Sniffed, name: str) -> tuple[str, ...]:
+def misnamed(found: ImageHeader, name: str) -> tuple[str, ...]:
     """A note if the file's ending names another format than its content has."""
     suffix = "." + name.rsplit(".", 1)[-1].lower() if "." in name else ""
     if suffix not in SUFFIXES or suffix in _SUFFIXES[found.format]:
@@ -104,7 +104,7 @@ def is_cut_off(data: bytes) -> bool:
     return not has_end_mark(kind, data[start:])
 
 
-def _header(data: bytes, name: str) -> Sniffed:
+def _header(data: bytes, name: str) -> ImageHeader:
     kind = _kind(data)
     if not kind:
         raise ImageError(
@@ -142,14 +142,14 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             continue
         (length,) = struct.unpack_from(">H", data, at)
         if at + length > len(data):
-            raise _Short
+            raise _TruncatedHeader
         yield marker, at + 2, max(length, 2) - 2
         if marker == 0xDA:
             return
         at += max(length, 2)
 
 
-def _jpeg(data: bytes) -> Sniffed:
+def _jpeg(data: bytes) -> ImageHeader:
     frame, orientation = None, 1
     for marker, start, length in _segments(data):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
@@ -157,13 +157,13 @@ def _jpeg(data: bytes) -> Sniffed:
         elif marker == 0xE1 and data[start : start + 6] == b"Exif\0\0":
             orientation = _exif_orientation(data[start + 6 : start + length])
     if frame is None:
-        raise _Short
+        raise _TruncatedHeader
     bits, height, width, channels = frame
     mode = {1: "L", 3: "RGB", 4: "CMYK"}.get(channels, f"{channels} channels")
     return _found("JPEG", Size(width, height), mode, bits, orientation)
 
 
-def _png(data: bytes) -> Sniffed:
+def _png(data: bytes) -> ImageHeader:
     width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
     orientation, animated, at = 1, False, 8
     while True:
@@ -178,7 +178,7 @@ def _png(data: bytes) -> Sniffed:
     return _found("PNG", Size(width, height), _PNG_MODES.get(colour, "?"), bits, orientation, animated)
 
 
-def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
+def _by_pillow(data: bytes, kind: str, name: str) -> ImageHeader:
     from PIL import Image as Pillow
 
     # The format's own class, not Image.open: that one would warn of large images and try other formats.
@@ -221,7 +221,9 @@ def _exif_orientation(block: bytes) -> int:
     return 1
 
 
-def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False) -> Sniffed:
+def _found(
+    kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False
+) -> ImageHeader:
     rotation = _ROTATIONS[orientation - 2]  # meant if the orientation is not 1
     unusual = (
         (
@@ -234,6 +236,6 @@ def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animat
         (animated, "is animated; only the first frame is used"),
     )
     notes = tuple(note for holds, note in unusual if holds)
-    return Sniffed(
+    return ImageHeader(
         kind, size=size, mode=mode, bits=bits, exif_orientation=orientation, animated=animated, notes=notes
     )

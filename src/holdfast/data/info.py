@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.core.dataset import Dataset, Entry, Problem
+from holdfast.core.dataset import DataProblem, Dataset, Entry
 from holdfast.core.errors import ImageError
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Ints, Label, MaskFile, Size
 from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, PixelBoxes, StoredLabel, UnitBoxes, read_image_file
-from holdfast.data.images import Sniffed, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
+from holdfast.data.images import ImageHeader, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
 from holdfast.data.problems import NOTES, Problems, check_inside, grouped
 
 SMALL, LARGE = 32**2, 96**2  # the areas in pixels at which COCO parts small, medium and large
@@ -27,7 +27,7 @@ _TALLIED = ("boxes", "crowd", "difficult", "small", "medium", "large", "without_
 
 
 @dataclass(frozen=True)
-class Extent:
+class SizeRange:
     """The smallest, the middle and the largest of some image sizes (by area), and how often each occurs."""
 
     smallest: Size
@@ -51,11 +51,11 @@ class DataInfo:
     without_objects: int  # detection: images with no box
     classes: tuple[tuple[str, int], ...]  # name, and objects, images (labels) or pixels (decoded masks)
     formats: tuple[tuple[str, int], ...]  # of the image files, by content
-    sizes: Extent | None
+    sizes: SizeRange | None
     small: int  # boxes with an area up to 32², up to 96², and above
     medium: int
     large: int
-    problems: tuple[Problem, ...]
+    problems: tuple[DataProblem, ...]
 
     @property
     def faults(self) -> int:
@@ -151,13 +151,13 @@ def _count(truth: Boxes | Label | Ints | None, counts: Counter[int], tally: Coun
         counts.update({key: int(truth[key]) for key in np.flatnonzero(truth).tolist()})
 
 
-def _extent(sizes: Counter[Size]) -> Extent | None:
+def _extent(sizes: Counter[Size]) -> SizeRange | None:
     if not sizes:
         return None
     ordered = sorted(sizes, key=lambda size: (size.width * size.height, size))
     middle = bisect_left(list(accumulate(sizes[size] for size in ordered)), (sizes.total() + 1) // 2)
     frequent = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return Extent(ordered[0], ordered[middle], ordered[-1], tuple(frequent))
+    return SizeRange(ordered[0], ordered[middle], ordered[-1], tuple(frequent))
 
 
 def _by(size: Size) -> str:
@@ -180,15 +180,15 @@ def _class_lines(info: DataInfo, most: int = 100) -> list[str]:
 _HEAD_BYTES, _TAIL_BYTES = 32 << 10, 4 << 10
 
 
-class _Look(NamedTuple):
+class _EntryInfo(NamedTuple):
     """What one entry turned out to be; `sniffed` and `truth` are None if it cannot be read."""
 
-    sniffed: Sniffed | None
+    sniffed: ImageHeader | None
     truth: Boxes | Label | Ints | None  # or the pixels by class id of an embedded mask
-    problems: Sequence[Problem] = ()
+    problems: Sequence[DataProblem] = ()
 
 
-def _look_at(entry: Entry) -> _Look:
+def _look_at(entry: Entry) -> _EntryInfo:
     try:
         if isinstance(entry, FileEntry):
             return _look_at_file(entry)
@@ -199,16 +199,16 @@ def _look_at(entry: Entry) -> _Look:
 
             with Pillow.open(BytesIO(truth.data)) as picture:
                 truth = np.bincount(np.asarray(picture).ravel())  # pixels by value
-        return _Look(sniff(sample.data, sample.name), truth)
+        return _EntryInfo(sniff(sample.data, sample.name), truth)
     except ImageError as problem:
         text = str(problem)
         kind = kinds.EMPTY_FILE if "(0 bytes)" in text else kinds.UNREADABLE_IMAGE
         for prefix in (entry.name, getattr(entry, "path", entry.name)):
             text = text.removeprefix(f"{prefix}: ")
-        return _Look(None, None, [Problem(kind, entry.name, text)])
+        return _EntryInfo(None, None, [DataProblem(kind, entry.name, text)])
 
 
-def _look_at_file(entry: FileEntry) -> _Look:
+def _look_at_file(entry: FileEntry) -> _EntryInfo:
     sniffed, cut_off = _sniff_file(entry.path, entry.name)
     problems = Problems()
     for note in (*misnamed(sniffed, entry.path), *sniffed.notes):
@@ -236,10 +236,10 @@ def _look_at_file(entry: FileEntry) -> _Look:
         elif mask.size != sniffed.size:
             said = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"
             problems.add(kinds.SIZE_DIFFERS, entry.name, said)
-    return _Look(sniffed, truth, problems)
+    return _EntryInfo(sniffed, truth, problems)
 
 
-def _sniff_file(path: str, name: str) -> tuple[Sniffed, bool]:
+def _sniff_file(path: str, name: str) -> tuple[ImageHeader, bool]:
     """What a file's header says, and whether the file is cut off; reads its first and last kilobytes."""
     with contextlib.suppress(OSError), open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text)
         head = stream.read(_HEAD_BYTES)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import DataError
-from holdfast.core.patch import OnBoxes, Patch, Spot
+from holdfast.core.patch import OnBoxes, Patch, Position
 from holdfast.core.types import Image
 from holdfast.data.images import sniff
 
@@ -34,7 +34,7 @@ def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None)
     where = patch.where
     what = "# A holdfast patch. The PNG of the same name has the pixels, and the mask as its alpha channel."
     lines = [what, "[where]"]
-    if isinstance(where, Spot):
+    if isinstance(where, Position):
         lines += [
             f"x = {where.x}  # column of its left side, in pixels of the image",
             f"y = {where.y}  # row",
@@ -84,11 +84,11 @@ def _pixels(png: bytes, name: str) -> tuple[Image, Any]:
     return found[:, :, :3], alpha == 255
 
 
-def _where(found: Any, name: str) -> Spot | OnBoxes:
+def _where(found: Any, name: str) -> Position | OnBoxes:
     if not isinstance(found, dict) or not set(found) <= {"x", "y", "side", "on"}:
         raise DataError(f"{name}.toml: [where]: expected x, y and, on boxes, on and side, got {found!r}")
-    kind: type[Spot] | type[OnBoxes] = OnBoxes if found.get("on") == "boxes" else Spot
-    if found.get("on", "boxes") != "boxes" or (kind is Spot and "side" in found):
+    kind: type[Position] | type[OnBoxes] = OnBoxes if found.get("on") == "boxes" else Position
+    if found.get("on", "boxes") != "boxes" or (kind is Position and "side" in found):
         raise DataError(f'{name}.toml: [where]: expected on = "boxes" (with side) or only x and y')
     numbers = {k: v for k, v in found.items() if k != "on"}
     side = numbers.get("side", 1)
@@ -96,8 +96,8 @@ def _where(found: Any, name: str) -> Spot | OnBoxes:
         expected = f"expected a number above 0 and up to {LARGEST}"
         raise DataError(f"{name}.toml: [where] side: {expected}, got {side}")
     for key, value in numbers.items():
-        good = isinstance(value, int if kind is Spot else int | float) and not isinstance(value, bool)
+        good = isinstance(value, int if kind is Position else int | float) and not isinstance(value, bool)
         if not good or not abs(value) < 1e6:
-            expected = "a whole number" if kind is Spot else "a number"
+            expected = "a whole number" if kind is Position else "a number"
             raise DataError(f"{name}.toml: [where] {key}: expected {expected}, got {value!r}")
     return kind(**numbers)

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from holdfast.core.dataset import Problem
+from holdfast.core.dataset import DataProblem
 from holdfast.core.types import Size
-from holdfast.data.entries import Row
+from holdfast.data.entries import BoxRow
 
 MISSING_FILE = "missing file"
 EMPTY_FILE = "empty file"
@@ -33,17 +33,17 @@ ODD_IMAGE = "unusual image"
 NOTES = frozenset({IMAGE_WITHOUT_LABEL, SEVERAL_FORMATS, SEVERAL_SPLITS, CHOICE, ODD_IMAGE})
 
 
-class Problems(list[Problem]):
+class Problems(list[DataProblem]):
     """The problems met while a dataset is read."""
 
     def add(self, kind: str, where: object, what: str) -> None:
         """Add a problem of a kind at a place, such as a path."""
-        self.append(Problem(kind, str(where), what))
+        self.append(DataProblem(kind, str(where), what))
 
 
-def grouped(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
+def grouped(problems: Iterable[DataProblem]) -> dict[str, tuple[DataProblem, ...]]:
     """The problems by kind: faults before notes, the most frequent kind first."""
-    groups: dict[str, list[Problem]] = {}
+    groups: dict[str, list[DataProblem]] = {}
     for problem in problems:
         groups.setdefault(problem.kind, []).append(problem)
     order = sorted(groups, key=lambda kind: (kind in NOTES, -len(groups[kind]), kind))
@@ -55,7 +55,7 @@ BORDER_PIXELS = 1.0
 BORDER_SHARE = 0.002  # the same for boxes stated as shares of the image
 
 
-def check_box(row: Row, size: Size | None, where: str, problems: Problems) -> bool:
+def check_box(row: BoxRow, size: Size | None, where: str, problems: Problems) -> bool:
     """Whether a box can be used; a problem is added if it cannot, or if it lies beyond the border.
 
     A box beyond the border is kept as it is stated, as the reference scorers do. `size` is that of the image

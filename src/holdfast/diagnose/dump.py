@@ -13,14 +13,14 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.extras import is_installed
 from holdfast.core.frame import place
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, open_machine
+from holdfast.core.pipeline import Pipeline, load_pipeline
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
 from holdfast.diagnose.stages import ValueDifference, compare_values
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.report.tables import Cell, Table
-from holdfast.stages.deployed import Deployed
-from holdfast.stages.families import Option, families, options
+from holdfast.stages.deployed import DeployedInference
+from holdfast.stages.families import NoiseOption, families, options
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def match_output(
     """
     found: list[tuple[Pipeline, OptionTrial]] = []
 
-    def near(chosen: Sequence[Option]) -> float:
+    def near(chosen: Sequence[NoiseOption]) -> float:
         pipeline, changes = _changed(train, chosen)
         known = next((trial for seen, trial in found if seen == pipeline), None)
         if known is None:
@@ -192,15 +192,15 @@ def match_output(
             found.append((pipeline, known))
         return known.apart.mean
 
-    def with_one(one: Option) -> list[Option]:
+    def with_one(one: NoiseOption) -> list[NoiseOption]:
         return [*(o for o in best if o.family != one.family), one]
 
     task, before = model.card.task, [f for f in families() if f.where != "post-processing"]
     every = [o for f in before for o in options(f) if not o.missing and task in o.tasks]
-    best: list[Option] = []
+    best: list[NoiseOption] = []
     nearest = near(best)
     while True:
-        tried: dict[Option, float] = {}
+        tried: dict[NoiseOption, float] = {}
         for one in [o for o in every if o not in best]:
             with suppress(HoldfastError):
                 tried[one] = near(with_one(one))
@@ -211,13 +211,13 @@ def match_output(
     return rank_trials(trial for _, trial in found)
 
 
-def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
+def _changed(train: Pipeline, chosen: Sequence[NoiseOption]) -> tuple[Pipeline, list[NoiseOption]]:
     """The pipeline with the options, and those of them that differ from the training pipeline."""
     pipeline = train
-    changes: list[Option] = []
+    changes: list[NoiseOption] = []
     for one in chosen:
         after = one.noise(pipeline)
-        if after.infer == Deployed():
+        if after.infer == DeployedInference():
             after = after.replace(infer="onnxruntime")
         if after != pipeline:
             pipeline = after
@@ -228,7 +228,7 @@ def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[
 def _check_effective(ready: Pipeline, model: Model) -> None:
     """Raise CannotRewrite if one of the rewrites does not change the graph."""
     infer = ready.infer
-    if isinstance(infer, Deployed) and infer.folder:
+    if isinstance(infer, DeployedInference) and infer.folder:
         for name in infer.rewrites:
             if not replace(infer, rewrites=(name,)).built(model).changed:
                 raise CannotRewrite(f"{model.name} has nothing that {name} changes")
@@ -238,7 +238,7 @@ def _output_difference(
     model: Model, pipeline: Pipeline, data: bytes, dump: Tensor
 ) -> tuple[ValueDifference, str]:
     """The difference of the closest output of the dump's size, and that output's hash."""
-    machine = open_machine(pipeline, model)
+    machine = load_pipeline(pipeline, model)
     raw = machine.run(machine.prepare(data).tensor)
     fitting = [value for value in raw.values() if value.size == dump.size]
     if not fitting:

@@ -16,7 +16,7 @@ from holdfast.diagnose.dump import match_input, match_output, match_table, read_
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.engine.manifest import to_plain
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.evaluate.difference import ScoredRun, broken_images, compare, scored_run
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan
@@ -30,8 +30,8 @@ from holdfast.noise.vision.run import PreparedNoise, prepare_context, run_varian
 from holdfast.noise.vision.show import SingleImage
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
-from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option, applied, options_of
+from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import NoiseOption, applied, options_of
 
 DEPLOY = "deploy"
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
@@ -71,7 +71,7 @@ class DeploymentLoss:
     broken: tuple[str, ...]  # images that were correct and are wrong
 
 
-def measure_losses(prepared: PreparedNoise, chosen: Sequence[Option], watch: Watch) -> DeploymentLoss:
+def measure_losses(prepared: PreparedNoise, chosen: Sequence[NoiseOption], watch: Watch) -> DeploymentLoss:
     """Points lost by the deployment and by each of its differences, on all images of the dataset."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
@@ -96,7 +96,9 @@ def measure_losses(prepared: PreparedNoise, chosen: Sequence[Option], watch: Wat
     )
 
 
-def _variants(prepared: PreparedNoise, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
+def _variants(
+    prepared: PreparedNoise, chosen: Sequence[NoiseOption]
+) -> tuple[dict[str, Variant], dict[str, str]]:
     """clean, deploy, each option alone and all but each option, by role; and a note on each option."""
     variants = {CLEAN: _clean(prepared, CLEAN)}
     notes: dict[str, str] = {}
@@ -121,7 +123,7 @@ def _variants(prepared: PreparedNoise, chosen: Sequence[Option]) -> tuple[dict[s
 def _clean(prepared: PreparedNoise, role: str) -> Variant:
     """The training pipeline in that role; if it is calibrated, without its calibration images."""
     clean, reserved = prepared.context.clean, prepared.context.reserved
-    seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
+    seen = isinstance(clean.infer, DeployedInference) and clean.infer.calibrated
     return Variant(role, clean, reserved.without if seen else frozenset())
 
 
@@ -130,7 +132,7 @@ def _side(prepared: PreparedNoise, made: SweepResult) -> ScoredRun:
     if made.problem:
         raise ModelError(f"{made.variant.name}: {made.problem}")
     records = made.read().records
-    if all(isinstance(r, Failed) for r in records):
+    if all(isinstance(r, FailedImage) for r in records):
         raise ModelError(f"{made.variant.name}: every image failed; first {records[0]}")
     return scored_run(prepared.noise.plan, prepared.alignment, records)
 
@@ -208,7 +210,7 @@ class Diagnosis(Result):
 
 def calibration_of(model: Model, words: str, *systems: Pipeline) -> CalibrationInfo | None:
     """The calibration of pipelines that are ready to run; None if none is calibrated."""
-    infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
+    infers = [s.infer for s in systems if isinstance(s.infer, DeployedInference) and s.infer.calibrated]
     if not infers:
         return None
     images = max(len(infer.calibration.entries) for infer in infers if infer.calibration)

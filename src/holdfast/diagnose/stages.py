@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, open_machine
+from holdfast.core.pipeline import Pipeline, load_pipeline
 from holdfast.core.types import Detections, LabelMap, Scores
 from holdfast.evaluate.difference import matched_pairs
 
@@ -48,7 +48,7 @@ def compare_stages(
 
     Raise InputError with the first failure if all images fail.
     """
-    first, second = open_machine(train, model), open_machine(deploy, model)
+    first, second = load_pipeline(train, model), load_pipeline(deploy, model)
     seen: dict[str, list[ValueDifference]] = {stage: [] for stage in STAGES}
     failed = ""
     for name, data in images:

@@ -54,14 +54,14 @@ class Setup(NamedTuple):
         return fingerprint.of([self.kind, code_of(self.kind), versions(self.kind), self.facts])
 
 
-class Missing(NamedTuple):
+class MissingCells(NamedTuple):
     """An item and what is to be computed: number of a setup -> the item's content in that cell."""
 
     item: Any
     wanted: Mapping[int, Any]
 
 
-class Computed(NamedTuple):
+class CellResult(NamedTuple):
     """A result: the position of its item in the batch, the number of its setup, and a plain value.
 
     A result that is not `stored` is rerotated by this run and computed again by the next.
@@ -91,7 +91,7 @@ class Work(ABC, Generic[Item, State]):
         return None
 
     @abstractmethod
-    def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: State, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """Compute the missing cells of a batch of items."""
 
     def is_valid(self, setup: int, data: bytes) -> bool:
@@ -113,10 +113,10 @@ class Work(ABC, Generic[Item, State]):
 class ItemWork(Work[Item, State]):
     """Work with one cell per item."""
 
-    def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: State, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """Compute the items one by one."""
         for position, (item, _) in enumerate(batch):
-            yield Computed(position, 0, self.compute_item(state, item))
+            yield CellResult(position, 0, self.compute_item(state, item))
 
     @abstractmethod
     def compute_item(self, state: State, item: Item) -> Any:
@@ -179,7 +179,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class ShardAnswer:
+class ShardResult:
     """What a process returns for a shard."""
 
     items: list[tuple[str, ...]]
@@ -242,7 +242,7 @@ class CellTask:
 
     def process(
         self, state: Any, shard: Sequence[Any], threads: int
-    ) -> tuple[ShardAnswer, Any, tuple[int, int]]:
+    ) -> tuple[ShardResult, Any, tuple[int, int]]:
         """Compute what is missing of a shard; return the answer, the open state and the progress."""
         work = self.work
         contents = [work.contents(item) for item in shard]
@@ -253,7 +253,7 @@ class CellTask:
         if missing:
             state = work.open(threads) if state is None else state
             places = list(missing)
-            batch = [Missing(shard[p], {n: contents[p][n] for n in missing[p]}) for p in places]
+            batch = [MissingCells(shard[p], {n: contents[p][n] for n in missing[p]}) for p in places]
             for one in work.compute(state, batch):
                 at = places[one.position]
                 if one.stored:
@@ -272,7 +272,7 @@ class CellTask:
                 ]
                 work.use(item, values)
         progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
-        return ShardAnswer(items, self._problems(state), unstored), state, progress
+        return ShardResult(items, self._problems(state), unstored), state, progress
 
     def keys(self, digests: Sequence[str]) -> list[str]:
         """The key of each cell of an item, "" where it has none."""

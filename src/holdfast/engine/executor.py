@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
-from holdfast.engine.workers import Task, Worker, WorkerLost, answers, workers
+from holdfast.engine.workers import Worker, WorkerLost, WorkerTask, answers, workers
 
 Progress: TypeAlias = Callable[[int, int], None]  # units done, units of them that were finished before
 Shards: TypeAlias = Sequence[tuple[Any, ...]]
@@ -46,7 +46,7 @@ def choose_executor(jobs: int, shards: int) -> InProcess | Processes:
 class InProcess:
     """Process all shards in this process."""
 
-    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
+    def run(self, task: WorkerTask, shards: Shards, progress: Progress, until: float) -> list[Any]:
         """The answers to the leading shards that were finished by `until` (of `time.monotonic`).
 
         Raise BudgetSpent if there are shards and none was finished.
@@ -74,7 +74,7 @@ class Processes:
     count: int
     required: bool = False
 
-    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
+    def run(self, task: WorkerTask, shards: Shards, progress: Progress, until: float) -> list[Any]:
         """The answers to the leading shards that were finished in time."""
         reason = _not_sendable(task)
         if reason and self.required:
@@ -105,7 +105,7 @@ def _some(found: list[Any], shards: Shards) -> list[Any]:
     return found
 
 
-def _not_sendable(task: Task) -> str:
+def _not_sendable(task: WorkerTask) -> str:
     """Why new processes cannot get this task; empty if they can."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not Path(script).exists():

@@ -17,9 +17,9 @@ from holdfast.core.pipeline import Pipeline, Run, checked
 from holdfast.core.registry import lookup
 from holdfast.core.types import Tensor
 from holdfast.data.images import notes
-from holdfast.engine.cells import CellSet, Computed, Missing, Setup, Work
+from holdfast.engine.cells import CellResult, CellSet, MissingCells, Setup, Work
 from holdfast.engine.preprocess import Errors, InputStages, InputTensor, attempt, distinct_tensors, grouped
-from holdfast.engine.records import Failed, Record, from_plain, record_of, to_plain
+from holdfast.engine.records import FailedImage, Record, from_plain, record_of, to_plain
 from holdfast.engine.store import printable
 
 SHARD = 25  # images a process gets at a time
@@ -81,7 +81,7 @@ class Inference:
         if not isinstance(outcome, Exception):
             state.records[n] = outcome
         elif isinstance(outcome, InputError) and not isinstance(outcome, FATAL):
-            failed = Failed(name, str(outcome).removeprefix(f"{name}: "))
+            failed = FailedImage(name, str(outcome).removeprefix(f"{name}: "))
             if self.work.strict:
                 raise ImageError(str(failed))
             state.records[n] = failed
@@ -168,7 +168,7 @@ class PipelineWork(Work[Entry, Inference]):
         """Why some pipelines cannot be run at all."""
         return {n: describe_error(problem) for n, problem in sorted(state.problems.items())}
 
-    def compute(self, state: Inference, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: Inference, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The record of each image and pipeline."""
         stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
         for place, (entry, wanted) in enumerate(batch):
@@ -193,12 +193,12 @@ class PipelineWork(Work[Entry, Inference]):
                 name, content = wanted[n]
                 cell = {
                     "record": to_plain(record),
-                    "notes": [] if isinstance(record, Failed) else remarks,
+                    "notes": [] if isinstance(record, FailedImage) else remarks,
                     "name": printable(name),
                     "content": content,
                     "input": image.inputs.get(n, ""),
                 }
-                yield Computed(place, n, cell)
+                yield CellResult(place, n, cell)
 
 
 def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:

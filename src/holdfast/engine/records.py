@@ -19,7 +19,7 @@ Grid: TypeAlias = NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectionRecord:
     """A detector's image: truth boxes and detections, in pixels of the encoded image."""
 
     name: str
@@ -29,7 +29,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class ClassificationRecord:
     """A classifier's image: the true class and the best classes with their scores, best first."""
 
     name: str
@@ -45,7 +45,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class SegmentationRecord:
     """A segmenter's image: pixels by true class (row) and predicted class (column), ignored ones left out.
 
     `grid` (GRID, GRID) holds the predicted classes at evenly spread points, to tell two predictions apart; it
@@ -65,7 +65,7 @@ def sampled(classes: NDArray[Any]) -> Grid:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedImage:
     """An image that could not be read, decoded or predicted, and why."""
 
     name: str
@@ -75,17 +75,17 @@ class Failed:
         return f"{self.name}: {self.reason}"
 
 
-Record: TypeAlias = Found | Ranked | Counted | Failed
+Record: TypeAlias = DetectionRecord | ClassificationRecord | SegmentationRecord | FailedImage
 
 
 def to_plain(record: Record) -> dict[str, Any]:
     """The record as JSON values."""
-    if isinstance(record, Failed):
+    if isinstance(record, FailedImage):
         return {"failed": record.name, "reason": record.reason}
     common: dict[str, Any] = {"name": record.name, "size": list(record.size)}
-    if isinstance(record, Found):
+    if isinstance(record, DetectionRecord):
         return {**common, "truth": _columns(record.truth), "found": _columns(record.detections)}
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         return {**common, "label": record.label, "top": record.top.tolist(), "scores": record.scores.tolist()}
     packed = zlib.compress(np.ascontiguousarray(record.grid, "<u2").tobytes())
     grid = base64.b64encode(packed).decode("ascii") if record.grid.size else ""
@@ -99,18 +99,18 @@ def _columns(boxes: types.Boxes | types.Detections) -> dict[str, Any]:
 def from_plain(plain: dict[str, Any]) -> Record:
     """The record that `to_plain` wrote."""
     if "failed" in plain:
-        return Failed(plain["failed"], plain["reason"])
+        return FailedImage(plain["failed"], plain["reason"])
     name, size = plain["name"], types.Size(*plain["size"])
     if "found" in plain:
-        return Found(name, size, types.Boxes(**plain["truth"]), types.Detections(**plain["found"]))
+        return DetectionRecord(name, size, types.Boxes(**plain["truth"]), types.Detections(**plain["found"]))
     if "label" in plain:
         top, scores = np.array(plain["top"], np.int64), np.array(plain["scores"], np.float64)
-        return Ranked(name, size, plain["label"], top, scores)
+        return ClassificationRecord(name, size, plain["label"], top, scores)
     confusion = np.array(plain["confusion"], np.int64)
     if not plain.get("grid"):
-        return Counted(name, size, confusion)
+        return SegmentationRecord(name, size, confusion)
     labels = np.frombuffer(zlib.decompress(base64.b64decode(plain["grid"])), "<u2")
-    return Counted(name, size, confusion, labels.reshape(GRID, GRID).astype(np.uint16))
+    return SegmentationRecord(name, size, confusion, labels.reshape(GRID, GRID).astype(np.uint16))
 
 
 def record_of(
@@ -119,13 +119,13 @@ def record_of(
     """The record of one image of that size; InputError if truth and prediction are not of one kind."""
     truth: Any = sample.truth
     if isinstance(truth, types.Boxes) and isinstance(prediction, types.Detections):
-        return Found(sample.name, size, truth, prediction)
+        return DetectionRecord(sample.name, size, truth, prediction)
     if isinstance(truth, types.Label) and isinstance(prediction, types.Scores):
         top = first_of(prediction.values, TOP)
-        return Ranked(sample.name, size, truth.index, top, prediction.values[top])
+        return ClassificationRecord(sample.name, size, truth.index, top, prediction.values[top])
     if isinstance(truth, types.MaskFile) and isinstance(prediction, types.LabelMap):
         confusion = _confusion(truth, size, prediction, classes, ignore)
-        return Counted(sample.name, size, confusion, sampled(prediction.classes))
+        return SegmentationRecord(sample.name, size, confusion, sampled(prediction.classes))
     got, has = type(prediction).__name__, type(truth).__name__
     raise InputError(f"the model predicts {got}, but the data has {has}")
 

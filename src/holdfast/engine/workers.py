@@ -24,7 +24,7 @@ from holdfast.core.registry import foreign_modules, load_parts, loaded_files, sc
 PATIENCE = 5.0  # seconds an idle worker has to end by itself
 
 
-class Task(Protocol):
+class WorkerTask(Protocol):
     """What processes are given: it processes any shard of items, in any order."""
 
     def process(self, state: Any, shard: Sequence[Any], threads: int) -> tuple[Any, Any, tuple[int, int]]:
@@ -45,7 +45,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Brief:
+class PackedTask:
     """A task on its way to a process: packed, because the user's parts must be loaded before it is opened."""
 
     modules: tuple[str, ...]
@@ -53,21 +53,21 @@ class Brief:
     threads: int
     packed: bytes
 
-    def open(self) -> Task:
+    def open(self) -> WorkerTask:
         """Load every part of the user's that the task may name, then the task."""
         for path in self.files:
             load_parts(path)
         for module in self.modules:
             importlib.import_module(module)
-        task: Task = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
+        task: WorkerTask = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
         return task
 
 
 @contextlib.contextmanager
-def workers(task: Task, threads: int, count: int) -> Iterator[list[Worker]]:
+def workers(task: WorkerTask, threads: int, count: int) -> Iterator[list[Worker]]:
     """Start `count` processes that know the task; end them when the block is left, however it is left."""
     context = multiprocessing.get_context("spawn")
-    brief = Brief(foreign_modules(), tuple(loaded_files().values()), threads, pickle.dumps(task))
+    brief = PackedTask(foreign_modules(), tuple(loaded_files().values()), threads, pickle.dumps(task))
     begun: list[Worker] = []
     try:
         needed = b"__main__" in brief.packed or script_has_parts()
@@ -124,7 +124,7 @@ def answers(
         ) from problem
 
 
-def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
+def _serve(brief: PackedTask, pipe: Connection, parent: int) -> None:
     """Answer shards, one by one, until None comes or the parent is gone; the parent reports errors."""
     become_worker(parent)
     if brief.threads:  # OpenCV reads it on import; its own pool of threads would crowd the other workers

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.types import Ints
-from holdfast.engine.records import Counted, Found, Ranked
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, SegmentationRecord
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import single_outputs, true_class_ranks
 from holdfast.metrics.boxes import iou
@@ -128,7 +128,7 @@ def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: 
 def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a classifier's page, and its worst images."""
     classes = evaluation.about.classes
-    records = [r for r in evaluation.records if isinstance(r, Ranked)]
+    records = [r for r in evaluation.records if isinstance(r, ClassificationRecord)]
     certainty = Section(
         "certainty", "Scores", (_scores(records), class_bars(evaluation, "top1", "Top-1 by class"))
     )
@@ -153,7 +153,7 @@ def class_bars(evaluation: Evaluation, key: str, title: str) -> Figure:
     return Figure(title, scroll(chart, title), note)
 
 
-def _score(record: Ranked) -> float:
+def _score(record: ClassificationRecord) -> float:
     return float(record.scores[0]) if len(record.scores) else 0.0
 
 
@@ -164,7 +164,7 @@ def _confusion(true: Sequence[int] | Ints, said: Sequence[int] | Ints, classes: 
     return table
 
 
-def _scores(records: list[Ranked]) -> Figure:
+def _scores(records: list[ClassificationRecord]) -> Figure:
     right = true_class_ranks(records)[0] == 0
     scores = np.array([_score(r) for r in records], np.float64)
     inside = not len(scores) or (scores.min() >= 0 and scores.max() <= 1)
@@ -181,7 +181,7 @@ def _scores(records: list[Ranked]) -> Figure:
     return Figure(title, chart, "Scores of correct and of wrong predictions.")
 
 
-def _prediction_text(record: Ranked, classes: tuple[str, ...]) -> str:
+def _prediction_text(record: ClassificationRecord, classes: tuple[str, ...]) -> str:
     place = int(true_class_ranks([record])[0][0])
     name = classes[record.best] if record.best >= 0 else "a class the dataset does not have"
     known = place < len(record.top)
@@ -192,7 +192,7 @@ def _prediction_text(record: Ranked, classes: tuple[str, ...]) -> str:
 def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a single-object detector's page, and its worst images."""
     classes = evaluation.about.classes
-    records = [r for r in evaluation.records if isinstance(r, Found)]
+    records = [r for r in evaluation.records if isinstance(r, DetectionRecord)]
     values, labels = single_outputs(records)
     said = np.array([_predicted_class(r) for r in records], np.int64)
     # IoU of the one detection with the true box, whatever its class.
@@ -218,12 +218,12 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     return [overview, class_section(evaluation.result), confusion], worst
 
 
-def _predicted_class(record: Found) -> int:
+def _predicted_class(record: DetectionRecord) -> int:
     """The class of the one detection, or −1 (the last column) without one."""
     return int(record.detections.classes[0]) if len(record.detections) else -1
 
 
-def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
+def _shot(record: DetectionRecord, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
     true, found = int(record.truth.classes[0]), _predicted_class(record)
     marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
     text = "no detection"
@@ -237,7 +237,7 @@ def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...])
 def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     """The sections of a segmenter's page, and its worst images."""
     classes = evaluation.about.classes
-    records = [r for r in evaluation.records if isinstance(r, Counted)]
+    records = [r for r in evaluation.records if isinstance(r, SegmentationRecord)]
     means = np.array([segmentation_result(r.confusion).mean_iou for r in records], np.float64)
     total = (
         np.sum([r.confusion for r in records], axis=0) if records else np.zeros((len(classes),) * 2, np.int64)
@@ -262,7 +262,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     return [overview, class_section(evaluation.result), confusion], Worst(definition, shots)
 
 
-def _mask_text(record: Counted, mean: float, classes: tuple[str, ...]) -> str:
+def _mask_text(record: SegmentationRecord, mean: float, classes: tuple[str, ...]) -> str:
     values = segmentation_result(record.confusion).iou
     known = [i for i in np.argsort(values, kind="stable").tolist() if np.isfinite(values[i])]
     weakest = ", ".join(f"{classes[i]} {values[i]:.2f}" for i in known[:3])

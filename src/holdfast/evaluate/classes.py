@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.core.errors import DataError, UnknownName
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Ints, plain_name
-from holdfast.engine.records import Failed, Found, Ranked, Record
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, FailedImage, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +110,13 @@ def realign(records: Iterable[Record], alignment: Alignment, task: Task = "detec
     if task != "single":
         return kept
     # An image whose only object is of a skipped class does not count.
-    return tuple(r for r in kept if not (isinstance(r, Found) and len(r.truth) == 0))
+    return tuple(r for r in kept if not (isinstance(r, DetectionRecord) and len(r.truth) == 0))
 
 
 def _realign_record(record: Record, alignment: Alignment) -> Record | None:
-    if isinstance(record, Failed):
+    if isinstance(record, FailedImage):
         return None
-    if isinstance(record, Found):
+    if isinstance(record, DetectionRecord):
         t, d = record.truth, record.detections
         _check(record.name, t.classes, alignment.of_data, "the dataset")
         _check(record.name, d.classes, alignment.of_model, "the model")
@@ -124,7 +124,7 @@ def _realign_record(record: Record, alignment: Alignment) -> Record | None:
         keep, kept = wanted >= 0, seen >= 0
         truth = Boxes(t.xyxy[keep], wanted[keep], t.crowd[keep], t.difficult[keep], t.areas[keep])
         return replace(record, truth=truth, detections=replace(d.take(kept), classes=seen[kept]))
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         _check(record.name, np.array([record.label]), alignment.of_data, "the dataset")
         label, top = int(alignment.of_data[record.label]), alignment.of_model[record.top]
         return replace(record, label=label, top=top) if label >= 0 else None

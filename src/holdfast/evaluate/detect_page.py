@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.core.types import Bools, Floats, Ints
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.class_pages import class_section, confusion_section
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
@@ -30,7 +30,7 @@ _WEAKEST = 3  # with more classes, this many of the weakest are named
 class MatchedDetections:
     """The records of a detector, and their matches and curves by the rule."""
 
-    records: tuple[Found, ...]
+    records: tuple[DetectionRecord, ...]
     classes: tuple[str, ...]
     result: DetectionResult
 
@@ -48,7 +48,7 @@ class MatchedDetections:
 def matched_detections(evaluation: Evaluation) -> MatchedDetections:
     """The matches and curves behind the numbers, recomputed from the records by the same rule."""
     about = evaluation.about
-    records = tuple(r for r in evaluation.records if isinstance(r, Found))
+    records = tuple(r for r in evaluation.records if isinstance(r, DetectionRecord))
     settings = about.settings
     result = evaluate(
         *tables(records),
@@ -235,7 +235,7 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot
     return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_error_text(d, record)}")
 
 
-def _error_text(d: MatchedDetections, record: Found) -> str:
+def _error_text(d: MatchedDetections, record: DetectionRecord) -> str:
     """The errors on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)

@@ -19,7 +19,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.model import Task
 from holdfast.core.types import Bools, Detections, Floats, Ints
-from holdfast.engine.records import Counted, Found, Ranked, Record
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, Record, SegmentationRecord
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import EvaluationPlan
@@ -104,7 +104,7 @@ def changes(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     return Changes(task, int(moved.any(axis=1).sum()), len(pairs), lost, gained)
 
 
-def _single_changed(before: Found, after: Found) -> bool:
+def _single_changed(before: DetectionRecord, after: DetectionRecord) -> bool:
     first, second = before.detections, after.detections
     if not len(first) or not len(second):
         return len(first) != len(second)
@@ -113,7 +113,7 @@ def _single_changed(before: Found, after: Found) -> bool:
     return not same or not (equal or iou(first.boxes[:1], second.boxes[:1])[0, 0] >= SAME_BOX)
 
 
-def _above_threshold(record: Found, settings: Settings) -> Detections:
+def _above_threshold(record: DetectionRecord, settings: Settings) -> Detections:
     """The detections that a system with this score threshold shows."""
     found = record.detections
     return found.take(passes(found.scores, settings.score, settings.rule))
@@ -155,7 +155,9 @@ def _newly_wrong(before: Sequence[Record], after: Sequence[Record], task: Task, 
         )
         return np.isin(np.arange(len(before)), image[found & ~found_after])
     if task == "segment":
-        counts = [[r.confusion for r in records if isinstance(r, Counted)] for records in (before, after)]
+        counts = [
+            [r.confusion for r in records if isinstance(r, SegmentationRecord)] for records in (before, after)
+        ]
         first, second = (np.array([np.trace(c) / max(1, int(c.sum())) for c in side]) for side in counts)
         return np.asarray(first - second >= CHANGED_SHARE)
     return np.asarray(_correct(task, before) & ~_correct(task, after))
@@ -348,12 +350,12 @@ def same_truth(first: Record, second: Record) -> bool:
 
 def _truth_key(record: Record) -> object:
     """The size and the truth of a record's image as a value that can be compared."""
-    if isinstance(record, Found):
+    if isinstance(record, DetectionRecord):
         t = record.truth
         return record.size, *(a.tobytes() for a in (t.xyxy, t.classes, t.crowd, t.difficult, t.areas))
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         return record.size, record.label
-    if isinstance(record, Counted):
+    if isinstance(record, SegmentationRecord):
         return record.size, record.confusion.sum(axis=1).tobytes()
     return None
 

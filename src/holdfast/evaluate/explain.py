@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.engine.records import Found
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, tables
 from holdfast.metrics.boxes import DetectionTable, TruthTable
@@ -17,7 +17,7 @@ from holdfast.metrics.rules import RULES
 
 def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:
     """The explanation of one class of a detector's run, as text."""
-    records = [r for r in evaluation.records if isinstance(r, Found)]
+    records = [r for r in evaluation.records if isinstance(r, DetectionRecord)]
     names = tuple(r.name for r in records)
     return _explain_class(*tables(records), names, evaluation.about.classes, settings, class_name)
 

@@ -10,7 +10,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.result import optional
 from holdfast.data.entries import FileEntry
 from holdfast.data.images import sniff
-from holdfast.engine.records import Found, Ranked
+from holdfast.engine.records import ClassificationRecord, DetectionRecord
 from holdfast.engine.store import printable, write_atomic
 from holdfast.evaluate.result import Evaluation
 
@@ -33,12 +33,12 @@ def to_fiftyone(evaluation: Evaluation, folder: Path | None = None) -> Any:
 
 def _fields(fiftyone: Any, record: Any, classes: tuple[str, ...]) -> tuple[Any, Any]:
     """The labels of the ground truth and of the prediction."""
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         best = classes[record.best] if 0 <= record.best < len(classes) else None
         score = float(record.scores[0]) if len(record.scores) else None
         truth = fiftyone.Classification(label=classes[record.label])
         return truth, fiftyone.Classification(label=best, confidence=score)
-    if not isinstance(record, Found):
+    if not isinstance(record, DetectionRecord):
         raise InputError(f"{record.name}: expected a detector's or a classifier's record")
     true, found = record.truth, record.detections
 

@@ -16,10 +16,10 @@ import numpy as np
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Card, Head, Model
-from holdfast.core.pipeline import Pipeline, checked, open_machine
+from holdfast.core.pipeline import Pipeline, checked, load_pipeline
 from holdfast.core.registry import part
 from holdfast.core.types import Boxes, Detections, Floats, Ints
-from holdfast.engine.records import Found, Record
+from holdfast.engine.records import DetectionRecord, Record
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.card import BUILT_IN, toml
 from holdfast.graph.nms import ious
@@ -67,7 +67,7 @@ def output_warnings(
     model: Model, dataset: Dataset, pipeline: Pipeline, records: Sequence[Record], alignment: Alignment
 ) -> tuple[str, ...]:
     """One line if boxes or classes hardly match the ground truth; `records` are not realigned."""
-    found = [r for r in records if isinstance(r, Found) and (~r.truth.crowd).any()]
+    found = [r for r in records if isinstance(r, DetectionRecord) and (~r.truth.crowd).any()]
     if not any(len(r.detections) for r in found):
         return ()
     now = overlap([(r.truth, r.detections) for r in found])
@@ -93,7 +93,7 @@ def _best(found: Detections, objects: int) -> Ints:
 
 
 def _box_warning(
-    now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
+    now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[DetectionRecord]
 ) -> str:
     other = _better_decoding(now, model, dataset, pipeline, found)
     if other is None and (now.met >= DOUBTFUL or len(now.values) < FEW):
@@ -106,7 +106,7 @@ def _box_warning(
 
 
 def _better_decoding(
-    now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[Found]
+    now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, found: Sequence[DetectionRecord]
 ) -> tuple[str, Overlap] | None:
     """The change of the card that matches many more objects; None without one."""
     cards = dict(_other_cards(model.card))
@@ -114,7 +114,7 @@ def _better_decoding(
         return None
     entries = {entry.name: entry for entry in dataset.entries}
     sample = [r for r in found if r.name in entries][:: max(1, len(found) // IMAGES)][:IMAGES]
-    machine = open_machine(pipeline, model)
+    machine = load_pipeline(pipeline, model)
     pairs: dict[str, list[tuple[Boxes, Detections]]] = {change: [] for change in cards}
     for record in sample:
         try:
@@ -162,7 +162,7 @@ def _reorder(columns: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
     return tuple(next(names) if column in corners else column for column in columns)
 
 
-def _class_warning(found: Sequence[Found], card: Card, alignment: Alignment) -> str:
+def _class_warning(found: Sequence[DetectionRecord], card: Card, alignment: Alignment) -> str:
     """A line if boxes match objects but their classes do not, with the numbering that fits; else empty."""
     got, wanted = _matched_classes(found, alignment)
     if len(got) < FEW:
@@ -181,7 +181,7 @@ def _class_warning(found: Sequence[Found], card: Card, alignment: Alignment) -> 
     return f"{text}; check the order of `classes` in the card" if len(got) >= 4 * FEW else ""
 
 
-def _matched_classes(found: Sequence[Found], alignment: Alignment) -> tuple[Ints, Ints]:
+def _matched_classes(found: Sequence[DetectionRecord], alignment: Alignment) -> tuple[Ints, Ints]:
     """For each object that a box matches: the class of the box and the true one, as the model counts."""
     right = {int(place): i for i, place in enumerate(alignment.of_model) if place >= 0}
     got, wanted = [], []

@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Task
 from holdfast.core.result import rows_to_csv
 from holdfast.core.types import plain_name
-from holdfast.engine.records import Counted, Found, Ranked, Record
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, Record, SegmentationRecord
 from holdfast.engine.store import printable, write_atomic
 from holdfast.evaluate.options import RecordOptions
 from holdfast.evaluate.result import Evaluation
@@ -72,11 +72,11 @@ def per_image_rows(one: RecordSet) -> Iterator[dict[str, Any]]:
 
 def _columns(record: Record, result: Mapping[str, Any], classes: tuple[str, ...]) -> dict[str, Any]:
     metrics = result["metrics"]
-    if isinstance(record, Ranked):
+    if isinstance(record, ClassificationRecord):
         best = classes[record.best] if 0 <= record.best < len(classes) else ""
         score = float(record.scores[0]) if len(record.scores) else None
         return {"truth": classes[record.label], "predicted": best, "score": score, "correct": metrics["top1"]}
-    if isinstance(record, Counted):
+    if isinstance(record, SegmentationRecord):
         return {name: metrics[name] for name in ("mIoU", "pixel_accuracy")}
     if "at_score" not in result:  # a single-object detector
         return {"iou_equal": metrics["iou_equal"]}
@@ -117,7 +117,7 @@ def coco_results(one: RecordSet, ids: CocoIds) -> Iterator[dict[str, Any]]:
     free = itertools.count(max(ids.classes.values(), default=0) + 1)
     numbers = [ids.classes.get(plain_name(name)) or next(free) for name in one.classes]
     for record in one.records:
-        if not isinstance(record, Found):
+        if not isinstance(record, DetectionRecord):
             continue
         found, name = record.detections, printable(record.name)
         columns = zip(found.boxes.tolist(), found.scores.tolist(), found.classes.tolist(), strict=True)

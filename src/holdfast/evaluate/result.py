@@ -15,7 +15,7 @@ from holdfast.core.model import Task
 from holdfast.core.result import Result, in_folder, look_up
 from holdfast.engine.cells import CellSet
 from holdfast.engine.pipelines import read_records
-from holdfast.engine.records import Failed, Record
+from holdfast.engine.records import FailedImage, Record
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment, realign
 
@@ -49,7 +49,7 @@ class Evaluation(Result):
 
     about: RunInfo
     records: tuple[Record, ...] = field(repr=False)
-    failed: tuple[Failed, ...]
+    failed: tuple[FailedImage, ...]
     notes: tuple[str, ...]
     result: dict[str, Any]
     cells: CellSet | None = field(default=None, repr=False)
@@ -180,7 +180,7 @@ def open_run(folder: Path) -> Evaluation:
         plain = orjson.loads(path.read_bytes())
         about = RunInfo(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
         alignment = Alignment.from_plain(plain["alignment"])
-        failed = tuple(Failed(**f) for f in plain["failed"])
+        failed = tuple(FailedImage(**f) for f in plain["failed"])
         # Resolved, because the text of a relative path does not show the folder above it.
         cells = CellSet.from_plain(Store(path.resolve().parent.parent / CELLS), plain["cells"])
         notes, result = tuple(plain["notes"]), plain["result"]

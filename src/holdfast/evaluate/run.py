@@ -25,7 +25,7 @@ from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.options import EvaluationOptions
@@ -138,7 +138,7 @@ def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
     done = run(work, plan.dataset.entries, store, jobs=plan.jobs, progress=step, until=plan.until).of()
     cells = read_records(done)
     records = cells.records
-    failed = tuple(r for r in records if isinstance(r, Failed))
+    failed = tuple(r for r in records if isinstance(r, FailedImage))
     if len(failed) == len(records):
         raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
     failed += _missing(plan.dataset)
@@ -201,10 +201,10 @@ def alignment_of(plan: EvaluationPlan) -> Alignment:
     return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
 
 
-def _missing(dataset: Dataset) -> tuple[Failed, ...]:
+def _missing(dataset: Dataset) -> tuple[FailedImage, ...]:
     """Images that the dataset lists but that do not exist."""
     gone = [p for p in dataset.problems if p.kind == MISSING_FILE]
-    return tuple(Failed(p.where, p.what) for p in gone)
+    return tuple(FailedImage(p.where, p.what) for p in gone)
 
 
 def settings_plain(settings: Settings) -> dict[str, Any]:

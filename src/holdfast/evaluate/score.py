@@ -13,7 +13,7 @@ import numpy as np
 from holdfast.core.errors import InputError
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Detections, Floats, Ints, no_detections
-from holdfast.engine.records import Counted, Found, Ranked, Record
+from holdfast.engine.records import ClassificationRecord, DetectionRecord, Record, SegmentationRecord
 from holdfast.metrics.boxes import (
     DetectionTable,
     TruthTable,
@@ -28,7 +28,7 @@ from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.metrics.curves import average_precision
 from holdfast.metrics.detection import Counts, class_curves, counts_at, mean_of_present
 from holdfast.metrics.matching import match, prepare
-from holdfast.metrics.rules import Rule, rule_named
+from holdfast.metrics.rules import APRule, rule_named
 
 NO_BOXES = Boxes(np.zeros((0, 4)), np.zeros(0, np.int64))
 
@@ -37,7 +37,7 @@ NO_BOXES = Boxes(np.zeros((0, 4)), np.zeros(0, np.int64))
 class Settings:
     """The rule and the thresholds the numbers are computed with."""
 
-    rule: Rule
+    rule: APRule
     iou: float = 0.5
     score: float = 0.5
 
@@ -47,7 +47,7 @@ class Settings:
         return Settings(rule_named(plain["rule"]), plain["iou"], plain["score"])
 
 
-def tables(records: Sequence[Found]) -> tuple[TruthTable, DetectionTable]:
+def tables(records: Sequence[DetectionRecord]) -> tuple[TruthTable, DetectionTable]:
     """All true boxes and all detections of the records as columns; image i is record i."""
     truths: list[Boxes] = [NO_BOXES, *(r.truth for r in records)]
     found: list[Detections] = [no_detections(), *(r.detections for r in records)]
@@ -74,10 +74,10 @@ def score_records(
 ) -> dict[str, Any]:
     """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
     scorers: dict[str, tuple[type, Callable[..., dict[str, Any]]]] = {
-        "detect": (Found, lambda records, *how: score_tables(*tables(records), len(records), *how)),
-        "single": (Found, _single),
-        "classify": (Ranked, _classify),
-        "segment": (Counted, _segment),
+        "detect": (DetectionRecord, lambda records, *how: score_tables(*tables(records), len(records), *how)),
+        "single": (DetectionRecord, _single),
+        "classify": (ClassificationRecord, _classify),
+        "segment": (SegmentationRecord, _segment),
     }
     kind, scorer = scorers[task]
     if not all(isinstance(r, kind) for r in records):
@@ -125,7 +125,9 @@ def _count_columns(counts: Counts) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+def _single(
+    records: Sequence[DetectionRecord], classes: tuple[str, ...], settings: Settings
+) -> dict[str, Any]:
     values, labels = single_outputs(records)
 
     def numbers(part: Floats) -> dict[str, float | None]:
@@ -139,7 +141,7 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
     }
 
 
-def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
+def single_outputs(records: Sequence[DetectionRecord]) -> tuple[Floats, Ints]:
     """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
     for record in records:
         if len(record.truth) != 1:
@@ -152,7 +154,7 @@ def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     return single_values(boxes, classes, [r.truth.xyxy[0] for r in records], labels), labels
 
 
-def true_class_ranks(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
+def true_class_ranks(records: Sequence[ClassificationRecord]) -> tuple[Ints, Ints]:
     """Per image the place of the true class among the best (their number if not there), and the class."""
     labels = np.array([r.label for r in records], np.int64)
     kept = [r.top.tolist() for r in records]
@@ -160,7 +162,9 @@ def true_class_ranks(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
     return np.array(found, np.int64), labels
 
 
-def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+def _classify(
+    records: Sequence[ClassificationRecord], classes: tuple[str, ...], settings: Settings
+) -> dict[str, Any]:
     place, labels = true_class_ranks(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
     whole = classification_result(place, labels, len(classes), ks)
@@ -174,7 +178,9 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 
-def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+def _segment(
+    records: Sequence[SegmentationRecord], classes: tuple[str, ...], settings: Settings
+) -> dict[str, Any]:
     total = np.sum([r.confusion for r in records], axis=0)
     whole = segmentation_result(total)
     pixels = total.sum(axis=1)

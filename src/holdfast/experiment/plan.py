@@ -15,7 +15,7 @@ from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min
 from holdfast.audit.options import ENOUGH, AuditSettings
 from holdfast.config import completions
 from holdfast.config.form import table_schema
-from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, shown
+from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, format_value
 from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
@@ -202,7 +202,7 @@ class _Reader:
         given = document.get(name, [])
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
             one = "one table; write [[ ]] around its name, with two brackets"
-            got = one if isinstance(given, dict) else shown(given)
+            got = one if isinstance(given, dict) else format_value(given)
             self.report((name,), f"expected tables [[{name}]], got {got}")
             return []
         if not given and (needed or name in document):
@@ -257,7 +257,7 @@ class _Reader:
     def gates(self, given: Any) -> Iterator[Gate]:
         """The gates of [gates], each read and checked on its own."""
         if not isinstance(given, dict) or not given.get(FAIL_IF, True):
-            self.report(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {shown(given)}')
+            self.report(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {format_value(given)}')
             return
         try:
             least = min_images_of(given.get(MIN_IMAGES), MIN_IMAGES)

@@ -51,7 +51,7 @@ def numbered(count: int) -> tuple[str, ...]:
     return tuple(str(i) for i in range(count))
 
 
-class Unfit(ValueError):
+class InvalidField(ValueError):
     """A value that is not of the wanted kind; the message says what was expected."""
 
 
@@ -75,7 +75,7 @@ def fit_fields(
             continue
         try:
             values[key] = fit(wanted[key], value)
-        except Unfit as problem:
+        except InvalidField as problem:
             problems.append(f"{where}{key}: expected {problem}, got {shortened(value)}")
     for field in dataclasses.fields(shape):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -124,19 +124,19 @@ def fit(kind: Any, value: Any) -> Any:
         if isinstance(value, str | int) and value in inside:
             return value
     elif origin is tuple:
-        with suppress(Unfit):
+        with suppress(InvalidField):
             if isinstance(value, list | tuple):
                 return tuple(fit(inside[0], v) for v in value)
     elif origin in (Union, types.UnionType):
         for choice in inside:
-            with suppress(Unfit):
+            with suppress(InvalidField):
                 return fit(choice, value)
     elif kind is float:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    raise Unfit(describe(kind))
+    raise InvalidField(describe(kind))
 
 
 _SECTIONS = ("input", "head", "thresholds", "trained_with")

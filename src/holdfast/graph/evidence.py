@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Seen:
+class GraphFacts:
     """The facts from which head and input are guessed."""
 
     info: ModelInfo
@@ -50,7 +50,7 @@ class Seen:
         return ", ".join(f"{name!r} {shape}" for name, shape in self.outputs.items())
 
 
-def look(path: Path) -> Seen:
+def gather_facts(path: Path) -> GraphFacts:
     """What the graph in a file shows."""
     proto = load_proto(path)
     info = info_of(path, proto)
@@ -67,7 +67,7 @@ def look(path: Path) -> Seen:
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
         names = [names[i] for i in range(len(names))]
     texts = tuple(map(str, names)) if isinstance(names, list) else ()
-    return Seen(
+    return GraphFacts(
         info=info,
         size=size,
         layout=layout,
@@ -188,7 +188,7 @@ class Proposal:
         return cast(Task, part("head", self.head).facts["task"])
 
 
-Rule = Callable[[Seen], Proposal | None]
+Rule = Callable[[GraphFacts], Proposal | None]
 ULTRALYTICS: dict[str, Any] = {"policy": "letterbox", "scale": 1 / 255}
 YOLO_STRIDES = (8, 16, 32)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.graph.candidates import levels
-from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, literal
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, GraphFacts, Proposal, Rule, literal
 
 BOXES_ONLY = {
     "segment": "outputs: boxes only, because masks of single objects are not evaluated",
@@ -15,7 +15,7 @@ TABLE = ("x1", "y1", "x2", "y2", "score", "label")
 ROTATED = ("cx", "cy", "w", "h", "score", "label", "angle")
 
 
-def ultralytics(seen: Seen) -> Proposal | None:
+def ultralytics(seen: GraphFacts) -> Proposal | None:
     """Detect, segment, pose, obb or classify, by the metadata `task` and `names`."""
     task = seen.info.metadata.get("task", "")
     if not seen.names:
@@ -38,7 +38,7 @@ def ultralytics(seen: Seen) -> Proposal | None:
     return found
 
 
-def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
+def _detector(seen: GraphFacts, task: str, name: str) -> Proposal | None:
     """The head that reads output `name` of a model of that task; None if the shape does not fit."""
     _, rows, columns = seen.outputs[name]
     classes, trailing = len(seen.names), _trailing(seen, task)
@@ -78,7 +78,7 @@ def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
     )
 
 
-def _trailing(seen: Seen, task: str) -> int:
+def _trailing(seen: GraphFacts, task: str) -> int:
     """How many columns follow the classes: mask coefficients, keypoints or an angle."""
     if task == "segment":
         maps = [shape[1] for shape in seen.outputs.values() if len(shape) == 4]
@@ -89,14 +89,14 @@ def _trailing(seen: Seen, task: str) -> int:
     return 1 if task == "obb" else 0
 
 
-def _finished(seen: Seen) -> bool:
+def _finished(seen: GraphFacts) -> bool:
     """Whether the metadata says that detections are selected in the graph."""
     metadata = seen.info.metadata
     args = literal(metadata.get("args", ""))
     return metadata.get("end2end") == "True" or (isinstance(args, dict) and bool(args.get("nms")))
 
 
-def _is_rtdetr(seen: Seen, task: str, rows: int, columns: int) -> bool:
+def _is_rtdetr(seen: GraphFacts, task: str, rows: int, columns: int) -> bool:
     """Whether the table is of queries: the metadata says so, or its rows are not the cells of a grid."""
     metadata, fits = seen.info.metadata, columns == 4 + len(seen.names)
     if task != "detect" or not fits or _finished(seen):
@@ -114,7 +114,7 @@ ROLES = {
 EVERY_SCORE = ("detection_multiclass_scores", "raw_detection_scores")  # (1, n, background + classes)
 
 
-def tensorflow(seen: Seen) -> Proposal | None:
+def tensorflow(seen: GraphFacts) -> Proposal | None:
     """Boxes y1 x1 y2 x2 in 0..1 and class ids from 1, by the names of the outputs."""
     known = {name.split(":")[0]: name for name in seen.outputs}
     options: dict[str, Any] = {role: known[name] for role, name in ROLES.items() if name in known}
@@ -144,7 +144,7 @@ def tensorflow(seen: Seen) -> Proposal | None:
     )
 
 
-def torchvision(seen: Seen) -> Proposal | None:
+def torchvision(seen: GraphFacts) -> Proposal | None:
     """Boxes x1 y1 x2 y2 in pixels and labels from 1, by the names and axes of the outputs."""
     axes = {name: len(shape) for name, shape in seen.outputs.items()}
     if [axes.get(name) for name in ("boxes", "labels", "scores")] != [2, 1, 1]:

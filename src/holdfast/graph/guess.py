@@ -7,7 +7,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.graph import exporter_rules, shape_rules
 from holdfast.graph.card import BUILT_IN, numbered, write_card
-from holdfast.graph.evidence import Proposal, Rule, Seen, look
+from holdfast.graph.evidence import GraphFacts, Proposal, Rule, gather_facts
 
 # The first rule that proposes is taken: what a file says of itself goes before the shapes of its outputs.
 RULES: tuple[Rule, ...] = (*exporter_rules.RULES, *shape_rules.RULES)
@@ -18,7 +18,7 @@ IMAGENET: dict[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "st
 
 def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     """The card that fits the graph best, and one line for each guess: "field: value, because ..."."""
-    seen = look(path)
+    seen = gather_facts(path)
     proposal = next(filter(None, (rule(seen) for rule in RULES)), None)
     if proposal is None:
         raise CardError(
@@ -49,7 +49,7 @@ def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> 
     return target, reasons
 
 
-def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
+def _classes(seen: GraphFacts, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     count = proposal.classes
     if seen.names and count in (None, len(seen.names)):
         return seen.names, f"classes: {len(seen.names)} names, because the file's metadata lists them"
@@ -66,7 +66,7 @@ def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     return numbered(count), f"classes: {count} without names, because the graph has {count} and {named}"
 
 
-def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
+def _input(seen: GraphFacts, proposal: Proposal) -> tuple[Input, list[str]]:
     """How the image is fed: what the graph shows, and for the rest how such networks are trained."""
     size = proposal.size or seen.size
     facts: dict[str, Any] = {"size": size, "layout": seen.layout, **proposal.input}

@@ -2,7 +2,7 @@
 
 Every ONNX operator is lowered to one of the steps below. A tensor has no batch dimension here; `shape` is
 the rest of its shape. Operators that only move values about (Reshape, Transpose, Slice, Split, Squeeze,
-Gather, Pad, Concat, nearest Resize) all become one `Take`. MaxPool, Clip, Abs, Min and Max become
+Gather, Pad, Concat, nearest Resize) all become one `Selection`. MaxPool, Clip, Abs, Min and Max become
 sums of `Activation("relu")`, exactly: max(a, b) = a + relu(b - a).
 """
 
@@ -25,14 +25,14 @@ Curve: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class FreeInputs:
     """The free inputs, flat: step 0 of every net."""
 
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Take:
+class Selection:
     """out[j] = concat(sources, flat)[index[j]], or fill[j] where index[j] is -1."""
 
     sources: tuple[int, ...]
@@ -66,7 +66,7 @@ class Conv:
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class ScaleShift:
     """out = factor * source + offset, element by element (both of shape `shape`)."""
 
     source: int
@@ -76,7 +76,7 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class Total:
+class WeightedSum:
     """out = sum of weights[i] * source i, all of one shape.
 
     `roundings` counts what a runtime rounds beyond the sum itself.
@@ -107,7 +107,7 @@ class Product:
     shape: tuple[int, ...]
 
 
-Step: TypeAlias = Start | Take | Dense | Conv | Scale | Total | Activation | Product
+Step: TypeAlias = FreeInputs | Selection | Dense | Conv | ScaleShift | WeightedSum | Activation | Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +138,9 @@ class Net:
 
 def sources_of(step: Step) -> tuple[int, ...]:
     """The earlier steps a step reads."""
-    if isinstance(step, Start):
+    if isinstance(step, FreeInputs):
         return ()
-    if isinstance(step, Take | Total):
+    if isinstance(step, Selection | WeightedSum):
         return step.sources
     if isinstance(step, Product):
         return (step.left, step.right)
@@ -168,15 +168,15 @@ def evaluate(net: Net, points: NDArray[Any]) -> Array:
 def step_values(step: Step, inputs: list[Array], net: Net) -> Array:
     """A step's flat values (b, size) from its sources' ones, in order."""
     first = inputs[0]
-    if isinstance(step, Take):
+    if isinstance(step, Selection):
         return _taken(step, inputs)
     if isinstance(step, Dense):
         return first @ step.weight.T + step.bias
     if isinstance(step, Conv):
         return _convolved(step, first.reshape(len(first), *net.steps[step.source].shape))
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         return first * step.factor.ravel() + step.offset.ravel()
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         return sum((w * v for w, v in zip(step.weights, inputs, strict=True)), np.zeros(first.shape))
     if isinstance(step, Activation):
         return curve_of(step, first)
@@ -218,7 +218,7 @@ CURVES: Mapping[Curve, Callable[[Array], Array]] = {
 }
 
 
-def _taken(step: Take, inputs: list[Array]) -> Array:
+def _taken(step: Selection, inputs: list[Array]) -> Array:
     index = step.index.ravel()
     joined = np.concatenate(inputs, axis=1)
     if step.fill is None:

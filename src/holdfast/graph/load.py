@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import CardError, InputError, ModelError, UnknownName
-from holdfast.core.model import Card, Model, found_file
+from holdfast.core.model import Card, Model, existing_file
 from holdfast.core.registry import lookup
 from holdfast.graph.card import card_path, read_card
 from holdfast.graph.guess import guess
@@ -68,7 +68,7 @@ def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
 def find_model(name_or_path: str | Path) -> Path:
     """The file of a shipped model or of the user's (or its .gz), or an error that names the nearest one."""
     path = Path(name_or_path)
-    if file := found_file(path):
+    if file := existing_file(path):
         return file
     if name_or_path in shipped():
         return _shipped_folder() / f"{name_or_path}.onnx"
@@ -80,7 +80,7 @@ def find_model(name_or_path: str | Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ModelDescription:
     """The file's content and its card; without a card that fits, `problem` says why."""
 
     info: ModelInfo
@@ -111,11 +111,11 @@ class Facts:
         return found
 
 
-def describe(name_or_path: str | Path, card: Path | None = None) -> Facts:
+def describe(name_or_path: str | Path, card: Path | None = None) -> ModelDescription:
     """What there is to say of a model; a file that is ONNX is described even if no card fits it."""
     info = inspect(find_model(name_or_path))
     try:
         model = load_model(name_or_path, card)
     except InputError as problem:
-        return Facts(info, None, (), str(problem))
-    return Facts(info, model.card, model.guessed, "")
+        return ModelDescription(info, None, (), str(problem))
+    return ModelDescription(info, model.card, model.guessed, "")

@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast.core.types import Size
 from holdfast.graph.candidates import levels, nominal_stride
-from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, words
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, GraphFacts, Proposal, Rule, words
 from holdfast.graph.heads.decoded import roles
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
@@ -24,7 +24,7 @@ TINY_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
 }
 
 
-def selected_indices(seen: Seen) -> Proposal | None:
+def selected_indices(seen: GraphFacts) -> Proposal | None:
     """Outputs of a bare NonMaxSuppression: boxes, scores and selected indices."""
     shapes = seen.outputs
     picks = [n for n, s in shapes.items() if seen.kinds[n] in "iu" and len(s) == 2 and s[1] == 3]
@@ -40,7 +40,7 @@ def selected_indices(seen: Seen) -> Proposal | None:
     return None
 
 
-def after_nms(seen: Seen) -> Proposal | None:
+def after_nms(seen: GraphFacts) -> Proposal | None:
     """Boxes, scores and labels, or one table of six or seven columns, with NMS or top-k inside."""
     if len(seen.outputs) == 1:
         return _table(seen)
@@ -58,7 +58,7 @@ def after_nms(seen: Seen) -> Proposal | None:
     return Proposal("boxes", because, None, "most exports", options, warnings=warnings)
 
 
-def _table(seen: Seen) -> Proposal | None:
+def _table(seen: GraphFacts) -> Proposal | None:
     name, shape = seen.only
     inside = {"NonMaxSuppression", "TopK"} & set(seen.info.nodes)
     if not inside or not shape or shape[-1] not in (6, 7) or len(shape) not in (2, 3):
@@ -78,7 +78,7 @@ def _table(seen: Seen) -> Proposal | None:
     )
 
 
-def single_object(seen: Seen) -> Proposal | None:
+def single_object(seen: GraphFacts) -> Proposal | None:
     """One box (1, 4) and one row of class scores."""
     if len(seen.outputs) != 2 or any(len(s) != 2 for s in seen.outputs.values()):
         return None
@@ -91,7 +91,7 @@ def single_object(seen: Seen) -> Proposal | None:
     return Proposal("landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", {"outputs": (box, scores)})
 
 
-def one_row(seen: Seen) -> Proposal | None:
+def one_row(seen: GraphFacts) -> Proposal | None:
     """One score per class."""
     name, shape = seen.only
     if len(shape) not in (2, 4) or shape[0] != 1 or shape[1] < 2 or any(d != 1 for d in shape[2:]):
@@ -107,7 +107,7 @@ def one_row(seen: Seen) -> Proposal | None:
     )
 
 
-def class_maps(seen: Seen) -> Proposal | None:
+def class_maps(seen: GraphFacts) -> Proposal | None:
     """Segmentation: a score per class and pixel at an eighth of the input or finer, or a map of class ids."""
     for name, shape in seen.outputs.items():
         if seen.kinds[name] in "iu" and len(shape) in (3, 4) and seen.size.width // 8 <= shape[-1]:
@@ -120,7 +120,9 @@ def class_maps(seen: Seen) -> Proposal | None:
     return None
 
 
-def _segmenter(name: str, shape: tuple[int, ...], classes: int | None, what: str, seen: Seen) -> Proposal:
+def _segmenter(
+    name: str, shape: tuple[int, ...], classes: int | None, what: str, seen: GraphFacts
+) -> Proposal:
     options: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
     if classes == 2 and 1 in (shape[1], shape[-1]) and "Sigmoid" in seen.ends[name]:
         options["single"] = "probability"
@@ -128,7 +130,7 @@ def _segmenter(name: str, shape: tuple[int, ...], classes: int | None, what: str
     return Proposal("segmentation", because, classes or 256, like, options, imagenet=True)
 
 
-def distribution_bins(seen: Seen) -> Proposal | None:
+def distribution_bins(seen: GraphFacts) -> Proposal | None:
     """NanoDet: at each stride class scores and 4 distributions of distances, or all in one tensor."""
     shapes = seen.outputs
     name, shape = seen.only
@@ -154,7 +156,9 @@ def distribution_bins(seen: Seen) -> Proposal | None:
     return _nanodet(classes, because, seen, strides, 0.5)
 
 
-def _nanodet(classes: int, because: str, seen: Seen, strides: tuple[int, ...], centre: float) -> Proposal:
+def _nanodet(
+    classes: int, because: str, seen: GraphFacts, strides: tuple[int, ...], centre: float
+) -> Proposal:
     squashed = any("Sigmoid" in ends for ends in seen.ends.values())
     options = {"strides": strides, "centre": centre, "activation": "none" if squashed else "sigmoid"}
     policy = "letterbox" if centre else "stretch"
@@ -172,7 +176,7 @@ def _nanodet(classes: int, because: str, seen: Seen, strides: tuple[int, ...], c
     )
 
 
-def one_tensor(seen: Seen) -> Proposal | None:
+def one_tensor(seen: GraphFacts) -> Proposal | None:
     """YOLOX, YOLOv5 or YOLOv8: all boxes of all strides in one tensor of three axes."""
     name, shape = seen.only
     if len(shape) != 3 or shape[0] != 1:
@@ -194,7 +198,7 @@ def one_tensor(seen: Seen) -> Proposal | None:
     return None
 
 
-def _yolox(seen: Seen, because: str, classes: int) -> Proposal:
+def _yolox(seen: GraphFacts, because: str, classes: int) -> Proposal:
     ends = next(iter(seen.ends.values()))
     decoded = bool(ends & {"Mul", "Exp", "Add", "Div"})
     options: dict[str, Any] = {"decoded": decoded} if decoded else {"strides": YOLO_STRIDES}
@@ -212,7 +216,7 @@ def _yolox(seen: Seen, because: str, classes: int) -> Proposal:
     )
 
 
-def fastest(seen: Seen) -> Proposal | None:
+def fastest(seen: GraphFacts) -> Proposal | None:
     """FastestDet: one map of objectness, box and class probabilities."""
     name, shape = seen.only
     if len(shape) != 4 or shape[1] < 6 or not {"Sigmoid", "Softmax", "Conv"} <= seen.ends[name]:
@@ -224,7 +228,7 @@ def fastest(seen: Seen) -> Proposal | None:
     return Proposal("fastestdet", because, classes, "FastestDet", input=fed, resize="opencv-bilinear")
 
 
-def anchors_and_deltas(seen: Seen) -> Proposal | None:
+def anchors_and_deltas(seen: GraphFacts) -> Proposal | None:
     """RetinaNet: scores (1, n, k) and deltas (1, n, 4) over nine anchors a cell of five strides."""
     shapes = list(seen.outputs.values())
     strides = (8, 16, 32, 64, 128)
@@ -241,7 +245,7 @@ def anchors_and_deltas(seen: Seen) -> Proposal | None:
     return Proposal("anchors", because, classes, "RetinaNet", options, imagenet=True, warnings=warnings)
 
 
-def maps_with_anchors(seen: Seen) -> Proposal | None:
+def maps_with_anchors(seen: GraphFacts) -> Proposal | None:
     """YOLOv3: maps of equal channels at two or more strides, or one of 255."""
     maps = {n: s for n, s in seen.outputs.items() if len(s) == 4}
     if not maps or len(maps) != len(seen.outputs):

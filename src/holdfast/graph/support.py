@@ -12,9 +12,9 @@ from onnx import helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import known_shapes, opset_of
-from holdfast.graph.ir import Activation, Product, Scale, Start, Step, Take, sources_of
-from holdfast.graph.lower import entered, lowered, whole_proto
-from holdfast.graph.lower.values import Build, Node, Value, View, node_of
+from holdfast.graph.ir import Activation, FreeInputs, Product, ScaleShift, Selection, Step, sources_of
+from holdfast.graph.lower import entered, load_complete_proto, lowered
+from holdfast.graph.lower.values import Node, StepBuilder, Value, View, node_of
 from holdfast.graph.nodes import needed
 
 _ROUNDING = ("Floor", "Ceil", "Round")
@@ -84,8 +84,8 @@ def support(model: Any) -> Support:
     The graph is lowered as it would be for a proof. After a node that cannot be, the walk goes on with a
     value of the shape ONNX infers, so that every such node is named at once.
     """
-    entry = entered(whole_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
-    walk = _Walk(entry.proto, entry.build, entry.values)
+    entry = entered(load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
+    walk = _SupportCheck(entry.proto, entry.build, entry.values)
     wanted = {name for node in needed(entry.proto.graph) for name in node.output}
     nodes = []
     for node in entry.proto.graph.node:
@@ -103,10 +103,10 @@ def _name(node: Any) -> str:
     return str(node.name or (node.output[0] if node.output else node.op_type))
 
 
-class _Walk:
+class _SupportCheck:
     """The values met so far; names in `rounded` depend on a rounding, names in `lost` on nothing known."""
 
-    def __init__(self, proto: Any, build: Build, values: dict[str, Value]) -> None:
+    def __init__(self, proto: Any, build: StepBuilder, values: dict[str, Value]) -> None:
         self.build, self.values = build, values
         self.opset = opset_of(proto) or 1
         self.outputs = {o.name for o in proto.graph.output}
@@ -138,7 +138,7 @@ class _Walk:
                 if shape is None:
                     self.lost[output] = f"node {_name(proto)!r}"
                 else:
-                    self.values[output] = self.build.whole(self.build.emit(Start(shape)), shape)
+                    self.values[output] = self.build.whole(self.build.emit(FreeInputs(shape)), shape)
             return False, str(problem).split("cannot be lowered: ", 1)[-1]
         for output, value in zip(proto.output, found, strict=False):
             self.values[output] = self.build.normal(value) if isinstance(value, View) else value
@@ -159,9 +159,11 @@ class _Walk:
     def _single(self, step: int) -> bool:
         """Whether each element of a step depends on one element of the inputs."""
         found = self.build.steps[step]
-        if isinstance(found, Start):
+        if isinstance(found, FreeInputs):
             return step == 0
-        if isinstance(found, Scale | Take) or (isinstance(found, Activation) and found.curve == "relu"):
+        if isinstance(found, ScaleShift | Selection) or (
+            isinstance(found, Activation) and found.curve == "relu"
+        ):
             return all(self._single(s) for s in sources_of(found))
         return False
 
@@ -177,6 +179,6 @@ def _how(node: Node, emitted: list[Step]) -> str:
         return "product of two values" + "".join(f", {curve}" for curve in curves)
     if curves:
         return ", ".join(curves)
-    if all(isinstance(step, Take) for step in emitted):
+    if all(isinstance(step, Selection) for step in emitted):
         return "reshaped: no arithmetic"
     return "linear"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Step, Take, Total, forward
+from holdfast.graph.ir import Activation, Conv, Dense, Net, ScaleShift, Selection, Step, WeightedSum, forward
 
 
 class TorchNet:
@@ -27,13 +27,13 @@ class TorchNet:
 
         def apply(at: int, step: Step, inputs: list[Tensor]) -> Tensor:
             if leak is not None and isinstance(step, Activation) and step.curve == "relu":
-                return _Leaking.apply(inputs[0], leak)
+                return _LeakyGradientReLU.apply(inputs[0], leak)
             return _applied(step, inputs, self.constants[at], self.net)
 
         return forward(self.net, points.reshape(len(points), -1), apply)
 
 
-class _Leaking(torch.autograd.Function):  # type: ignore[misc]  # torch's types are not followed
+class _LeakyGradientReLU(torch.autograd.Function):  # type: ignore[misc]  # torch's types are not followed
     """A relu whose gradient below zero is `leak` instead of nothing."""
 
     @staticmethod
@@ -57,9 +57,9 @@ def _constants(step: Step, dtype: torch.dtype) -> tuple[Tensor, ...]:
 
     if isinstance(step, Dense | Conv):
         return floats(step.weight), floats(step.bias)
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         return floats(step.factor).reshape(-1), floats(step.offset).reshape(-1)
-    if isinstance(step, Take):
+    if isinstance(step, Selection):
         index = torch.tensor(step.index.ravel())
         if step.fill is None:
             return (index,)
@@ -70,15 +70,15 @@ def _constants(step: Step, dtype: torch.dtype) -> tuple[Tensor, ...]:
 def _applied(step: Step, inputs: list[Tensor], constants: tuple[Tensor, ...], net: Net) -> Tensor:
     """A step's flat values (b, size) from its sources' ones."""
     first = inputs[0]
-    if isinstance(step, Take):
+    if isinstance(step, Selection):
         return _taken(inputs, constants)
     if isinstance(step, Dense):
         return functional.linear(first, *constants)
     if isinstance(step, Conv):
         return _convolved(step, first.reshape(-1, *net.steps[step.source].shape), constants)
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         return first * constants[0] + constants[1]
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         out = first * step.weights[0] if step.weights[0] != 1 else first
         for weight, value in zip(step.weights[1:], inputs[1:], strict=True):
             out = torch.add(out, value, alpha=weight)

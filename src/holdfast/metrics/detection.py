@@ -16,7 +16,7 @@ from holdfast.metrics import matching
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.curves import Curve, average_precision, curve
 from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, Matches
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import APRule
 
 Table = TypeVar("Table", TruthTable, DetectionTable)
 
@@ -29,7 +29,7 @@ class DetectionResult:
     `counts` and `confusion` are taken at the score threshold; AP is over all scores.
     """
 
-    rule: Rule
+    rule: APRule
     iou: float
     score: float
     mean_ap: float
@@ -54,7 +54,7 @@ class DetectionResult:
 def evaluate(
     truth: TruthTable,
     detections: DetectionTable,
-    rule: Rule,
+    rule: APRule,
     *,
     images: int,
     classes: int,
@@ -82,7 +82,7 @@ def evaluate(
     )
 
 
-def class_curves(matches: Matches, rule: Rule) -> tuple[Curve, ...]:
+def class_curves(matches: Matches, rule: APRule) -> tuple[Curve, ...]:
     """The precision-recall curve of each class."""
     positives = matches.positives.tolist()
     parts = pairwise(np.searchsorted(matches.category, np.arange(len(positives) + 1)).tolist())
@@ -132,12 +132,12 @@ def ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> Floats:
     return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0))
 
 
-def passes(score: Floats, threshold: float, rule: Rule) -> Bools:
+def passes(score: Floats, threshold: float, rule: APRule) -> Bools:
     """Which scores count at the threshold, by the rule's > or ≥."""
     return score > threshold if rule.score_strict else score >= threshold
 
 
-def counts_at(matches: Matches, score: float, rule: Rule) -> Counts:
+def counts_at(matches: Matches, score: float, rule: APRule) -> Counts:
     """Counts per class of the detections that pass the score threshold.
 
     No matching is repeated: a detection chooses before all those of lower score, so removing those
@@ -154,7 +154,7 @@ def confusion(
     truth: TruthTable,
     detections: DetectionTable,
     matches: Matches,
-    rule: Rule,
+    rule: APRule,
     iou: float,
     score: float,
     *,

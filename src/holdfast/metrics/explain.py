@@ -12,11 +12,11 @@ from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, 
 from holdfast.metrics.curves import Curve, average_precision, eleven_points, trapezoid_area
 from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
-from holdfast.metrics.rules import Interpolation, Rule
+from holdfast.metrics.rules import APRule, Interpolation
 
 
 @dataclass(frozen=True)
-class Step:
+class ExplainedDetection:
     """One detection, best score first: what it met, what it counts as and why, and the sums so far."""
 
     place: int
@@ -57,10 +57,10 @@ class Explanation:
     """Everything behind the AP of one class."""
 
     class_name: str
-    rule: Rule
+    rule: APRule
     iou: float
     positives: int
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedDetection, ...]
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
@@ -74,7 +74,7 @@ class Explanation:
 def explain(
     truth: TruthTable,
     detections: DetectionTable,
-    rule: Rule,
+    rule: APRule,
     *,
     images: int,
     class_names: Sequence[str],
@@ -104,14 +104,14 @@ def explain(
     )
 
 
-def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[Step, ...]:
+def _steps(matches: Matches, rule: APRule, iou: float, class_index: int) -> tuple[ExplainedDetection, ...]:
     at = np.flatnonzero(matches.category == class_index)
     positives = int(matches.positives[class_index])
     tp = np.cumsum(matches.outcome[at] == TRUE_POSITIVE).tolist()
     fp = np.cumsum(matches.outcome[at] == FALSE_POSITIVE).tolist()
     words = {TRUE_POSITIVE: "TP", FALSE_POSITIVE: "FP", IGNORED: "ignored"}
     return tuple(
-        Step(
+        ExplainedDetection(
             place=place,
             detection=int(matches.detection[i]),
             image=int(matches.image[i]),
@@ -129,7 +129,7 @@ def _steps(matches: Matches, rule: Rule, iou: float, class_index: int) -> tuple[
     )
 
 
-def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
+def _why(matches: Matches, i: int, rule: APRule, iou: float) -> str:
     """The reason for the outcome of the i-th detection, in words."""
     sign = ">" if rule.iou_strict else "≥"
     outcome, overlap = int(matches.outcome[i]), float(matches.overlap[i])
@@ -148,7 +148,9 @@ def _why(matches: Matches, i: int, rule: Rule, iou: float) -> str:
     return f"IoU {overlap:.3f} is not {sign} {iou:g}"
 
 
-def _threshold_row(steps: Sequence[Step], score: float, rule: Rule, positives: int) -> ThresholdRow:
+def _threshold_row(
+    steps: Sequence[ExplainedDetection], score: float, rule: APRule, positives: int
+) -> ThresholdRow:
     kept = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
     last = int(kept.sum())  # scores fall, so the kept ones come first
     tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)

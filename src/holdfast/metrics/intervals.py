@@ -24,7 +24,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Ints
 from holdfast.metrics.curves import RECALLS
 from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import APRule
 
 FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
 ROUNDING = 1e-12  # differences of scores below this are rounding errors of sums in another order
@@ -192,7 +192,7 @@ def miou_values(confusions: Sequence[Ints], rng: Generator, *, replicates: int =
 
 
 def map_values(
-    matches: Sequence[Matches], rule: Rule, images: int, rng: Generator, *, replicates: int = 1000
+    matches: Sequence[Matches], rule: APRule, images: int, rng: Generator, *, replicates: int = 1000
 ) -> Floats:
     """The mAP, averaged over the matches of one run (one per IoU threshold)."""
     rankings = list(_rankings(matches))
@@ -234,7 +234,7 @@ def _rankings(matches: Sequence[Matches]) -> Iterator[_Ranking]:
             yield _Ranking(own, seen, places, which, len(levels))
 
 
-def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floats:
+def _mean_ap(rankings: Sequence[_Ranking], rule: APRule, weights: Weights) -> Floats:
     """The mAP of each replicate, (r,), averaged over thresholds; classes without truth are skipped."""
     total, count = np.zeros(weights.shape[1]), np.zeros(weights.shape[1], dtype=np.int64)
     for ranking in rankings:
@@ -253,7 +253,7 @@ def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floa
     return np.asarray(np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))
 
 
-def _ap(own: Weights, seen: Weights, positives: Ints, rule: Rule) -> Floats:
+def _ap(own: Weights, seen: Weights, positives: Ints, rule: APRule) -> Floats:
     """AP of each replicate, (r,), by the rule's interpolation.
 
     `own` (h, r) counts the true positives of one class, best first, `seen` (h, r) all detections as far as

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable, check_range, pair_iou
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import APRule
 
 TRUE_POSITIVE, FALSE_POSITIVE, IGNORED = 1, 0, -1
 Bits = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
-class Arranged:
+class SortedDetections:
     """Detections in the order of evaluation: by class, then score (best first), then image, then row."""
 
     row: Ints  # (m,) in the table
@@ -31,7 +31,7 @@ class Arranged:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class CandidatePairs:
     """Pairs of a detection and a true box of one image and class, sorted by group, rank, then true row."""
 
     position: Ints
@@ -40,10 +40,12 @@ class Pairs:
     iou: Floats
 
 
-Prepared = tuple[Arranged, Pairs]  # detections, and every pair of one with a true box that it overlaps
+Prepared = tuple[
+    SortedDetections, CandidatePairs
+]  # detections, and every pair of one with a true box that it overlaps
 
 
-def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: int) -> Prepared:
+def prepare(truth: TruthTable, detections: DetectionTable, rule: APRule, images: int) -> Prepared:
     """The input of matching by the rule at any IoU threshold."""
     region = truth.crowd if rule.crowd == "region" else None
     arranged = arrange(detections, images, rule.max_dets)
@@ -51,7 +53,7 @@ def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: i
     return arranged, select(pairs, pairs.iou > 0.0)
 
 
-def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Arranged:
+def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> SortedDetections:
     """The order of evaluation, with only the best `max_dets` of each image and class kept.
 
     Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
@@ -70,10 +72,10 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     rank = np.empty(len(row), dtype=np.int64)
     rank[by_group] = _place_in_group(group.take(by_group))
     if max_dets is None or len(row) == 0 or int(rank.max()) < max_dets:
-        return Arranged(row, group, rank, by_group)
+        return SortedDetections(row, group, rank, by_group)
     keep = rank < max_dets
     moved = np.cumsum(keep) - 1
-    return Arranged(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
+    return SortedDetections(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
 
 
 def stable_order(key: Ints) -> Ints:
@@ -92,12 +94,12 @@ def stable_order(key: Ints) -> Ints:
 def pair_up(
     truth: TruthTable,
     detections: DetectionTable,
-    arranged: Arranged,
+    arranged: SortedDetections,
     images: int,
     *,
     region: Bools | None = None,
     plus_one: bool = False,
-) -> Pairs:
+) -> CandidatePairs:
     """Every pair of a detection and a true box of the same image and class, with its IoU (not filtered).
 
     `region` (n_truth,) marks true boxes whose overlap is measured on the detection alone.
@@ -122,13 +124,15 @@ def pair_up(
         None if region is None or not region.any() else region.take(true_row),
         plus_one=plus_one,
     )
-    return Pairs(position, true_row, arranged.group.take(position), overlap)
+    return CandidatePairs(position, true_row, arranged.group.take(position), overlap)
 
 
-def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
+def select(pairs: CandidatePairs, keep: NDArray[np.bool_] | Ints) -> CandidatePairs:
     """The pairs picked by a mask or by positions."""
     at = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
-    return Pairs(pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at))
+    return CandidatePairs(
+        pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at)
+    )
 
 
 def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits:
@@ -140,7 +144,7 @@ def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits
     return bits
 
 
-def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
+def assign(pairs: CandidatePairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
     """The pairs that become matches, (p,), as bits over the thresholds.
 
     Detections choose in order of rank. Each takes, among the boxes still free that pass the threshold,
@@ -177,7 +181,7 @@ def _starts(values: Ints | Floats) -> Bools:
 
 
 def _sorted_within(
-    pairs: Pairs, keys: Callable[[Ints], tuple[NDArray[np.generic], ...]]
+    pairs: CandidatePairs, keys: Callable[[Ints], tuple[NDArray[np.generic], ...]]
 ) -> tuple[Ints, Bools]:
     """Positions that sort the pairs of each detection by the keys, the last first; and where each begins."""
     first = _starts(pairs.position)
@@ -227,7 +231,7 @@ class Matches:
 def match(
     truth: TruthTable,
     detections: DetectionTable,
-    rule: Rule,
+    rule: APRule,
     iou: float,
     *,
     images: int,
@@ -270,7 +274,9 @@ def match(
     )
 
 
-def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, crowd: Bools) -> Pairs:
+def _hits(
+    pairs: CandidatePairs, nearest: CandidatePairs, rule: APRule, iou: float, ignored: Bools, crowd: Bools
+) -> CandidatePairs:
     """The pairs that become matches."""
     if rule.taken == "false positive":
         candidates = nearest

@@ -12,7 +12,7 @@ Crowd = Literal["ordinary", "ignored", "region"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class APRule:
     """The choices behind one average precision."""
 
     name: str
@@ -49,7 +49,7 @@ class Rule:
 
 
 _RULES = (
-    Rule(
+    APRule(
         name="lecture",
         interpolation="11-point",
         iou_strict=True,
@@ -58,14 +58,14 @@ _RULES = (
         score_strict=True,
         end_points=True,
     ),
-    Rule("voc2007", "11-point", plus_one=True),
-    Rule("voc", "all-point", plus_one=True),
-    Rule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
+    APRule("voc2007", "11-point", plus_one=True),
+    APRule("voc", "all-point", plus_one=True),
+    APRule("coco", "101-point", taken="next free box", difficult="ordinary", crowd="region", max_dets=100),
 )
 RULES = {rule.name: rule for rule in _RULES}
 
 
-def rule_named(name: str) -> Rule:
+def rule_named(name: str) -> APRule:
     """The rule of that name, or an error that names the nearest one."""
     if name not in RULES:
         raise UnknownName("rule", name, RULES)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.core.language import Scored, TextKind
+from holdfast.core.language import ScoredQuestion, TextKind
 from holdfast.core.types import Bools
 from holdfast.metrics.intervals import Flips, Interval, flips, mean_difference
 
@@ -43,7 +43,7 @@ def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
 DEFAULT_RULES: Mapping[TextKind, TextRule] = {kind: rules_for(kind)[0] for kind in get_args(TextKind)}
 
 
-def picked(scored: Scored, rule: TextRule) -> int:
+def picked(scored: ScoredQuestion, rule: TextRule) -> int:
     """The ending a model picks by a rule; −1 if none: a sum is NaN, or greedy it says another word.
 
     A model that has no number for one ending has not compared it with the others.
@@ -64,7 +64,7 @@ def picked(scored: Scored, rule: TextRule) -> int:
     return scores.index(max(scores))
 
 
-def hits(scored: Sequence[Scored], answers: Sequence[int], rule: TextRule) -> Bools:
+def hits(scored: Sequence[ScoredQuestion], answers: Sequence[int], rule: TextRule) -> Bools:
     """Whether each question is answered right, (n,); of equal endings the first is picked."""
     if len(scored) != len(answers):
         raise InputError(f"expected one answer per question, got {len(scored)} and {len(answers)}")
@@ -77,7 +77,11 @@ def accuracy(right: Bools) -> float:
 
 
 def compare(
-    before: Sequence[Scored], after: Sequence[Scored], answers: Sequence[int], rule: TextRule, rng: Generator
+    before: Sequence[ScoredQuestion],
+    after: Sequence[ScoredQuestion],
+    answers: Sequence[int],
+    rule: TextRule,
+    rng: Generator,
 ) -> TextChange:
     """What changed between two runs on the same questions, with the paired bootstrap interval of the drop."""
     if [s.name for s in before] != [s.name for s in after]:

@@ -5,14 +5,14 @@ import textwrap
 from holdfast.noise.speech.options import STFT_FAMILY
 from holdfast.noise.speech.options import options as of_speech
 from holdfast.report.tables import Column, Table
-from holdfast.stages.families import Family, Option, families, options
+from holdfast.stages.families import Family, NoiseOption, families, options
 
 CAPTION = "System noise: how deployments differ from the training pipeline"
 _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
 _BEYOND = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}  # families of other tasks
 
 
-def kinds() -> list[tuple[Family, list[Option]]]:
+def kinds() -> list[tuple[Family, list[NoiseOption]]]:
     """Every family with its options: those of images, then those of speech only."""
     sound = [one for one in of_speech() if one.family == STFT_FAMILY.name]
     return [*((of, list(options(of))) for of in families()), (STFT_FAMILY, sound)]
@@ -24,7 +24,7 @@ def _tasks(family: str, tasks: tuple[str, ...]) -> str:
 
 def kinds_table() -> Table:
     """The paper's Table 1 with what is installed: one row per family."""
-    columns: list[Column[tuple[Family, list[Option]]]] = [
+    columns: list[Column[tuple[Family, list[NoiseOption]]]] = [
         Column("stage", get=lambda e: e[0].where),
         Column("family", get=lambda e: e[0].name),
         Column("tasks", get=lambda e: _tasks(e[0].name, e[0].tasks)),
@@ -51,7 +51,7 @@ def list_text(width: int = 100) -> str:
 
 def list_table() -> Table:
     """Every option with its tasks and the systems that use it."""
-    columns: list[Column[tuple[Family, Option]]] = [
+    columns: list[Column[tuple[Family, NoiseOption]]] = [
         Column("stage", get=lambda e: e[0].where),
         Column("family", get=lambda e: e[0].name),
         Column("option", get=lambda e: e[1].name),
@@ -64,10 +64,10 @@ def list_table() -> Table:
     return Table.of([(of, one) for of, listed in kinds() for one in listed], columns, CAPTION)
 
 
-def _runs(entry: tuple[Family, Option]) -> str:
+def _runs(entry: tuple[Family, NoiseOption]) -> str:
     option = entry[1]
     return option.missing.split(":")[0] or ("yes" if option.default else "off by default")
 
 
-def _systems(one: Option) -> str:
+def _systems(one: NoiseOption) -> str:
     return "; ".join(filter(None, [one.systems, one.alike and f"algorithm: {one.alike}"]))

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.executor import Progress, silent
 from holdfast.report.tables import Column, Table, many
-from holdfast.stages.families import Option, families, options
+from holdfast.stages.families import NoiseOption, families, options
 
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 # Outcomes as they are printed, where that is not the word itself.
@@ -41,7 +41,7 @@ class NoiseSelection:
     skip: tuple[str, ...] = ()
     every: bool = False
 
-    def check(self, offered: Sequence[Option] | None = None, what: str = "noise family") -> None:
+    def check(self, offered: Sequence[NoiseOption] | None = None, what: str = "noise family") -> None:
         """Raise UnknownName for a family or option that is not offered (default: those of image models)."""
         if offered is None:
             offered = [option for family in families() for option in options(family)]
@@ -53,11 +53,11 @@ class NoiseSelection:
             if "=" in text and not any(text in option.labels for option in offered):
                 raise UnknownName(family, name, [o.name for o in offered if o.family == family])
 
-    def singles_out(self, option: Option) -> bool:
+    def singles_out(self, option: NoiseOption) -> bool:
         """Whether `only` has this option by name, not just its family."""
         return bool(set(option.labels) & set(self.only))
 
-    def takes(self, option: Option) -> bool:
+    def takes(self, option: NoiseOption) -> bool:
         """Whether the option is selected."""
         if option.family in self.skip or set(option.labels) & set(self.skip):
             return False
@@ -71,7 +71,7 @@ class NoiseSelection:
 class Candidate(Generic[Item]):
     """A selected option with the variant that measures it, or the reason why there is nothing to measure."""
 
-    option: Option
+    option: NoiseOption
     status: Outcome
     note: str = ""
     variant: Item | None = None

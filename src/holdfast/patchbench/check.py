@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.model import Card, Model, read_onnx
-from holdfast.core.patch import Spot, apply
+from holdfast.core.patch import Position, apply
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent
@@ -263,7 +263,7 @@ def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes
     for at in spots:
         image = instance.image
         if patch is not None:
-            image = apply(image, replace(patch, where=Spot(*at)))
+            image = apply(image, replace(patch, where=Position(*at)))
         alone = network.detector.output(network.detector.tensor(image)[np.newaxis], instance.target)
         within = network.output(probe.moved(instance.point.astype(np.float32), *at))
         notes.apart.append(abs(alone - within))

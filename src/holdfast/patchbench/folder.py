@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.fingerprint import of_file
-from holdfast.core.model import found_file
+from holdfast.core.model import existing_file
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats, Image, Size
 from holdfast.data.entries import read_image_file
@@ -98,7 +98,7 @@ def listed(folder: Path) -> Bench:
         if seconds is None or seconds <= 0:
             expected = "expected network,specification,seconds"
             raise InputError(f"{folder / LISTING}:{number}: {expected}, got {','.join(cells)!r}")
-        network, spec = (found_file(folder / name) or folder / name for name in cells[:2])
+        network, spec = (existing_file(folder / name) or folder / name for name in cells[:2])
         rows.append(
             Row(
                 number, network_name=cells[0], spec_name=cells[1], seconds=seconds, network=network, spec=spec

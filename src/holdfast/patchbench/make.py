@@ -19,10 +19,10 @@ from holdfast.core.fingerprint import generator
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import Machine, Prepared, open_machine, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
-from holdfast.data.files import check_new, whole_folder
+from holdfast.data.files import atomic_folder, check_new
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import to_json
@@ -75,7 +75,7 @@ def make(plan: Plan, step: Progress = silent) -> Mapping[str, Any]:
         side = f"{size.width}" if size.width == size.height else f"{size.width}x{size.height}"
         networks[f"onnx/patch-{side}.onnx"] = layout, bench_graph(plan.model, layout, content)
     pictures, selection = draw(plan, step)
-    with whole_folder(plan.options.folder) as root:
+    with atomic_folder(plan.options.folder) as root:
         return _write(plan, pictures, selection, networks, root)
 
 
@@ -224,7 +224,7 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     embedded = data.format == "signs"
     everything = plan.options.held_out or embedded
     part = test_part(data.entries, seed, everything)
-    machine = open_machine(pipeline_of(plan.model.card), plan.model, threads=1)
+    machine = load_pipeline(pipeline_of(plan.model.card), plan.model, threads=1)
     found: list[Picture] = []
     looked = unreadable = 0
     for entry in part:
@@ -270,11 +270,11 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     return pictures, selection
 
 
-def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
+def _picture(plan: Plan, machine: LoadedPipeline, entry: Entry) -> Picture | None:
     """An instance as the network sees it; None if it has not one target of a known class and one answer."""
     card, alignment, sample = plan.model.card, plan.alignment, entry.load()
     image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
-    found = machine.predict(Prepared(machine.normalise(image, card.input)[np.newaxis], frame))
+    found = machine.predict(PreparedImage(machine.normalise(image, card.input)[np.newaxis], frame))
     truth = sample.truth
     if not (isinstance(truth, Boxes) and isinstance(found, Detections) and len(truth) == len(found) == 1):
         return None

@@ -16,7 +16,7 @@ from holdfast.stages.post import Rounding, finish
 
 
 @dataclass(frozen=True)
-class Boxes:
+class BoxPostProcessing:
     """A post-processing with some choices made otherwise; with none of them it is the card's."""
 
     exp_half: bool = False  # exp of widths and heights in binary16
@@ -77,25 +77,25 @@ DETECTORS = ("detect", "single")
 
 
 @stage("boxes", paper=True, tasks=DETECTORS, systems="inclusive pixels: Detectron (Caffe2), its ports")
-def offset(boxes: Boxes) -> Boxes:
+def offset(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Corner x2 = x + w/2 − 1, likewise y2, in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
     return replace(boxes, offset=True)
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes by a cast: int(x), astype(int)")
-def round_floor(boxes: Boxes) -> Boxes:
+def round_floor(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Coordinates x → ⌊x⌋ in the network input, before NMS."""
     return replace(boxes, rounding="floor")
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes by round or rint")
-def round_nearest(boxes: Boxes) -> Boxes:
+def round_nearest(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Coordinates x → ⌊x⌉, halves to the even one, in the network input, before NMS."""
     return replace(boxes, rounding="nearest")
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes that cover the object; no known product")
-def round_ceil(boxes: Boxes) -> Boxes:
+def round_ceil(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Coordinates x → ⌈x⌉ in the network input, before NMS."""
     return replace(boxes, rounding="ceil")
 
@@ -103,24 +103,24 @@ def round_ceil(boxes: Boxes) -> Boxes:
 @stage(
     "boxes", tasks=("detect",), no_effect=_without_nms, systems="cpu_nms.pyx of Faster R-CNN and its copies"
 )
-def nms_inclusive(boxes: Boxes) -> Boxes:
+def nms_inclusive(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """A box is suppressed at IoU ≥ threshold, not only above it."""
     return replace(boxes, nms_inclusive=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_without_nms, systems="py_cpu_nms of Fast R-CNN and its copies")
-def nms_plus_one(boxes: Boxes) -> Boxes:
+def nms_plus_one(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """The IoU of NMS counts the last pixel: sides are x2 − x1 + 1 and y2 − y1 + 1."""
     return replace(boxes, nms_plus_one=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_without_exp, systems="heads run in fp16: mobile GPUs, NPUs")
-def exp_fp16(boxes: Boxes) -> Boxes:
+def exp_fp16(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Sides w = p·exp(t) with t and exp(t) rounded to binary16 (11 bits, at most 65504)."""
     return replace(boxes, exp_half=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_clamped, systems="box coders of Detectron, torchvision, mmdet")
-def exp_clamp(boxes: Boxes) -> Boxes:
+def exp_clamp(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Sides w = p·exp(min(t, log(1000/16))): the appendix's clamp, where the head has none."""
     return replace(boxes, exp_clamp=True)

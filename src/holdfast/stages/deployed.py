@@ -17,8 +17,8 @@ from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
 from holdfast.core.registry import lookup, part
 from holdfast.core.sources import code_of, installed
 from holdfast.core.types import Tensor
-from holdfast.graph.kept import Made, kept
-from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.stages.infer import batch_of, batched, source_of
 
 # Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
@@ -27,11 +27,11 @@ LIBRARIES = ("numpy", "pillow", "opencv-python-headless", "av", "simplejpeg")  #
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
 
 
-class Observed(dict[str, Any]):
+class CalibrationCache(dict[str, Any]):
     """What calibration saw of each graph, by a hash of the graph. Pickled empty: a process keeps its own."""
 
-    def __reduce__(self) -> tuple[type[Observed], tuple[()]]:
-        return Observed, ()
+    def __reduce__(self) -> tuple[type[CalibrationCache], tuple[()]]:
+        return CalibrationCache, ()
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Calibration:
     entries: tuple[Entry, ...]
     pipeline: Pipeline
     lack: str = ""  # why there are none, and what to do
-    observed: Observed = field(default_factory=Observed, compare=False, repr=False)
+    observed: CalibrationCache = field(default_factory=CalibrationCache, compare=False, repr=False)
 
     def key(self) -> str:
         """A hash of the images, wherever they lie, and of how they are prepared."""
@@ -57,7 +57,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Built:
+class RewrittenModel:
     """A rewritten model on disk (or the user's own file), what changed in it, and how."""
 
     path: Path
@@ -66,7 +66,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployedInference:
     """An `infer` stage: the named rewrites, in order, then the named runtime."""
 
     rewrites: tuple[str, ...] = ()
@@ -85,20 +85,24 @@ class Deployed:
         run: Run = part("runtime", self.runtime).function(source, model, threads)
         return run
 
-    def built(self, model: Model) -> Built:
+    def built(self, model: Model) -> RewrittenModel:
         """The rewritten model on disk, made now if it is not there; CannotRewrite if that cannot be."""
         if self.folder is None:
             raise InputError("expected a folder for rewritten models, got none")
         if not self.rewrites:
-            return Built(model.path, (), ())
+            return RewrittenModel(model.path, (), ())
 
-        def make() -> Made:
+        def make() -> Artifact:
             done = rewritten(model, self.rewrites, self.calibration)
-            return Made({".onnx": done.model.SerializeToString()}, {"changed": done.changed, "how": done.how})
+            return Artifact(
+                {".onnx": done.model.SerializeToString()}, {"changed": done.changed, "how": done.how}
+            )
 
         key = self.key(model)
-        paths, facts = kept(self.folder / key[:32], key, make)
-        return Built(paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; "))))
+        paths, facts = cached_artifact(self.folder / key[:32], key, make)
+        return RewrittenModel(
+            paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; ")))
+        )
 
     def key(self, model: Model) -> str:
         """A hash of all that can change the rewritten model."""
@@ -139,7 +143,7 @@ def _content(entry: Entry) -> str:
         return "unreadable"
 
 
-def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> Rewritten:
+def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> RewriteResult:
     """The model after the named rewrites, one after the other, with all that changed; the file stays."""
     import onnx
 
@@ -149,26 +153,26 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
     batch = batch_of(graph.graph)
     tensors = (lambda: (batched(t, batch) for t in calibration.tensors(model))) if calibration else None
-    context = Context(model.card, tensors, observed=calibration.observed if calibration else {})
+    context = RewriteContext(model.card, tensors, observed=calibration.observed if calibration else {})
     changed, how = list[str](), list[str]()
     for name in names:
-        step: Rewritten = part("rewrite", name).function(graph, context)
+        step: RewriteResult = part("rewrite", name).function(graph, context)
         graph = step.model
         changed += step.changed
         how += [step.how] if step.how else []
-    return Rewritten(graph, tuple(changed), "; ".join(how))
+    return RewriteResult(graph, tuple(changed), "; ".join(how))
 
 
-def deployed_of(infer: str | Infer) -> Deployed:
+def deployed_of(infer: str | Infer) -> DeployedInference:
     """The stage as something to which rewrites can be added; InputError for a function of one's own."""
-    if isinstance(infer, Deployed):
+    if isinstance(infer, DeployedInference):
         return infer
     if infer == "onnxruntime":
-        return Deployed()
+        return DeployedInference()
     raise InputError(f"the infer stage {infer!r} cannot be combined with rewrites of the graph")
 
 
-def with_rewrite(infer: str | Infer, name: str) -> Deployed:
+def with_rewrite(infer: str | Infer, name: str) -> DeployedInference:
     """The stage with one rewrite more, in the order they can follow one another; of a family the last one."""
     deployed = deployed_of(infer)
     families = {n: part("rewrite", n).facts["family"] for n in (*deployed.rewrites, name)}
@@ -177,6 +181,6 @@ def with_rewrite(infer: str | Infer, name: str) -> Deployed:
     return dataclasses.replace(deployed, rewrites=tuple(ordered))
 
 
-def with_runtime(infer: str | Infer, name: str) -> Deployed:
+def with_runtime(infer: str | Infer, name: str) -> DeployedInference:
     """The stage on another runtime."""
     return dataclasses.replace(deployed_of(infer), runtime=name)

@@ -23,7 +23,7 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
-from holdfast.stages.boxes import Boxes
+from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import with_rewrite, with_runtime
 
 Where: TypeAlias = Literal[
@@ -60,7 +60,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ReplaceStage:
     """A noise that exchanges one part of the pipeline by name."""
 
     kind: str
@@ -73,8 +73,8 @@ class Exchange:
         if self.kind == "runtime":
             return pipeline.replace(infer=with_runtime(pipeline.infer, self.name))
         if self.kind == "boxes":
-            before = pipeline.post if isinstance(pipeline.post, Boxes) else Boxes()
-            if not isinstance(pipeline.post, Boxes) and pipeline.post != "card":
+            before = pipeline.post if isinstance(pipeline.post, BoxPostProcessing) else BoxPostProcessing()
+            if not isinstance(pipeline.post, BoxPostProcessing) and pipeline.post != "card":
                 raise InputError(
                     f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
                 )
@@ -83,7 +83,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Option:
+class NoiseOption:
     """One way a deployed system differs, with what is told about it."""
 
     family: str
@@ -125,7 +125,7 @@ def families() -> tuple[Family, ...]:
     return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in known))
 
 
-def options(of: Family) -> tuple[Option, ...]:
+def options(of: Family) -> tuple[NoiseOption, ...]:
     """All options of a family, installed or not, in the order of their names."""
     kinds = dict.fromkeys((*of.kinds, "noise"))
     parts = [part(kind, name) for kind in kinds for name in names(kind)]
@@ -133,7 +133,7 @@ def options(of: Family) -> tuple[Option, ...]:
     return tuple(_option(registered, of) for registered, name in found if str(name) == of.name)
 
 
-def option(label: str) -> Option:
+def option(label: str) -> NoiseOption:
     """The option named `family=name`, by its name or an alias, or an error with the nearest."""
     if "=" not in label:
         labels = [known for family in families() for one in options(family) for known in one.labels]
@@ -162,7 +162,7 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def options_of(text: str) -> tuple[Option, ...]:
+def options_of(text: str) -> tuple[NoiseOption, ...]:
     """The options of 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
     found = tuple(option(word.strip()) for word in text.split(",") if word.strip())
     for one in found:
@@ -171,16 +171,16 @@ def options_of(text: str) -> tuple[Option, ...]:
     return found
 
 
-def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
+def applied(pipeline: Pipeline, chosen: Iterable[NoiseOption]) -> Pipeline:
     """The pipeline after one option and the other."""
     for one in chosen:
         pipeline = one.noise(pipeline)
     return pipeline
 
 
-def _option(registered: Part, of: Family) -> Option:
+def _option(registered: Part, of: Family) -> NoiseOption:
     kind, name, facts = registered.kind, registered.name, registered.facts
     hint = install_hint(facts["needs"], facts.get("extra", "")) if "needs" in facts else ""
-    noise: Noise = registered.function if kind == "noise" else Exchange(kind, name)
+    noise: Noise = registered.function if kind == "noise" else ReplaceStage(kind, name)
     facts_of = {"tasks": of.tasks, **{key: facts[key] for key in _COPIED if key in facts}}
-    return Option(of.name, name, noise, registered.summary, missing=hint, **facts_of)
+    return NoiseOption(of.name, name, noise, registered.summary, missing=hint, **facts_of)

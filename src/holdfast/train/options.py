@@ -48,8 +48,8 @@ class MixOptions(
     OutputOptions,
     command="train mix",
     examples=(
-        "holdfast train mix signs-class signs:0:64 --steps 20 -o mixed.onnx",
-        "holdfast train mix signs-class signs:0:64 --steps 20 --augment augmix -o augmented.onnx",
+        "holdfast train mix signs-class signs:0:96 --steps 20 -o mixed.onnx",
+        "holdfast train mix signs-class signs:0:96 --steps 20 --augment augmix -o augmented.onnx",
     ),
 ):
     """The options of `holdfast train mix`."""
@@ -177,8 +177,8 @@ class MatrixOptions(
     MitigationOptions,
     command="train matrix",
     examples=(
-        "holdfast train matrix signs-class signs:0:64 --steps 20",
-        "holdfast train matrix signs-class signs:0:64 --steps 20 --over decode --with pillow,ffmpeg",
+        "holdfast train matrix signs-class signs:0:96 --steps 20",
+        "holdfast train matrix signs-class signs:0:96 --steps 20 --over decode --with pillow,ffmpeg",
     ),
     group=shared.INPUT,
 ):
@@ -199,8 +199,8 @@ class MitigateOptions(
     MitigationOptions,
     command="train compare",
     examples=(
-        "holdfast train compare signs-class signs:0:64 --with standard,mix --only resize --steps 20",
-        "holdfast train compare signs-class signs:0:64 --with augmix --only decode --steps 20 --markdown",
+        "holdfast train compare signs-class signs:0:96 --with standard,mix --only resize --steps 20",
+        "holdfast train compare signs-class signs:0:96 --with augmix --only decode --steps 20 --markdown",
     ),
     group=shared.INPUT,
 ):

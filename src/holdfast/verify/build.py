@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.core.property import Property, Rows
+from holdfast.core.property import LinearConstraints, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.ir import Net
-from holdfast.verify.problem import Case, Domain, Problem, domain_of
+from holdfast.verify.problem import Case, InputDomain, VerificationProblem, domain_of
 from holdfast.verify.replay import Runner, runner_of, violations
 from holdfast.verify.rounding import TYPES, rounding_of
 
@@ -22,8 +22,11 @@ Row = tuple[Floats, float]
 
 
 def problem_of(
-    question: Property, domain: Domain | None = None, runner: Runner | None = None, as_evaluated: bool = False
-) -> Problem:
+    question: Property,
+    domain: InputDomain | None = None,
+    runner: Runner | None = None,
+    as_evaluated: bool = False,
+) -> VerificationProblem:
     """The problem an engine is given; ModelError names a node that cannot be lowered.
 
     Inputs with one number of their type between their bounds are fixed at it. Bounds of rows are widened by
@@ -41,7 +44,9 @@ def problem_of(
         return _built(question, domain, runner, "", as_evaluated)
 
 
-def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_evaluated: bool) -> Problem:
+def _built(
+    question: Property, domain: InputDomain, runner: Runner, softmax: str, as_evaluated: bool
+) -> VerificationProblem:
     """The problem with the last softmax taken off, if it is named."""
     from holdfast.graph.lower import lower_onnx
 
@@ -57,10 +62,10 @@ def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_
     judged = cases if not softmax else cases_of(question.unsafe, domain)
     if as_evaluated:
         cases = _raised(net, cases, domain, softmax)
-    return Problem(net, cases, violations(question, domain, runner, judged), domain.dtype)
+    return VerificationProblem(net, cases, violations(question, domain, runner, judged), domain.dtype)
 
 
-def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> tuple[Case, ...]:
+def _raised(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
     """The cases with bounds raised by what underflow, and a softmax taken off, can change in a runtime.
 
     ModelError if a value may leave the range of the floating-point type: nothing is then known of it.
@@ -83,9 +88,9 @@ def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> 
     )
 
 
-def _before_softmax(question: Property, kind: str) -> tuple[Rows, ...]:
+def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:
     """The unsafe sets in terms of the values before the last softmax."""
-    found: list[Rows] = []
+    found: list[LinearConstraints] = []
     for rows in question.unsafe:
         cases = without_softmax(rows, kind)
         if cases is None:
@@ -97,7 +102,7 @@ def _before_softmax(question: Property, kind: str) -> tuple[Rows, ...]:
     return tuple(found)
 
 
-def cases_of(unsafe: tuple[Rows, ...], domain: Domain) -> tuple[Case, ...]:
+def cases_of(unsafe: tuple[LinearConstraints, ...], domain: InputDomain) -> tuple[Case, ...]:
     """The unsafe sets as cases over the free inputs; those of one box share its arrays."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
@@ -127,7 +132,7 @@ def last_softmax(proto: Any) -> str:
     return str(last.op_type) if last is not None and last.op_type in ("Softmax", "LogSoftmax") else ""
 
 
-def without_softmax(rows: Rows, kind: str) -> list[Rows] | None:
+def without_softmax(rows: LinearConstraints, kind: str) -> list[LinearConstraints] | None:
     """The conjunctions on the values before the softmax, one of which must hold; None if none are known.
 
     With p = softmax(z) over k outputs:
@@ -147,7 +152,7 @@ def without_softmax(rows: Rows, kind: str) -> list[Rows] | None:
     for options in itertools.product(*choices):
         chosen = [row for option in options for row in option]
         matrix = np.array([weights for weights, _ in chosen]).reshape(len(chosen), rows.matrix.shape[1])
-        result.append(Rows(matrix, np.array([bound for _, bound in chosen]), None, rows.within))
+        result.append(LinearConstraints(matrix, np.array([bound for _, bound in chosen]), None, rows.within))
     return result
 
 

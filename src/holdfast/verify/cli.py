@@ -30,9 +30,9 @@ def verify(options: VerifyOptions) -> int:
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
     timeout, 2 bad input.
     """
-    from holdfast.core.model import found_file
+    from holdfast.core.model import existing_file
 
-    net = found_file(options.net) or options.net
+    net = existing_file(options.net) or options.net
     if options.check:
         from holdfast.graph.support import report
 
@@ -105,7 +105,7 @@ def _lines(
     verdict: Verdict, found: tuple[Any, Any] | None, question: Property | None
 ) -> list[tuple[str, str]]:
     """What is printed of a verdict; `found` are flat inputs that violate the property, and their outputs."""
-    from holdfast.core.property import Box
+    from holdfast.core.property import InputBox
 
     lines = [("engine", verdict.engine), ("seconds", f"{verdict.seconds:.3f}")]
     if verdict.bound is not None:
@@ -113,7 +113,7 @@ def _lines(
     if found is not None:
         inputs, outputs = found
         box = None if question is None else question.threat
-        free = (box.lower < box.upper).ravel().nonzero()[0].tolist() if isinstance(box, Box) else []
+        free = (box.lower < box.upper).ravel().nonzero()[0].tolist() if isinstance(box, InputBox) else []
         lines.append(("witness", _values("X", inputs, free)))
         shown = _values("Y", outputs, list(range(outputs.size)))
         lines.append(("replay", f"{shown} (ONNX Runtime, original file)"))

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.property import Box, Property, Rows
+from holdfast.core.property import InputBox, LinearConstraints, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import part_of
 from holdfast.graph.session import runtime
 from holdfast.verify import finite
-from holdfast.verify.finite import Cells, NotFinite, Split, Trace, Values, cut_tensors
-from holdfast.verify.problem import Answer, Clock, Domain, ends_of
+from holdfast.verify.finite import GraphSplit, InputCells, NotFinite, RoundingTrace, Values, cut_tensors
+from holdfast.verify.problem import Deadline, EngineResult, InputDomain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
 _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
@@ -28,14 +28,14 @@ DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
 
 
 @dataclass
-class Machine:
+class CellEvaluator:
     """The network and its parts as sessions, opened when first needed, and what they gave so far."""
 
     model: Any  # onnx.ModelProto
-    trace: Trace
-    split: Split
+    trace: RoundingTrace
+    split: GraphSplit
     constants: Mapping[str, NDArray[Any]]
-    domain: Domain
+    domain: InputDomain
     runner: Callable[[], Runner]
     direct: bool = False  # run the original file for every cell
     runs: int = 0
@@ -45,7 +45,7 @@ class Machine:
     seen: dict[bytes, Floats] = field(default_factory=dict)
 
 
-def choose(machine: Machine, cells: int) -> None:
+def choose(machine: CellEvaluator, cells: int) -> None:
     """Let the machine run the original file if that does not take long for this many cells."""
     whole, runner = machine.domain.template.reshape(machine.domain.box.lower.shape), machine.runner()
     began = time.perf_counter()
@@ -54,14 +54,18 @@ def choose(machine: Machine, cells: int) -> None:
     machine.direct = cells * (time.perf_counter() - began) / 2 < _SHORT
 
 
-def on_original(machine: Machine, point: Values) -> Floats:
+def on_original(machine: CellEvaluator, point: Values) -> Floats:
     """The flat outputs of the original file for these free inputs (n,)."""
     outputs: Floats = machine.runner().outputs(machine.domain.whole(point[None]))[0]
     return outputs
 
 
 def first_alike(
-    trace: Trace, split: Split, free: int, count: int, tensors: Callable[[int], Iterable[NDArray[Any]]]
+    trace: RoundingTrace,
+    split: GraphSplit,
+    free: int,
+    count: int,
+    tensors: Callable[[int], Iterable[NDArray[Any]]],
 ) -> NDArray[np.int64]:
     """For each of the cells of one input the first cell that the network cannot tell from it, (count,).
 
@@ -79,7 +83,7 @@ def first_alike(
     return first
 
 
-def _different(machine: Machine, cells: Sequence[Cells], free: int) -> Values:
+def _different(machine: CellEvaluator, cells: Sequence[InputCells], free: int) -> Values:
     """A value in each cell of one input that the network can tell from those before it."""
     start = np.array([row.middle[0] for row in cells], np.float32)
     values = cells[free].middle
@@ -89,38 +93,40 @@ def _different(machine: Machine, cells: Sequence[Cells], free: int) -> Values:
         point[free] = values[number]
         cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
-            machine.alone = _Part(machine, cuts, itertools.chain(*machine.split.alone.values()))
+            machine.alone = _Subgraph(machine, cuts, itertools.chain(*machine.split.alone.values()))
         found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
         return found.values()
 
     return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 
 
-def outputs_of(machine: Machine, point: Values) -> tuple[bytes, Floats]:
+def outputs_of(machine: CellEvaluator, point: Values) -> tuple[bytes, Floats]:
     """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
     if machine.direct:
         machine.runs += 1
         return point.tobytes(), on_original(machine, point)
     tensors = cut_tensors(machine.trace, point)
     if machine.head is None:
-        machine.head = _Part(machine, tensors, machine.split.joint)
+        machine.head = _Subgraph(machine, tensors, machine.split.joint)
     joint = machine.head.run(machine.split.joint, tensors)
     key = _digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
         if kind not in machine.tails:
-            machine.tails[kind] = _Part(machine, joint, machine.split.late)
+            machine.tails[kind] = _Subgraph(machine, joint, machine.split.late)
         found = joint | machine.tails[kind].run(machine.split.late, joint)
         order = [output.name for output in machine.model.graph.output]
         machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
     return key, machine.seen[key]
 
 
-class _Part:
+class _Subgraph:
     """A part of the graph that is fed no more than it reads and runs no more than is asked for."""
 
-    def __init__(self, machine: Machine, given: Mapping[str, NDArray[Any]], names: Iterable[str]) -> None:
+    def __init__(
+        self, machine: CellEvaluator, given: Mapping[str, NDArray[Any]], names: Iterable[str]
+    ) -> None:
         outputs = [name for name in dict.fromkeys(names) if name not in given]
         self._session = None
         if outputs:
@@ -161,8 +167,8 @@ class _Tally:
 
 
 def enumerated(
-    question: Property, proto: Any, domain: Domain, runner: Callable[[], Runner], clock: Clock
-) -> Answer:
+    question: Property, proto: Any, domain: InputDomain, runner: Callable[[], Runner], clock: Deadline
+) -> EngineResult:
     """The exact answer for a property whose free inputs are all rounded; NotFinite if one is not.
 
     Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
@@ -175,7 +181,7 @@ def enumerated(
     trace = finite.traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = Machine(
+    machine = CellEvaluator(
         proto, trace, finite.split(proto, trace), constants={name: template}, domain=domain, runner=runner
     )
     tally = _Tally()
@@ -184,19 +190,19 @@ def enumerated(
             stairs = [finite.stairs_of(trace, i) for i in range(len(low))]
             cells = [finite.cells_of(*ends, LIMIT) for ends in zip(stairs, low, high, strict=True)]
         except finite.TooMany:
-            return Answer("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
+            return EngineResult("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
         total = prod(map(len, cells))
         if total > LIMIT:
-            return Answer("unknown", ENGINE, note=f"{total:,} cells, more than the limit of {LIMIT:,}")
+            return EngineResult("unknown", ENGINE, note=f"{total:,} cells, more than the limit of {LIMIT:,}")
         if not _tried(machine, cells, rows, tally, clock):
-            return Answer(
+            return EngineResult(
                 "timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were evaluated"
             )
         tally.cells += total
         if tally.slack < -DOUBT:
             break
     if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
-        return Answer(
+        return EngineResult(
             "unknown",
             ENGINE,
             note="the cell with the smallest margin has another output in the original file",
@@ -204,18 +210,18 @@ def enumerated(
     return _answer(machine, tally)
 
 
-def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, list[Rows]]]:
+def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, list[LinearConstraints]]]:
     """The float32 ends of every box of free inputs, with the rows that are meant for it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
-    groups: dict[int, tuple[Box | None, list[Rows]]] = {}
+    groups: dict[int, tuple[InputBox | None, list[LinearConstraints]]] = {}
     for rows in question.unsafe:
         bound = rows.bound
         if rows.inputs is not None:
             if rows.inputs[:, domain.free].any():
                 raise NotFinite("a constraint ties outputs to a free input")
             bound = bound - rows.inputs @ fixed
-        groups.setdefault(id(rows.within), (rows.within, []))[1].append(Rows(rows.matrix, bound))
+        groups.setdefault(id(rows.within), (rows.within, []))[1].append(LinearConstraints(rows.matrix, bound))
     boxes = []
     for box, cases in groups.values():
         lower, upper = domain.within(box)
@@ -228,7 +234,13 @@ def _boxes(question: Property, domain: Domain) -> list[tuple[Values, Values, lis
     return boxes
 
 
-def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
+def _tried(
+    machine: CellEvaluator,
+    cells: Sequence[InputCells],
+    cases: list[LinearConstraints],
+    tally: _Tally,
+    clock: Deadline,
+) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
     kinds = [_different(machine, cells, free) for free in range(len(cells))]
     left, judged = prod(map(len, kinds)), set[bytes]()
@@ -257,7 +269,7 @@ def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _
     return True
 
 
-def _confirmed(machine: Machine, tally: _Tally) -> bool:
+def _confirmed(machine: CellEvaluator, tally: _Tally) -> bool:
     """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
     if tally.point is None:
         return True  # no box holds a float32
@@ -265,7 +277,7 @@ def _confirmed(machine: Machine, tally: _Tally) -> bool:
     return found.shape == tally.output.shape and bool(np.allclose(found, tally.output, rtol=1e-4, atol=DOUBT))
 
 
-def _answer(machine: Machine, tally: _Tally) -> Answer:
+def _answer(machine: CellEvaluator, tally: _Tally) -> EngineResult:
     tried = f"{tally.cells:,} cells, {machine.runs:,} of them distinct"
     doubt = ""
     if tally.doubtful:
@@ -273,7 +285,7 @@ def _answer(machine: Machine, tally: _Tally) -> Answer:
         doubt = f"; within {DOUBT:g} of the threshold, so the verdict may depend on the runtime: "
         doubt += ", ".join(tally.doubtful[:3]) + more
     if tally.slack <= 0:
-        return Answer("violated", ENGINE, tally.point, note=f"found among {tried}{doubt}")
+        return EngineResult("violated", ENGINE, tally.point, note=f"found among {tried}{doubt}")
     if tally.strange:
-        return Answer("unknown", ENGINE, note=f"{tried}; {tally.strange} with non-finite outputs")
-    return Answer("holds", ENGINE, margin=tally.slack, note=f"{tried}{doubt}")
+        return EngineResult("unknown", ENGINE, note=f"{tried}; {tally.strange} with non-finite outputs")
+    return EngineResult("holds", ENGINE, margin=tally.slack, note=f"{tried}{doubt}")

@@ -23,7 +23,15 @@ from torch import Tensor
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import threads
-from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, products, stacked_rows
+from holdfast.verify.problem import (
+    Case,
+    Deadline,
+    DType,
+    EngineResult,
+    VerificationProblem,
+    products,
+    stacked_rows,
+)
 from holdfast.verify.rounding import NEAR, REPLAYED
 
 ENGINE = "attack"
@@ -98,7 +106,7 @@ def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | No
 
 
 @dataclass(frozen=True)
-class Pace:
+class DescentSettings:
     """How a descent moves: steps, the first one in half widths of the box, and by which rule."""
 
     steps: int
@@ -113,23 +121,27 @@ class Pace:
 
 
 PACES = (  # an odd number: each takes its turn with all cases and with the nearest few
-    Pace(20, 1.0, 0.75),
-    Pace(30, 2.0, 0.0),
-    Pace(60, 0.1, 0.0, adam=True, all_rows=True),
-    Pace(40, 1.0, 0.0),
-    Pace(40, 0.5, 0.75, all_rows=True),
-    Pace(100, 0.1, 0.0, adam=True),
-    Pace(80, 1.0, 0.75),
+    DescentSettings(20, 1.0, 0.75),
+    DescentSettings(30, 2.0, 0.0),
+    DescentSettings(60, 0.1, 0.0, adam=True, all_rows=True),
+    DescentSettings(40, 1.0, 0.0),
+    DescentSettings(40, 0.5, 0.75, all_rows=True),
+    DescentSettings(100, 0.1, 0.0, adam=True),
+    DescentSettings(80, 1.0, 0.75),
 )
 
 
-def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Generator) -> Answer:
+def falsify(
+    problem: VerificationProblem, clock: Deadline, seconds: float, rng: np.random.Generator
+) -> EngineResult:
     """A replayed counterexample found within `seconds`, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
     targets = targets_of(problem.cases, problem.dtype)
     if targets is None:
-        return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} value is in the box of any case")
-    hunt = Hunt(problem, targets, clock, until, rng)
+        return EngineResult(
+            "unknown", ENGINE, note=f"no {problem.dtype.name} value is in the box of any case"
+        )
+    hunt = CounterexampleSearch(problem, targets, clock, until, rng)
     # For small products a second thread costs more than it brings.
     with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
         witness = hunt.sampled()
@@ -138,18 +150,23 @@ def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Gener
                 break
             witness = hunt.round(number)
     if witness is not None:
-        return Answer("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
+        return EngineResult("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
     nearest = float(hunt.best.min())
-    return Answer(
+    return EngineResult(
         "unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest one misses by {nearest:.3g}"
     )
 
 
-class Hunt:
+class CounterexampleSearch:
     """A search under way: the lowest value and its point for every case so far."""
 
     def __init__(
-        self, problem: Problem, targets: Targets, clock: Clock, until: float, rng: np.random.Generator
+        self,
+        problem: VerificationProblem,
+        targets: Targets,
+        clock: Deadline,
+        until: float,
+        rng: np.random.Generator,
     ) -> None:
         self.problem, self.targets, self.clock, self.until = problem, targets, clock, until
         self.net = TorchNet(problem.net, targets.low.dtype)
@@ -209,7 +226,9 @@ class Hunt:
         leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise, dtype=self.net.dtype) ** 2
         return self._descent(self.start(which, kind), which, leaks, PACES[number % len(PACES)])
 
-    def _descent(self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace) -> NDArray[Any] | None:
+    def _descent(
+        self, points: Tensor, which: Tensor, leaks: Tensor, pace: DescentSettings
+    ) -> NDArray[Any] | None:
         low, high = self.targets.bounds(which)
         half = (high - low) / 2
         mean, square = torch.zeros_like(points), torch.zeros_like(points)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.lower.moves import OPERATORS as MOVES
-from holdfast.graph.lower.values import Build, Node, Value, View, constant_of, node_of
+from holdfast.graph.lower.values import Node, StepBuilder, Value, View, constant_of, node_of
 from holdfast.graph.nodes import needed, subgraphs
 
 Values = NDArray[np.float32]
@@ -42,7 +42,7 @@ class NotFinite(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Climb:
+class MonotoneStep:
     """New elements: a monotone step applied to earlier ones, each with its own constant."""
 
     parents: NDArray[np.int64]
@@ -51,7 +51,7 @@ class Climb:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class RoundingStep:
     """A rounding: the elements it reads, what it makes of them, and the type it gives."""
 
     view: View
@@ -60,7 +60,7 @@ class Cut:
 
 
 @dataclass(eq=False)
-class Trace:
+class RoundingTrace:
     """The cuts by the names of their outputs, the steps before them, and what depends on each tensor after.
 
     `roots` gives for every element, of the free inputs and of the steps, the free input it comes from;
@@ -70,21 +70,21 @@ class Trace:
 
     inputs: int
     roots: NDArray[np.int64]
-    build: Build
+    build: StepBuilder
     values: dict[str, Value]
-    climbs: list[Climb] = field(default_factory=list)
-    cuts: dict[str, Cut] = field(default_factory=dict)
+    climbs: list[MonotoneStep] = field(default_factory=list)
+    cuts: dict[str, RoundingStep] = field(default_factory=dict)
     needs: dict[str, frozenset[int]] = field(default_factory=dict)
     nodes: list[Any] = field(default_factory=list)  # onnx.NodeProto
 
 
-def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
+def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> RoundingTrace:
     """The cuts of the network whose input is `name`; NotFinite if a free input gets past them."""
     from onnx import TensorProto, numpy_helper
 
     index = np.full(template.shape, -1, np.int64)
     index.ravel()[free] = np.arange(len(free))
-    build = Build((len(free),), np.dtype(np.float32))
+    build = StepBuilder((len(free),), np.dtype(np.float32))
     weights = proto.graph.initializer
     if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
         raise NotFinite("weights are in another file")
@@ -92,7 +92,7 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
     small = [w for w in weights if len(w.dims) <= 1 and sum(w.dims) <= 1 << 16]
     values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in small}
     values[name] = build.normal(View(index, template.astype(np.float64)))
-    trace = Trace(len(free), np.arange(len(free)), build, values)
+    trace = RoundingTrace(len(free), np.arange(len(free)), build, values)
     for node in needed(proto.graph):
         _visit(node, trace, opset_of(proto))
     for port in proto.graph.output:
@@ -101,7 +101,7 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
     return trace
 
 
-def _visit(node: Any, trace: Trace, opset: int) -> None:
+def _visit(node: Any, trace: RoundingTrace, opset: int) -> None:
     after = [trace.needs[name] for name in node.input if name in trace.needs]
     given = [trace.values.get(name) for name in node.input]
     before = any(isinstance(value, View) for value in given)
@@ -123,7 +123,7 @@ def _visit(node: Any, trace: Trace, opset: int) -> None:
                 raise NotFinite(f"{called}: {problem}") from None
 
 
-def _through(node: Any, made: Node, trace: Trace) -> None:
+def _through(node: Any, made: Node, trace: RoundingTrace) -> None:
     """Put the outputs of a node before the cuts into the trace."""
     if node.op_type == "Constant":
         trace.values[node.output[0]] = constant_of(made)
@@ -153,19 +153,19 @@ def _through(node: Any, made: Node, trace: Trace) -> None:
         trace.values[name] = trace.build.normal(value) if isinstance(value, View) else value
 
 
-def _cut(made: Node) -> Cut | None:
+def _cut(made: Node) -> RoundingStep | None:
     """The cut that a node is, or None."""
     view = made.inputs[0]
     if not isinstance(view, View):
         return None
     if made.operator in _STAIRS:
-        return Cut(view, _STAIRS[made.operator], np.dtype(np.float32))
+        return RoundingStep(view, _STAIRS[made.operator], np.dtype(np.float32))
     if made.operator != "Cast":
         return None
     dtype = _target(made)
     if dtype.kind in "iu":
-        return Cut(view, np.trunc, dtype)
-    return Cut(view, np.sign, dtype) if dtype.kind == "b" else None
+        return RoundingStep(view, np.trunc, dtype)
+    return RoundingStep(view, np.sign, dtype) if dtype.kind == "b" else None
 
 
 def _target(made: Node) -> np.dtype[Any]:
@@ -178,7 +178,7 @@ def _target(made: Node) -> np.dtype[Any]:
     return dtype
 
 
-def _climbed(made: Node, trace: Trace) -> View:
+def _climbed(made: Node, trace: RoundingTrace) -> View:
     """The new elements that a sum, product or bound with constants makes."""
     view = next(value for value in made.inputs if isinstance(value, View))
     for step, other in _steps(made):
@@ -192,7 +192,7 @@ def _climbed(made: Node, trace: Trace) -> View:
         parents = index.ravel()[live]
         begin = len(trace.roots)
         trace.roots = np.concatenate([trace.roots, trace.roots[parents]])
-        trace.climbs.append(Climb(parents, step, constant[live]))
+        trace.climbs.append(MonotoneStep(parents, step, constant[live]))
         fresh = np.full(index.size, -1, np.int64)
         fresh[live] = begin + np.arange(len(live))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -222,13 +222,13 @@ def _steps(made: Node) -> list[tuple[Monotone, Any]]:
     return [(_PAIRS[made.operator], constant)]
 
 
-def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
+def cut_tensors(trace: RoundingTrace, point: Values) -> dict[str, NDArray[Any]]:
     """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
     elements = _elements(trace, point)
     return {name: np.asarray(cut.stairs(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()}
 
 
-def _elements(trace: Trace, point: Values) -> Values:
+def _elements(trace: RoundingTrace, point: Values) -> Values:
     elements = point.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for climb in trace.climbs:
@@ -236,7 +236,7 @@ def _elements(trace: Trace, point: Values) -> Values:
     return elements
 
 
-def _read(cut: Cut, elements: Values) -> Values:
+def _read(cut: RoundingStep, elements: Values) -> Values:
     if cut.view.fill is None:
         return elements[cut.view.index]
     return np.where(cut.view.index < 0, cut.view.fill.astype(np.float32), elements[cut.view.index])
@@ -247,7 +247,7 @@ class TooMany(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class InputCells:
     """The cells of one input in order: all float32 from first[i] to last[i]."""
 
     first: Values
@@ -263,7 +263,7 @@ class Cells:
         return np.where((self.first <= near) & (near <= self.last), near, self.first)
 
 
-def stairs_of(trace: Trace, free: int) -> Stairs:
+def stairs_of(trace: RoundingTrace, free: int) -> Stairs:
     """The staircases of one free input: from its values (b,) to the cut elements it reaches, (m, b)."""
     mine = np.flatnonzero(trace.roots == free)
     place = np.full(len(trace.roots) + 1, -1, np.int64)
@@ -290,7 +290,7 @@ def stairs_of(trace: Trace, free: int) -> Stairs:
     return stairs
 
 
-def check_range(trace: Trace, ends: list[Values]) -> None:
+def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
     """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
     elements = [_elements(trace, point) for point in ends]
     for name, cut in trace.cuts.items():
@@ -304,7 +304,7 @@ def check_range(trace: Trace, ends: list[Values]) -> None:
                 raise NotFinite(f"the rounding {name!r} gets values that {cut.dtype.name} cannot represent")
 
 
-def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> Cells:
+def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> InputCells:
     """The cells between two float32, both included, in order; `stairs` gives monotone rows (m, b)."""
     left, right = ordinal(np.array([low])), ordinal(np.array([high]))
     borders = []
@@ -324,7 +324,7 @@ def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> C
     cuts = np.sort(np.concatenate(borders))
     firsts = np.concatenate([ordinal(np.array([low])), cuts])
     lasts = np.concatenate([cuts - 1, ordinal(np.array([high]))])
-    return Cells(number(firsts), number(lasts))
+    return InputCells(number(firsts), number(lasts))
 
 
 def ordinal(values: Values) -> NDArray[np.int64]:
@@ -340,7 +340,7 @@ def number(ordinals: NDArray[np.int64]) -> Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class GraphSplit:
     """The tensors between the parts, by name.
 
     `alone` are, for each free input, the tensors of the head that depend on nothing else and go where more
@@ -352,7 +352,7 @@ class Split:
     late: tuple[str, ...]  # outputs of the graph that the tail computes
 
 
-def split(proto: Any, trace: Trace) -> Split:
+def split(proto: Any, trace: RoundingTrace) -> GraphSplit:
     """How the graph after the cuts is parted into head and tail."""
     tail: set[str] = set()
     for node in trace.nodes:
@@ -375,4 +375,4 @@ def split(proto: Any, trace: Trace) -> Split:
             alone[next(iter(trace.needs[name]))].add(name)
     singles = {i: tuple(name for name in early if name in names) for i, names in alone.items()}
     late_outputs = tuple(name for name in outputs if name not in early)
-    return Split(singles, tuple(name for name in early if name in joint), late_outputs)
+    return GraphSplit(singles, tuple(name for name in early if name in joint), late_outputs)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.property import Box, Budget, Property
+from holdfast.core.property import Budget, InputBox, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Product
@@ -22,14 +22,14 @@ LATE = 0.8  # seconds after which a pass under way is given up; engines end by t
 
 
 @dataclass(frozen=True, eq=False)
-class Domain:
+class InputDomain:
     """The free inputs (n,) by their flat places; `template` is the whole flat input with the fixed ones set.
 
     `box` is the one around all cases. The template has the floating-point type of the network's input; a
     free input has at least two numbers of that type in it.
     """
 
-    box: Box
+    box: InputBox
     free: NDArray[np.int64]
     template: NDArray[np.floating]
 
@@ -51,16 +51,16 @@ class Domain:
         full[:, self.free] = np.where((low <= points) & (points <= high), inside, near)
         return full.reshape(-1, *self.box.lower.shape)
 
-    def within(self, box: Box | None) -> tuple[Floats, Floats]:
+    def within(self, box: InputBox | None) -> tuple[Floats, Floats]:
         """The bounds of the free inputs in a case's own box, or in all if it has none."""
         box = box or self.box
         return box.lower.ravel()[self.free], box.upper.ravel()[self.free]
 
 
-def domain_of(question: Property) -> Domain:
+def domain_of(question: Property) -> InputDomain:
     """The free inputs of a property whose threat is a box."""
     box = question.threat
-    if not isinstance(box, Box):
+    if not isinstance(box, InputBox):
         raise InputError(f"expected a property over a box of inputs, got {type(box).__name__}")
     if not (np.isfinite(box.lower).all() and np.isfinite(box.upper).all()):
         raise InputError("expected finite bounds of every input, got an infinite one")
@@ -70,7 +70,7 @@ def domain_of(question: Property) -> Domain:
         at = int(np.flatnonzero(first > last)[0])
         low, high = box.lower.flat[at], box.upper.flat[at]
         raise InputError(f"expected a {dtype.name} between the bounds of input {at}, got [{low!r}, {high!r}]")
-    return Domain(box, np.flatnonzero(first < last), first)
+    return InputDomain(box, np.flatnonzero(first < last), first)
 
 
 def input_type(proto: Any, where: Path) -> np.dtype[Any]:
@@ -167,7 +167,7 @@ def products(net: Net) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class VerificationProblem:
     """A net, and the cases in which it is unsafe; it holds when no case can be met.
 
     `violates` replays free inputs (b, n) in ONNX Runtime on the original file and says which are real
@@ -187,7 +187,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EngineResult:
     """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven.
 
     `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations,
@@ -215,7 +215,7 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True)
-class Clock:
+class Deadline:
     """How much may still be spent, and whom to tell how it goes."""
 
     budget: Budget

@@ -16,7 +16,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
 from holdfast.graph.session import condense, open_session
-from holdfast.verify.problem import Answer, Case, Clock, Domain, ends_of, stacked_rows
+from holdfast.verify.problem import Case, Deadline, EngineResult, InputDomain, ends_of, stacked_rows
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
@@ -101,7 +101,7 @@ def session_of(model: bytes | Path) -> Any:
         raise ModelError(f"{where}: onnxruntime cannot run it: {condense(problem)}") from None
 
 
-def runner_of(question: Property, domain: Domain) -> Runner:
+def runner_of(question: Property, domain: InputDomain) -> Runner:
     """A session on the property's network, tried on one point."""
     path = question.model.path
     # A file that is not packed is opened in place: weights may be stored next to it.
@@ -129,7 +129,7 @@ def runner_of(question: Property, domain: Domain) -> Runner:
 
 
 def violations(
-    question: Property, domain: Domain, runner: Runner, cases: Sequence[Case]
+    question: Property, domain: InputDomain, runner: Runner, cases: Sequence[Case]
 ) -> Callable[[NDArray[Any]], NDArray[np.bool_]]:
     """A function that says which free inputs (b, n) violate the property on the original file.
 
@@ -157,8 +157,13 @@ def violations(
 
 
 def search_randomly(
-    question: Property, domain: Domain, runner: Runner, clock: Clock, seconds: float, rng: np.random.Generator
-) -> Answer:
+    question: Property,
+    domain: InputDomain,
+    runner: Runner,
+    clock: Deadline,
+    seconds: float,
+    rng: np.random.Generator,
+) -> EngineResult:
     """A violation found by random points, corners and steps around the best point so far, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
     tried, best = 0, dict[int, tuple[float, NDArray[Any]]]()
@@ -172,7 +177,7 @@ def search_randomly(
                 tried += 1
                 slack = rows.slack(output, whole) if np.isfinite(output).all() else np.inf
                 if slack <= 0 and question.violated_by(output, whole):
-                    return Answer("violated", RANDOM_SEARCH, point, note=f"point {tried:,}")
+                    return EngineResult("violated", RANDOM_SEARCH, point, note=f"point {tried:,}")
                 if at not in best or slack < best[at][0]:
                     best[at] = (slack, point)
             nearest = min(slack for slack, _ in best.values())
@@ -180,7 +185,7 @@ def search_randomly(
             if time.monotonic() >= until:
                 break
     note = f"{tried:,} points tried, the nearest one misses by {nearest:.3g}"
-    return Answer("unknown", RANDOM_SEARCH, note=note)
+    return EngineResult("unknown", RANDOM_SEARCH, note=note)
 
 
 def _points(

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph import ir
-from holdfast.graph.ir import Activation, Array, Net, Step, Take, Total, curve_of, sources_of, step_values
+from holdfast.graph.ir import (
+    Activation,
+    Array,
+    Net,
+    Selection,
+    Step,
+    WeightedSum,
+    curve_of,
+    sources_of,
+    step_values,
+)
 
 UNIT = 2.0**-53  # roundoff of float64
 MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
@@ -33,7 +43,7 @@ def terms(step: Step) -> int:
         return int(step.weight.shape[1])
     if isinstance(step, ir.Conv):
         return int(step.weight[0].size)
-    return len(sources_of(step)) + (step.roundings if isinstance(step, Total) else 0)
+    return len(sources_of(step)) + (step.roundings if isinstance(step, WeightedSum) else 0)
 
 
 def gamma(count: int, roundoff: float) -> float:
@@ -44,7 +54,7 @@ def gamma(count: int, roundoff: float) -> float:
 
 def step_error(net: Net, step: Step) -> float:
     """The error of evaluating a linear step or a product, as a part of the magnitudes it sums."""
-    if not net.roundoff or isinstance(step, Take | ir.Start):
+    if not net.roundoff or isinstance(step, Selection | ir.FreeInputs):
         return 0.0
     return gamma(terms(step) + EXTRA, net.roundoff)
 
@@ -99,14 +109,14 @@ def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
         for at, step in enumerate(net.steps):
             given = [held[source] for source in sources_of(step)]
             softmax = inside.intersection(sources_of(step))
-            if isinstance(step, ir.Start):
+            if isinstance(step, ir.FreeInputs):
                 held[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
             elif softmax:
                 held[at] = _of_softmax(net, step, given)
             else:
                 held[at] = _evaluated(net, step, given)
             shares = isinstance(step, Activation) and step.curve == "reciprocal"
-            if (isinstance(step, Total) and step.roundings) or (softmax and not shares):
+            if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
                 inside.add(at)
             size = held[at].size
             largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
@@ -140,7 +150,7 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
         low, high = middle - reach - 1e-9 * mass, middle + reach + 1e-9 * mass
         found = step_values(alone, [r.error for r in given], net)
         own = step_error(net, step) * mass
-        exact = isinstance(step, Take)
+        exact = isinstance(step, Selection)
         least = np.full_like(mass, np.inf) if exact else step_values(sizes, [r.least for r in given], net)
     # What underflows is less than one more rounding of the terms, if they are not tiny.
     tiny = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
@@ -202,10 +212,10 @@ def magnitude(step: Step, unit: float) -> Step:
     """A linear step with the magnitudes of its weights, and `unit` times those of its constants."""
     if isinstance(step, ir.Dense | ir.Conv):
         return replace(step, weight=np.abs(step.weight), bias=unit * np.abs(step.bias))
-    if isinstance(step, ir.Scale):
+    if isinstance(step, ir.ScaleShift):
         return replace(step, factor=np.abs(step.factor), offset=unit * np.abs(step.offset))
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         return replace(step, weights=tuple(abs(weight) for weight in step.weights))
-    if isinstance(step, Take):
+    if isinstance(step, Selection):
         return replace(step, fill=None if step.fill is None else np.zeros_like(step.fill))
     raise TypeError(f"expected a linear step, got {type(step).__name__}")

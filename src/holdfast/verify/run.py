@@ -11,11 +11,20 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
-from holdfast.core.property import Budget, Property, Verdict, settle
+from holdfast.core.property import Budget, Property, Verdict, confirm
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation
 from holdfast.graph.nodes import check_deterministic
-from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, relus_only, silent
+from holdfast.verify.problem import (
+    Deadline,
+    EngineResult,
+    InputDomain,
+    Tell,
+    VerificationProblem,
+    domain_of,
+    relus_only,
+    silent,
+)
 from holdfast.verify.replay import Runner, runner_of, search_randomly
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
@@ -29,7 +38,7 @@ def verify(question: Property, budget: Budget | None = None, tell: Tell = silent
 
     An exception on the way is a verdict `error`, never `holds`.
     """
-    clock = Clock(budget or Budget(), time.monotonic(), tell)
+    clock = Deadline(budget or Budget(), time.monotonic(), tell)
     try:
         verdict = _decided(question, clock)
     except MemoryError:
@@ -45,7 +54,7 @@ def _describe(problem: Exception) -> str:
     return line if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {line}"
 
 
-def _decided(question: Property, clock: Clock) -> Verdict:
+def _decided(question: Property, clock: Deadline) -> Verdict:
     from holdfast.verify.enumerate import enumerated
     from holdfast.verify.finite import NotFinite
 
@@ -56,7 +65,7 @@ def _decided(question: Property, clock: Clock) -> Verdict:
     domain = domain_of(question)
     runner = cache(lambda: runner_of(question, domain))
     try:
-        answer: Answer | None = enumerated(question, proto, domain, runner, clock)
+        answer: EngineResult | None = enumerated(question, proto, domain, runner, clock)
     except NotFinite:  # the free inputs are not all rounded
         answer = None
     if answer is None or answer.status not in (*_DECIDED, "timeout"):
@@ -74,10 +83,10 @@ def _decided(question: Property, clock: Clock) -> Verdict:
         note=answer.note,
         real_only=answer.real_only,
     )
-    return settle(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
+    return confirm(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 
 
-def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) -> Answer:
+def _searched(question: Property, domain: InputDomain, runner: Runner, clock: Deadline) -> EngineResult:
     """The answer of the first engine that has one; else what stood in the way."""
     from holdfast.verify.build import problem_of
 
@@ -103,7 +112,9 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
     return real
 
 
-def _real_only(answer: Answer, rounded: Problem | None, domain: Domain, why: str) -> Answer:
+def _real_only(
+    answer: EngineResult, rounded: VerificationProblem | None, domain: InputDomain, why: str
+) -> EngineResult:
     """A proof in real arithmetic alone, with what is known of the rounding of an evaluation."""
     from holdfast.verify.rounding import rounding_of
 
@@ -119,12 +130,14 @@ def _real_only(answer: Answer, rounded: Problem | None, domain: Domain, why: str
     return dataclasses.replace(_noted(answer, note), real_only=True)
 
 
-def _first(engines: Iterator[Callable[[], Answer]], clock: Clock, thorough: bool = True) -> Answer:
+def _first(
+    engines: Iterator[Callable[[], EngineResult]], clock: Deadline, thorough: bool = True
+) -> EngineResult:
     """The first answer that decides; else the last one with all notes, or the first failure, raised.
 
     Unless it is to be `thorough`, an engine that only rounding is in the way of is the last one asked.
     """
-    last, notes, failed = Answer("unknown", "none"), [], ""
+    last, notes, failed = EngineResult("unknown", "none"), [], ""
     for engine in engines:
         try:
             answer = engine()
@@ -150,14 +163,16 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock, thorough: bool
     return dataclasses.replace(last, status="timeout" if late else "unknown", note="; ".join(notes))
 
 
-def _noted(answer: Answer, note: str) -> Answer:
+def _noted(answer: EngineResult, note: str) -> EngineResult:
     """The answer with one more note if it is `holds`."""
     if answer.status != "holds":
         return answer
     return dataclasses.replace(answer, note=f"{answer.note}; {note}" if answer.note else note)
 
 
-def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:
+def _engines(
+    problem: VerificationProblem, clock: Deadline, rng: np.random.Generator
+) -> Iterator[Callable[[], EngineResult]]:
     """The engines that suit the problem, in order, each with its share of the time."""
     from holdfast.verify.sweep import piecewise
 
@@ -179,15 +194,17 @@ def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterat
         yield lambda: _ask("bab.decide:decide", problem, clock)
 
 
-def _part(clock: Clock, share: float) -> Clock:
+def _part(clock: Deadline, share: float) -> Deadline:
     """A clock that ends after this share of the time that is left."""
     spent = time.monotonic() - clock.started
     seconds = min(clock.budget.seconds, spent + share * max(0.0, clock.left))
     return dataclasses.replace(clock, budget=dataclasses.replace(clock.budget, seconds=seconds))
 
 
-def _ask(engine: str, problem: Problem, clock: Clock, *more: Any) -> Answer:
+def _ask(engine: str, problem: VerificationProblem, clock: Deadline, *more: Any) -> EngineResult:
     """The answer of an engine, "module:function", which is imported only now: most need torch or numba."""
     module, function = engine.split(":")
-    answer: Answer = getattr(import_module(f"holdfast.verify.{module}"), function)(problem, clock, *more)
+    answer: EngineResult = getattr(import_module(f"holdfast.verify.{module}"), function)(
+        problem, clock, *more
+    )
     return answer

@@ -17,8 +17,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.ir import Activation, Array, Net, Start, Step, Take, curve_of, sources_of, step_values
-from holdfast.verify.problem import Answer, Case, Clock, Problem, ends_of, products, relus_only, stacked_rows
+from holdfast.graph.ir import (
+    Activation,
+    Array,
+    FreeInputs,
+    Net,
+    Selection,
+    Step,
+    curve_of,
+    sources_of,
+    step_values,
+)
+from holdfast.verify.problem import (
+    Case,
+    Deadline,
+    EngineResult,
+    VerificationProblem,
+    ends_of,
+    products,
+    relus_only,
+    stacked_rows,
+)
 from holdfast.verify.rounding import CURVE, MERGED, REPLAYED, SURE, UNIT, magnitude, step_error, terms
 
 ENGINE = "sweep"
@@ -51,11 +70,11 @@ def piecewise(net: Net) -> bool:
 def chords(net: Net, left: Array, right: Array) -> Chords:
     """The net's chords on segments from left (s,) to right (s,)."""
     points, places = np.unique(np.concatenate([left, right]), return_inverse=True)
-    walk = _Walk(net, left, right, places[: len(left)], places[len(left) :])
+    walk = _ChordPass(net, left, right, places[: len(left)], places[len(left) :])
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     values: dict[int, Array] = {}
     for at, step in enumerate(net.steps):
-        if isinstance(step, Start):
+        if isinstance(step, FreeInputs):
             values[at] = points[:, None][:, : net.inputs]
             walk.off[at] = np.zeros((len(left), net.inputs))
         elif isinstance(step, Activation):
@@ -73,7 +92,7 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
     return Chords(values[last][walk.first], values[last][walk.second], walk.off[last], where, cuts)
 
 
-class _Walk:
+class _ChordPass:
     """A pass over the steps under way: how far off the chords are (s, n), by step, and cuts found so far."""
 
     def __init__(self, net: Net, left: Array, right: Array, first: Index, second: Index) -> None:
@@ -90,7 +109,7 @@ class _Walk:
         for source, values in zip(sources_of(step), given, strict=True):
             size = np.abs(values)
             largest = np.maximum(size[self.first], size[self.second])
-            parts.append(self.off[source] + (0.0 if isinstance(step, Take) else unit) * largest)
+            parts.append(self.off[source] + (0.0 if isinstance(step, Selection) else unit) * largest)
         grown: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
         self.off[at] = grown
 
@@ -119,7 +138,7 @@ class _Walk:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class SweepCases:
     """All cases side by side: box (c,), widened by a unit; rows (c, m, k), of x (c, m), bounds (c, m).
 
     A case with fewer rows says its first one again. `first` and `last` are the numbers of the input's type in
@@ -136,7 +155,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ProvenMargins:
     """By how much p pairs of segment and case are proven to be exceeded (p,).
 
     And the rows' lower bounds at both ends (p, m), and the largest excess as computed there (p,).
@@ -149,14 +168,14 @@ class Judged:
     worst_right: Array
 
 
-def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Asked:
+def sweep_cases(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> SweepCases:
     """The cases whose box is not empty; without an input all boxes are [0, 0]."""
     ends = [(float(c.lower[0]), float(c.upper[0])) if len(c.lower) else (0.0, 0.0) for c in cases]
     kept = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
     lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
     first, last = ends_of(lower, upper, dtype)
     rows, over, bound = stacked_rows([case for case, _ in kept])
-    return Asked(
+    return SweepCases(
         lower=np.nextafter(lower, -np.inf),
         upper=np.nextafter(upper, np.inf),
         first=first,
@@ -168,8 +187,8 @@ def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) ->
 
 
 def judged(
-    asked: Asked, case: Index, x: tuple[Array, Array], y: tuple[Array, Array], off: Array, sure: float
-) -> Judged:
+    asked: SweepCases, case: Index, x: tuple[Array, Array], y: tuple[Array, Array], off: Array, sure: float
+) -> ProvenMargins:
     """How far each case (p,) is exceeded on its segment from x[0] to x[1] (p,).
 
     Outputs are within `off` (p, k) of the chords y. Rows are mixed where none alone is exceeded by `sure`.
@@ -186,7 +205,7 @@ def judged(
     again = np.flatnonzero(~(margin > sure))
     if rows.shape[1] > 1 and len(again):
         margin[again] = np.fmax(margin[again], _mixed(left[again], right[again]))
-    return Judged(margin, left, right, ends[0].max(axis=1), ends[1].max(axis=1))
+    return ProvenMargins(margin, left, right, ends[0].max(axis=1), ends[1].max(axis=1))
 
 
 def _mixed(left: Array, right: Array) -> Array:
@@ -221,19 +240,19 @@ def doubtful(left: Array, right: Array) -> tuple[float, float]:
     return begin, end
 
 
-def search(problem: Problem, clock: Clock) -> Answer:
+def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
     """Whether a case can be met, for a piecewise-linear net of one input; else unknown.
 
     "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     if not piecewise(problem.net):
-        return Answer("unknown", ENGINE, note="not a piecewise-linear network with one input")
+        return EngineResult("unknown", ENGINE, note="not a piecewise-linear network with one input")
     with np.errstate(all="ignore"):  # what is not finite compares false, and nothing is proven
         return _Sweep(problem, clock).run()
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class OpenPairs:
     """Pairs of a segment and a case that are open, each (w,)."""
 
     left: Array
@@ -243,57 +262,57 @@ class Work:
     def __len__(self) -> int:
         return len(self.left)
 
-    def part(self, which: NDArray[np.generic] | slice) -> Work:
+    def part(self, which: NDArray[np.generic] | slice) -> OpenPairs:
         """Some of them."""
-        return Work(self.left[which], self.right[which], self.case[which])
+        return OpenPairs(self.left[which], self.right[which], self.case[which])
 
 
-def segments_of(asked: Asked) -> Work:
+def segments_of(asked: SweepCases) -> OpenPairs:
     """The boxes of the cases, cut where another one begins or ends, in order: cases share segments then."""
     ends = np.unique(np.concatenate([asked.lower, asked.upper]))
     begin, stop = np.searchsorted(ends, asked.lower), np.searchsorted(ends, asked.upper)
     case, count = np.arange(len(asked.lower)), stop - begin
     if count.sum() > MOST_PAIRS:
-        return Work(asked.lower, asked.upper, case)
+        return OpenPairs(asked.lower, asked.upper, case)
     case = np.repeat(case, count)
     at = np.arange(len(case)) - np.repeat(np.cumsum(count) - count, count) + begin[case]
     order = np.argsort(at, kind="stable")
-    return Work(ends[at], ends[at + 1], case).part(order)
+    return OpenPairs(ends[at], ends[at + 1], case).part(order)
 
 
 class _Sweep:
     """A sweep under way: what was proven, and how many segments were left in doubt."""
 
-    def __init__(self, problem: Problem, clock: Clock) -> None:
+    def __init__(self, problem: VerificationProblem, clock: Deadline) -> None:
         self.problem, self.clock = problem, clock
-        self.asked = asked_of(problem.cases, problem.dtype)
+        self.asked = sweep_cases(problem.cases, problem.dtype)
         self.margin, self.doubts, self.seen = np.inf, 0, 0
         self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
 
-    def run(self) -> Answer:
+    def run(self) -> EngineResult:
         """The answer once no segment is open, or the time is up."""
         stack = [segments_of(self.asked)] if len(self.asked.lower) else []
         while stack:
             if self.clock.left <= 0:
-                return Answer("timeout", ENGINE, note=f"{sum(map(len, stack)):,} segments open")
+                return EngineResult("timeout", ENGINE, note=f"{sum(map(len, stack)):,} segments open")
             work = stack.pop()
             if len(work) > self.size:
                 stack.append(work.part(slice(self.size, None)))
                 work = work.part(slice(self.size))
             witness, rest = self.step(work)
             if witness is not None:
-                return Answer("violated", ENGINE, witness, note=f"{self.seen:,} segments")
+                return EngineResult("violated", ENGINE, witness, note=f"{self.seen:,} segments")
             if len(rest):
                 stack.append(rest)
             self.clock.tell("sweeping", sum(map(len, stack)), float(self.margin))
         if self.doubts:
             kind = self.problem.dtype.name
             note = f"{self.doubts:,} segments are too close to the threshold; no {kind} in them violates it"
-            return Answer("unknown", ENGINE, note=note, at_limit=True)
+            return EngineResult("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
-        return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
+        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
 
-    def step(self, work: Work) -> tuple[NDArray[Any] | None, Work]:
+    def step(self, work: OpenPairs) -> tuple[NDArray[Any] | None, OpenPairs]:
         """A witness met on the way, and what is still open, cut where neurons change their sign."""
         order = np.lexsort((work.right, work.left))
         work = work.part(order)
@@ -318,7 +337,7 @@ class _Sweep:
             witness = self.replayed(work, found, leaves)
         return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, drawn)
 
-    def met(self, work: Work, found: Judged) -> NDArray[Any] | None:
+    def met(self, work: OpenPairs, found: ProvenMargins) -> NDArray[Any] | None:
         """A replayed witness among the ends of segments."""
         x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
         worst = np.concatenate([found.worst_left, found.worst_right])
@@ -326,7 +345,7 @@ class _Sweep:
         near = near[np.argsort(worst[near], kind="stable")[:REPLAYED]]
         return self.real(x[near].astype(self.problem.dtype), case[near]) if len(near) else None
 
-    def replayed(self, work: Work, found: Judged, leaves: Index) -> NDArray[Any] | None:
+    def replayed(self, work: OpenPairs, found: ProvenMargins, leaves: Index) -> NDArray[Any] | None:
         """A replayed witness among the numbers of the doubtful parts of segments."""
         points, cases = [], []
         for at in leaves.tolist():
@@ -355,7 +374,7 @@ class _Sweep:
         return self.problem.witness(whole) if len(whole) else None
 
 
-def _cut(work: Work, segment: Index, left: Array, right: Array, drawn: Chords) -> Work:
+def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, drawn: Chords) -> OpenPairs:
     """The pairs with their segments cut at the places inside; `left` and `right` are of all segments."""
     own = np.arange(len(left))
     where, at = np.concatenate([own, drawn.where]), np.concatenate([left, drawn.at])
@@ -371,10 +390,10 @@ def _cut(work: Work, segment: Index, left: Array, right: Array, drawn: Chords) -
     many = count[segment]
     place = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
     place += np.repeat(begin[segment], many)
-    return Work(at[place], end[place], np.repeat(work.case, many))
+    return OpenPairs(at[place], end[place], np.repeat(work.case, many))
 
 
-def _batch(net: Net, asked: Asked, memory: int) -> int:
+def _batch(net: Net, asked: SweepCases, memory: int) -> int:
     """How many pairs are looked at together."""
     values = sum(prod(step.shape) for step in net.steps) + asked.rows[:1].size
     return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))

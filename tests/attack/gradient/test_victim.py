@@ -19,7 +19,7 @@ from holdfast.attack.judge import Judge, found_boxes, target_in
 from holdfast.attack.types import Method, Rule
 from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Card, Head, Input, Model
-from holdfast.core.pipeline import Pipeline, open_machine, pipeline_of
+from holdfast.core.pipeline import Pipeline, load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Size
 from holdfast.graph.load import load_model
@@ -107,7 +107,7 @@ PLAIN = Input(Size(48, 32), scale=1 / 255)
 def machine_of(tmp_path, wanted, **stages):
     card = Card("detect", wanted, Head("yolox"), ("a",))
     model = Model("m", tmp_path / "m.onnx", card, "0")
-    return open_machine(Pipeline(infer=lambda _model, _threads: dict, **stages), model)
+    return load_pipeline(Pipeline(infer=lambda _model, _threads: dict, **stages), model)
 
 
 INPUTS = {

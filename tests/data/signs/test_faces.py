@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.data.signs.canvas import CLASSES, FIRST_SIGN, GROUP_OF, blank
 from holdfast.data.signs.faces import SIZE, face, nearest_size
-from holdfast.data.signs.plant import corners, hide, warp
+from holdfast.data.signs.placement import corners, hide, warp
 
 
 def flat(label: int, size: int) -> np.ndarray:

@@ -13,12 +13,12 @@ from helpers.models import CLASS_CARD
 from holdfast.core.registry import part
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
-from holdfast.graph.rewrite.follow.infer import Window, ceils, pooled, windows_of
-from holdfast.graph.rewrite.types import CannotRewrite, Context
-from holdfast.stages.deployed import Deployed
+from holdfast.graph.rewrite.follow.infer import PoolWindow, ceils, pooled, windows_of
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
+from holdfast.stages.deployed import DeployedInference
 
 windows = st.builds(
-    Window,
+    PoolWindow,
     kernel=st.integers(1, 5),
     stride=st.integers(1, 4),
     before=st.integers(0, 4),
@@ -29,13 +29,13 @@ windows = st.builds(
 
 def test_the_equation_by_hand():
     # eq. 8 for W = 112, K = 3, P = 1, S = 2: (112 − 3 + 2)/2 = 55.5
-    stem = Window(3, 2, 1, 1)
+    stem = PoolWindow(3, 2, 1, 1)
     assert (pooled(112, stem, ceil=False), pooled(112, stem, ceil=True)) == (56, 57)
     assert pooled(113, stem, ceil=False) == pooled(113, stem, ceil=True) == 57
     # K = 2, S = 3, P_after = 1 on 3 cells: ⌈2/3⌉ + 1 = 2, but the second would begin in the padding
-    assert pooled(3, Window(2, 3, 0, 1), ceil=True) == 1
-    assert pooled(4, Window(2, 3, 0, 1), ceil=True) == 2
-    assert pooled(2, Window(5), ceil=True) == 0
+    assert pooled(3, PoolWindow(2, 3, 0, 1), ceil=True) == 1
+    assert pooled(4, PoolWindow(2, 3, 0, 1), ceil=True) == 2
+    assert pooled(2, PoolWindow(5), ceil=True) == 0
 
 
 @settings(max_examples=50, deadline=None)
@@ -63,7 +63,7 @@ pool_cases = st.tuples(
 def test_the_runtime_pools_as_the_rule_says(case):
     cells, kernel, stride, before, after, kind, include, opset = case
     before, after = min(before, kernel - 1), min(after, kernel - 1)
-    window = Window(kernel, stride, before, after)
+    window = PoolWindow(kernel, stride, before, after)
     if pooled(cells, window, ceil=False) < 1:
         return
     options = {"count_include_pad": int(include)} if kind == "AveragePool" else {}
@@ -193,11 +193,11 @@ def test_through_the_pipeline_and_from_a_gz(tmp_path):
     path.write_bytes(gzip.compress(made.SerializeToString()))
     (tmp_path / "tiny.toml").write_text(CLASS_CARD)
     loaded = load_model(path)
-    found = Deployed(("ceil",))(loaded, 1)(seen)["y"]
-    wanted = run(ceil(made, Context(loaded.card)).model, seen)[0]
+    found = DeployedInference(("ceil",))(loaded, 1)(seen)["y"]
+    wanted = run(ceil(made, RewriteContext(loaded.card)).model, seen)[0]
     assert np.array_equal(found, wanted)
-    assert not np.array_equal(found, Deployed()(loaded, 1)(seen)["y"])
-    built = Deployed(("ceil",), folder=tmp_path / "kept").built(loaded)
+    assert not np.array_equal(found, DeployedInference()(loaded, 1)(seen)["y"])
+    built = DeployedInference(("ceil",), folder=tmp_path / "kept").built(loaded)
     assert (built.changed, built.how) == (("p",), ("1 MaxPool changed",))
     assert np.array_equal(run(onnx.load(built.path), seen)[0], wanted)
 

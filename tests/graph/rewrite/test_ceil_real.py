@@ -8,19 +8,19 @@ import onnx
 import pytest
 
 from helpers.graphs import run as run_x
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.load import load_model
-from holdfast.graph.rewrite.types import CannotRewrite, Context
-from holdfast.stages.deployed import Deployed
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
+from holdfast.stages.deployed import DeployedInference
 
 pytestmark = pytest.mark.shared
 
 
 def rewrite(path, name):
     model = load_model(path)
-    return part("rewrite", name).function(onnx.load(path), Context(model.card)), model
+    return part("rewrite", name).function(onnx.load(path), RewriteContext(model.card)), model
 
 
 def outputs(model, proto, seed=0):
@@ -46,7 +46,7 @@ def test_detectors_follow_and_turn_back(shared_data, name):
     else:
         assert found == [(1, 85, 23, 23)]
         assert once.how == "1 MaxPool changed, 26 Reshape, 1 Resize adapted"
-    back = part("rewrite", "ceil").function(once.model, Context(model.card))
+    back = part("rewrite", "ceil").function(once.model, RewriteContext(model.card))
     for a, b in zip(outputs(model, back.model), outputs(model, onnx.load(path)), strict=True):
         assert np.array_equal(a, b)
 
@@ -68,7 +68,7 @@ def test_squeezenet_was_trained_with_ceil_and_differs_at_224(shared_data):
     seen = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
     proto.graph.input[0].name = proto.graph.node[0].input[0] = "x"
     before = run_x(proto, seen)[0]
-    small = part("rewrite", "ceil").function(proto, Context(_at(card, 224)))
+    small = part("rewrite", "ceil").function(proto, RewriteContext(_at(card, 224)))
     assert small.how == "2 MaxPool changed"
     after = run_x(small.model, seen)[0]
     assert before.shape == after.shape == (1, 1000)
@@ -102,8 +102,8 @@ def test_heads_read_the_larger_maps(shared_data, name):
     pipeline = pipeline_of(model.card)
     photo = sorted((shared_data / "coco128" / "images" / "val2017").glob("*.jpg"))[0].read_bytes()
     best = []
-    for infer in ("onnxruntime", Deployed(("ceil",))):
-        machine = open_machine(pipeline.replace(infer=infer), model, threads=1)
+    for infer in ("onnxruntime", DeployedInference(("ceil",))):
+        machine = load_pipeline(pipeline.replace(infer=infer), model, threads=1)
         found = machine.predict(machine.prepare(photo))
         best.append(found.take(np.argsort(-found.scores)[:1]))
     assert best[0].classes == best[1].classes

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.graph.rewrite.follow.rules import scale
 from holdfast.graph.rewrite.follow.sizes import (
-    Run,
+    AxisCells,
     axis,
     changed,
     extended,
@@ -43,8 +43,8 @@ def news(axes, shape):
         ([*fixed(1, 512), axis(1, 2), axis(1, 2)], (1, 512), [1, 2048]),  # a 1×1 map that grew
         ([*fixed(1, 512), axis(1, 2), axis(1, 2)], (512, 1, 1), [512, 2, 2]),
         ([*fixed(1, 8), axis(2, 3)], (1, 8, 1, 2), [1, 8, 1, 3]),
-        ([*fixed(3), GREW], (52, 3), Run(52, 53)),  # no Transpose: the cells would be cut
-        ([*fixed(1), GREW, *fixed(2)], (1, 26, 4), Run(52, 53)),
+        ([*fixed(3), GREW], (52, 3), AxisCells(52, 53)),  # no Transpose: the cells would be cut
+        ([*fixed(1), GREW, *fixed(2)], (1, 26, 4), AxisCells(52, 53)),
     ],
 )
 def test_reshape(axes, shape, wanted):
@@ -55,7 +55,7 @@ def test_a_flattened_map_is_found_again():
     flat = regrouped([*fixed(1, 85), GREW, axis(26, 27)], (1, 85, 1352))
     turned = [flat[0], flat[2], flat[1]]
     assert news(turned, (1, 52, 26, 85)) == [1, 53, 27, 85]
-    assert news(turned, (1, 26, 52, 85)) == Run(52, 53)
+    assert news(turned, (1, 26, 52, 85)) == AxisCells(52, 53)
 
 
 @settings(max_examples=40, deadline=None)
@@ -70,7 +70,7 @@ def test_unchanged_axes_go_into_every_shape(sizes, random):
 
 
 def test_axes_one_after_the_other():
-    cells = joined([(Run(4, 5), Run(4, 5)), (Run(2, 3), Run(2, 3)), axis(7, 7)])
+    cells = joined([(AxisCells(4, 5), AxisCells(4, 5)), (AxisCells(2, 3), AxisCells(2, 3)), axis(7, 7)])
     assert (old_size(cells), new_size(cells), changed(cells)) == (16 + 4 + 7, 25 + 9 + 7, True)
     assert [offset(cells, at) for at in (0, 16, 20, 23, 27)] == [0, 25, 34, 37, 41]
     assert offset(cells, 5) is None
@@ -86,7 +86,7 @@ def grid(rows, columns, stride):
 def test_grids_are_continued_level_by_level():
     """The anchor points and strides of YOLOv8 or YOLOX in the graph, all levels in one axis."""
     old, new = [(4, 6), (2, 3)], [(5, 7), (3, 4)]
-    cells = joined([(Run(a, c), Run(b, d)) for (a, b), (c, d) in zip(old, new, strict=True)])
+    cells = joined([(AxisCells(a, c), AxisCells(b, d)) for (a, b), (c, d) in zip(old, new, strict=True)])
     points, wanted = (
         np.concatenate([grid(*s, stride) for s, stride in zip(sizes, (8, 16), strict=True)])
         for sizes in (old, new)

@@ -9,10 +9,10 @@ from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.rewrite.fp16 import bf16, fp16, fp16_weights, to_kind
-from holdfast.graph.rewrite.types import Context
+from holdfast.graph.rewrite.types import RewriteContext
 from holdfast.graph.session import runtime
 
-CONTEXT = Context(Card("classify", Input(Size(12, 12)), Head("classifier"), ("a", "b")))
+CONTEXT = RewriteContext(Card("classify", Input(Size(12, 12)), Head("classifier"), ("a", "b")))
 
 
 def network(scale=1.0, seed=0):

@@ -12,13 +12,13 @@ from holdfast.core.types import Size
 from holdfast.graph.rewrite.calibration import observe
 from holdfast.graph.rewrite.int8 import int8_minmax, int8_mixed, int8_per_tensor
 from holdfast.graph.rewrite.quant_plan import plan_of, tidy
-from holdfast.graph.rewrite.types import CannotRewrite, Context
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
 from holdfast.graph.session import runtime
 
 CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))
 RNG = np.random.default_rng(7)
 IMAGES = [RNG.normal(0, 1, (1, 3, 16, 16)).astype(np.float32) for _ in range(12)]
-CONTEXT = Context(CARD, lambda: iter(IMAGES))
+CONTEXT = RewriteContext(CARD, lambda: iter(IMAGES))
 INT8 = [n for n in names("rewrite") if n.startswith("int8") and n != "int8-dynamic"]
 
 
@@ -186,10 +186,10 @@ def test_min_max_grids_and_weights_are_those_of_onnx_runtimes_quantize_static(tm
 
 def test_several_methods_run_the_calibration_images_twice_in_all():
     runs = []
-    context = Context(CARD, lambda: runs.append(1) or iter(IMAGES))
+    context = RewriteContext(CARD, lambda: runs.append(1) or iter(IMAGES))
     shared = [part("rewrite", name).function(detector(), context).model for name in INT8]
     assert len(runs) == 2  # extremes, then the histogram
-    fresh = [Context(CARD, lambda: iter(IMAGES)) for _ in INT8]
+    fresh = [RewriteContext(CARD, lambda: iter(IMAGES)) for _ in INT8]
     alone = [part("rewrite", n).function(detector(), c).model for n, c in zip(INT8, fresh, strict=True)]
     assert [m.SerializeToString() for m in shared] == [m.SerializeToString() for m in alone]
 
@@ -207,9 +207,9 @@ def test_two_builds_give_the_same_bytes():
 
 def test_without_images_it_says_what_is_missing():
     with pytest.raises(CannotRewrite, match="calibration images"):
-        int8_mixed(detector(), Context(CARD))
+        int8_mixed(detector(), RewriteContext(CARD))
     with pytest.raises(CannotRewrite, match="no calibration image"):
-        int8_mixed(detector(), Context(CARD, lambda: iter(())))
+        int8_mixed(detector(), RewriteContext(CARD, lambda: iter(())))
 
 
 def test_a_graph_without_layers_is_left_as_it_came():

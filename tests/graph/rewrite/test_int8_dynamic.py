@@ -10,7 +10,7 @@ from holdfast.core.registry import part
 from holdfast.graph.rewrite.calibration import observe
 from holdfast.graph.rewrite.fp16 import bf16, fp16
 from holdfast.graph.rewrite.int8 import int8_dynamic, int8_minmax, int8_mixed
-from holdfast.graph.rewrite.types import CannotRewrite, Context
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
 from holdfast.graph.session import runtime
 
 ALL = [fp16, bf16, int8_dynamic, int8_mixed, int8_minmax]
@@ -38,7 +38,7 @@ def run(model, feeds, optimised=True):
 
 def texts(shape, count=16):
     drawn = [np.random.default_rng(i).integers(0, shape.words, (1, 4 + i % 7)) for i in range(count)]
-    return Context(None, lambda: (texting.feeds(shape, ids) for ids in drawn), "text")
+    return RewriteContext(None, lambda: (texting.feeds(shape, ids) for ids in drawn), "text")
 
 
 def by_hand(x, weight):
@@ -58,7 +58,9 @@ def test_a_product_is_the_one_of_plain_integers_even_where_16_bits_would_overflo
     weight = rng.choice([-1.0, 1.0], (64, 4)).astype(np.float32)  # every integer is ±127
     weight[:, 0] = 1.0
     x = np.abs(rng.normal(3, 0.1, (5, 64))).astype(np.float32)  # every integer is near 255
-    made = int8_dynamic(dense([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weight}, 64), Context())
+    made = int8_dynamic(
+        dense([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weight}, 64), RewriteContext()
+    )
     got = run(made.model, {"x": x}, optimised)
     assert np.allclose(got, by_hand(x, weight), rtol=1e-5)
 
@@ -69,7 +71,7 @@ def test_gemm_with_its_factors_and_a_turned_weight():
     node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5, beta=3.0)
     model = dense([node], {"w": weight, "b": bias})
     x = rng.normal(size=(6, 8)).astype(np.float32)
-    made = int8_dynamic(model, Context())
+    made = int8_dynamic(model, RewriteContext())
     assert len(made.changed) == 1
     assert np.allclose(run(made.model, {"x": x}), by_hand(x, weight.T) * 0.5 + 3 * bias, atol=1e-5)
 
@@ -88,7 +90,7 @@ def test_layers_that_read_the_same_tensor_share_its_grid_and_others_stay():
     x2 = helper.make_tensor_value_info("x2", TensorProto.FLOAT, [4, 4])
     model = dense([nodes[0], nodes[1], nodes[2], nodes[4], nodes[3]], {"q": weights["q"], "k": weights["k"]})
     model.graph.input.append(x2)
-    made = int8_dynamic(model, Context())
+    made = int8_dynamic(model, RewriteContext())
     kinds = [n.op_type for n in made.model.graph.node]
     assert (kinds.count("DynamicQuantizeLinear"), kinds.count("MatMulInteger"), kinds.count("MatMul")) == (
         1,
@@ -104,7 +106,7 @@ def test_layers_that_read_the_same_tensor_share_its_grid_and_others_stay():
 
 def test_a_graph_without_fully_connected_layers_stays_as_it_is():
     model = dense([helper.make_node("Relu", ["x"], ["y"])], {}, 4, 4)
-    made = int8_dynamic(model, Context())
+    made = int8_dynamic(model, RewriteContext())
     assert made.changed == ()
     assert made.model == model
 
@@ -160,10 +162,10 @@ def test_texts_of_different_lengths_are_observed_and_channels_are_the_last_axis(
 def test_what_cannot_be_calibrated_says_so():
     shape = texting.Shape()
     with pytest.raises(CannotRewrite, match="need calibration texts"):
-        int8_mixed(texting.causal(shape), Context(unit="text"))
+        int8_mixed(texting.causal(shape), RewriteContext(unit="text"))
     with pytest.raises(CannotRewrite, match="no calibration text could be read"):
-        int8_mixed(texting.causal(shape), Context(None, lambda: iter(()), "text"))
-    wrong = Context(None, lambda: iter([{"input_ids": np.zeros((1, 3), np.int64)}]), "text")
+        int8_mixed(texting.causal(shape), RewriteContext(None, lambda: iter(()), "text"))
+    wrong = RewriteContext(None, lambda: iter([{"input_ids": np.zeros((1, 3), np.int64)}]), "text")
     with pytest.raises(CannotRewrite, match="cannot run a calibration text"):
         int8_mixed(texting.causal(shape), wrong)
 
@@ -180,7 +182,7 @@ def test_constants_that_only_an_inner_graph_reads_are_kept():
     model.graph.initializer.append(numpy_helper.from_array(weight, "outside"))
     feeds = texting.feeds(shape, [[3, 4, 5]]) | {"x": np.ones((1, 8), np.float32)}
     clean = run(model, feeds)
-    made = int8_dynamic(model, Context())
+    made = int8_dynamic(model, RewriteContext())
     assert "graph inside If" in made.how
     assert np.array_equal(run(made.model, feeds), clean)
     onnx.checker.check_model(made.model)
@@ -228,5 +230,5 @@ def test_what_enters_a_convolution_has_its_channels_on_axis_1_however_it_is_fed(
         copy.CopyFrom(model)
         seen = observe(copy, ["x"], given)
         np.testing.assert_allclose(seen.means["x"], means, atol=1.0)
-        made.append(int8_minmax(copy, Context(None, given, "input")).model.SerializeToString())
+        made.append(int8_minmax(copy, RewriteContext(None, given, "input")).model.SerializeToString())
     assert made[0] == made[1]

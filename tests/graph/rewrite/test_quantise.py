@@ -15,7 +15,7 @@ from holdfast.graph.rewrite.calibration import (
     METHODS,
     PERCENTILE,
     STEP,
-    Seen,
+    TensorStatistics,
     dequantise,
     grid_over,
     quantise,
@@ -111,7 +111,7 @@ def test_the_same_as_the_operators_of_onnx_runtime(zero):
 def seen_of(values):
     limit = np.abs(values).max()
     counts, _ = np.histogram(values, 2 * BINS, range=(-limit, limit))
-    return Seen(float(values.min()), float(values.max()), counts)
+    return TensorStatistics(float(values.min()), float(values.max()), counts)
 
 
 def ends_of(method, values):
@@ -181,7 +181,7 @@ def test_the_entropy_search_is_that_of_nvidia():
     for values in (rng.normal(0, 1, 20_000), rng.laplace(0, 1, 20_000)):
         values[0] = limit = 30.0
         counts, _ = np.histogram(values, 1024, range=(-limit, limit))
-        seen = Seen(float(values.min()), float(values.max()), counts)
+        seen = TensorStatistics(float(values.min()), float(values.max()), counts)
         wanted = reference_entropy(seen.magnitudes, limit)
         assert wanted < limit
         assert METHODS["entropy"](seen) == symmetric_grid(wanted)
@@ -192,6 +192,6 @@ def test_the_entropy_search_is_that_of_nvidia():
 def test_a_constant_tensor_has_a_grid(method, value):
     counts = np.zeros(2 * BINS, np.int64)
     counts[BINS + int(np.sign(value)) * (BINS - 1)] = 100
-    grid = METHODS[method](Seen(value, value, counts))
+    grid = METHODS[method](TensorStatistics(value, value, counts))
     back = dequantise(quantise(np.array([value]), grid.scale, grid.zero), grid.scale, grid.zero)[0]
     assert abs(back - value) <= abs(value) / 250

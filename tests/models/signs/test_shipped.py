@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.data.signs import scene as signs
 from holdfast.graph.load import load_model, shipped
 from holdfast.graph.lower import lower_onnx
@@ -118,7 +118,7 @@ def test_model_works_on_held_out_pictures(name):
 @pytest.mark.parametrize("name", ["signs-yolo", "signs-free", "signs-plain"])
 def test_detector_finds_the_signs_of_a_scene_where_they_are(name):
     model = load_model(name)
-    machine = open_machine(pipeline_of(model.card), model)
+    machine = load_pipeline(pipeline_of(model.card), model)
     hit = total = 0
     for index in range(10):
         scene = signs.scene(0, index)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import language as texting
 from holdfast.core.errors import InputError, ModelError, UnknownName
-from holdfast.core.language import Ending, Question, Scored, TextSet
+from holdfast.core.language import Ending, Question, ScoredQuestion, TextSet
 from holdfast.noise.language.cells import (
     DEFAULT,
     has_failed,
@@ -156,7 +156,7 @@ def test_one_question_cannot_be_calibrated_on():
 def test_scores_are_kept_to_the_last_digit_and_what_is_no_number_stays_none(drawn):
     asked = questions(len(drawn))
     given = [
-        Scored(q.name, tuple(s), (3,) * len(s), (7,) * len(s), (True,) * len(s))
+        ScoredQuestion(q.name, tuple(s), (3,) * len(s), (7,) * len(s), (True,) * len(s))
         for q, s in zip(asked, drawn, strict=True)
     ]
     back = unpack_scores(pack_scores(given), asked)

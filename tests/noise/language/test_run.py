@@ -11,7 +11,7 @@ from helpers import language as texting
 from helpers import opt as opting
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.types import CannotRewrite, Rewritten
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteResult
 from holdfast.metrics.text import hits
 from holdfast.noise.language import open as opening
 from holdfast.noise.language.cells import without_cache_branch
@@ -177,13 +177,13 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
     @stage("rewrite", "fp16-same", family="precision")
     def same(model, context):
         """Nothing."""
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
 
     @stage("rewrite", "fp16-broken", family="precision")
     def broken(model, context):
         """A graph that does not run."""
         model.graph.node[0].input[0] = "missing"
-        return Rewritten(model, ("x",), "broken on purpose")
+        return RewriteResult(model, ("x",), "broken on purpose")
 
     @stage("rewrite", "fp16-nan", family="precision")
     def no_number(model, context):
@@ -192,7 +192,7 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
             if weight.name == "last.scale":
                 nan = np.full(weight.dims, np.nan, np.float32)
                 weight.CopyFrom(numpy_helper.from_array(nan, weight.name))
-        return Rewritten(model, ("last",), "a norm is NaN")
+        return RewriteResult(model, ("last",), "a norm is NaN")
 
     names = ("int8-never", "fp16-same", "fp16-broken", "fp16-nan", "fp16")
     plan = plan_of(tmp_path, [lm], sets[:1], precisions=names)

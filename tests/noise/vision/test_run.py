@@ -11,7 +11,7 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.records import Ranked
+from holdfast.engine.records import ClassificationRecord
 from holdfast.evaluate.difference import ScoredRun, difference
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.evaluate.score import Settings
@@ -37,7 +37,7 @@ from holdfast.noise.vision.run import (
     prepare_context,
     worst_options,
 )
-from holdfast.stages.families import Option, option
+from holdfast.stages.families import NoiseOption, option
 
 FEW = NoiseSelection(
     only=("decode=opencv", "decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box", "colour=yuv444")
@@ -164,7 +164,7 @@ def test_combined_takes_the_worst_of_each_family():
         NoiseRow("runtime", "openvino", "measured", points_lost=9.0),
         NoiseRow("colour", "yuv444", "identical", points_lost=0.0),
     ]  # fmt: skip
-    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    known = {row.label: NoiseOption(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
 
 
@@ -186,7 +186,7 @@ def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
         NoiseRow("resize", name, "measured", points_lost=2.5, changed=changed)
         for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
     )
-    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    known = {row.label: NoiseOption(row.family, row.option, lambda pipeline: pipeline) for row in rows}
     assert summarize_family(rows, "resize").option == "opencv-lanczos"
     assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
     whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
@@ -276,7 +276,7 @@ def stair(*wrong):
 
     def side(places):
         records = [
-            Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
+            ClassificationRecord(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
             for i, name in enumerate(names)
         ]
         return ScoredRun(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))

@@ -16,12 +16,12 @@ from holdfast.core.registry import load_parts, lookup
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.engine.cells import cell_key
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, Variant, same_inputs, steps, sweep
-from holdfast.stages.boxes import Boxes
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.boxes import BoxPostProcessing
+from holdfast.stages.deployed import DeployedInference
 
 IMAGES = 30  # two shards
 RESIZES = ("pillow-bilinear", "pillow-nearest", "opencv-nearest", "opencv-bilinear", "opencv-area")
@@ -116,7 +116,7 @@ def test_a_sweep_writes_the_cells_of_evaluations_one_by_one(plan, tmp_path, jobs
 
 def test_a_detectors_sweep_writes_the_cells_of_evaluations_one_by_one(detecting, tmp_path):
     clean = pipeline_of(detecting.model.card)
-    plan = variants_of(detecting, clean=clean, offset=clean.replace(post=Boxes(offset=1.0)))
+    plan = variants_of(detecting, clean=clean, offset=clean.replace(post=BoxPostProcessing(offset=1.0)))
     found = sweep(plan, nothing)
     assert cells(plan.runs) == one_by_one(plan, tmp_path / "others")
     assert same_inputs(found["clean"].read().inputs, found["offset"].read().inputs) == (6, 6)
@@ -269,7 +269,7 @@ def test_a_variant_that_cannot_run_does_not_stop_the_others(plan, tmp_path, jobs
         model=clean.replace(infer=f"j{jobs}-unopenable"),
         again=clean.replace(infer=f"j{jobs}-unopenable"),
         unforeseen=clean.replace(colour=f"j{jobs}-unexpected"),
-        unknown=clean.replace(infer=Deployed(rewrites=("no-such-rewrite",))),
+        unknown=clean.replace(infer=DeployedInference(rewrites=("no-such-rewrite",))),
         clean=clean,
         dark=clean.replace(colour=f"j{jobs}-broken-on-some"),
     )
@@ -282,7 +282,7 @@ def test_a_variant_that_cannot_run_does_not_stop_the_others(plan, tmp_path, jobs
     assert len(cells(plan.runs)) == 2 * IMAGES
     assert found["clean"].problem == found["dark"].problem == ""
     records = found["dark"].read().records
-    failed = [r for r in records if isinstance(r, Failed)]
+    failed = [r for r in records if isinstance(r, FailedImage)]
     assert 0 < len(failed) < IMAGES
     assert {f.reason for f in failed} == {"too dark"}
     assert len(found["dark"].read().inputs) == IMAGES - len(failed)
@@ -294,7 +294,7 @@ def test_an_image_that_cannot_be_read_fails_in_every_variant_and_ends_a_strict_s
     (tmp_path / "data" / victim.name).write_bytes(b"no image")
     found = sweep(plan, nothing)
     for swept in found.values():
-        assert [r.name for r in swept.read().records if isinstance(r, Failed)] == [victim.name]
+        assert [r.name for r in swept.read().records if isinstance(r, FailedImage)] == [victim.name]
     assert cells(plan.runs) == one_by_one(plan, tmp_path / "others")
     with pytest.raises(ImageError, match=victim.name):
         sweep(dataclasses.replace(plan, strict=True), nothing)

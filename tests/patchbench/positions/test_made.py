@@ -150,7 +150,7 @@ def test_a_folder_says_its_patch_itself(made, capsys):
 def test_a_patch_with_holes_shows_the_picture_through_them(tmp_path, capsys):
     from PIL import Image
 
-    from holdfast.core.patch import Patch, Spot, apply
+    from holdfast.core.patch import Patch, Position, apply
     from holdfast.data.patchfile import read_patch
     from holdfast.patchbench.run import evaluate_model
 
@@ -167,7 +167,7 @@ def test_a_patch_with_holes_shows_the_picture_through_them(tmp_path, capsys):
     found = evaluate_model(detector.model, open_dataset("signs:2:1", task="single"), patch).pictures[0]
     target = found.target
     for row, column in [(0, 0), (16, 17), (7, 3), (0, 17)]:
-        laid = apply(found.picture, Patch(patch.pixels, patch.mask, Spot(column, row)))
+        laid = apply(found.picture, Patch(patch.pixels, patch.mask, Position(column, row)))
         said = detector.says(detector.tensor(laid)[None])
         wanted = single_values([said.box], [said.label], [target.box], [target.label])[0]
         assert found.maps[0].map.outputs[row, column] == pytest.approx(wanted, abs=1e-6)

@@ -12,7 +12,7 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.stages import deployed
-from holdfast.stages.deployed import Calibration, Deployed, with_rewrite, with_runtime
+from holdfast.stages.deployed import Calibration, DeployedInference, with_rewrite, with_runtime
 
 X = np.random.default_rng(0).random((1, 3, 16, 16)).astype(np.float32)
 
@@ -29,7 +29,7 @@ def calibration(tmp_path, model):
 
 
 def test_a_rewrite_is_made_once_and_kept(tmp_path, model, calibration):
-    deployed = Deployed(("int8-minmax",), calibration=calibration, folder=tmp_path / "kept")
+    deployed = DeployedInference(("int8-minmax",), calibration=calibration, folder=tmp_path / "kept")
     first = deployed.built(model)
     assert first.how[0].startswith("6 images, min-max, per channel")
     stamp = first.path.stat().st_mtime_ns
@@ -37,17 +37,17 @@ def test_a_rewrite_is_made_once_and_kept(tmp_path, model, calibration):
     assert first.path.stat().st_mtime_ns == stamp
     loose = dataclasses.replace(deployed, folder=None)
     assert np.array_equal(deployed(model, 1)(X)["y"], loose(model, 1)(X)["y"])
-    assert not np.array_equal(deployed(model, 1)(X)["y"], Deployed()(model, 1)(X)["y"])
+    assert not np.array_equal(deployed(model, 1)(X)["y"], DeployedInference()(model, 1)(X)["y"])
 
 
 def test_int8_without_calibration_is_one_line(model):
     with pytest.raises(ModelError, match="calibration images"):
-        Deployed(("int8-minmax",))(model, 1)
+        DeployedInference(("int8-minmax",))(model, 1)
 
 
 def test_calibration_counts_only_for_those_that_look_at_it(model, calibration):
     def key(name, images):
-        return Deployed((name,), calibration=images).key(model)
+        return DeployedInference((name,), calibration=images).key(model)
 
     fewer = dataclasses.replace(calibration, entries=calibration.entries[:3])
     assert key("int8-minmax", calibration) != key("int8-minmax", fewer)
@@ -64,7 +64,9 @@ def test_a_fixed_batch_is_rewritten_and_run(tmp_path, calibration):
     onnx.save(graph, path)
     four, free = load_model(path), load_model(classifier(tmp_path))
     for rewrites in (("int8-minmax",), ("fp16",)):
-        one, other = (Deployed(rewrites, calibration=calibration)(m, 1)(X)["y"] for m in (four, free))
+        one, other = (
+            DeployedInference(rewrites, calibration=calibration)(m, 1)(X)["y"] for m in (four, free)
+        )
         assert one.shape == other.shape == (1, 2)
         assert np.array_equal(one, other)
 
@@ -79,7 +81,7 @@ def test_images_that_cannot_be_read_are_all_alike(tmp_path, model, calibration):
     )
     assert keys[0] != keys[1] == swapped.key()
     assert (
-        Deployed(("int8-minmax",), calibration=calibration, folder=tmp_path).built(model).how[0][:8]
+        DeployedInference(("int8-minmax",), calibration=calibration, folder=tmp_path).built(model).how[0][:8]
         == "4 images"
     )
 
@@ -91,10 +93,12 @@ def test_one_precision_and_it_comes_last():
 
 
 def test_the_version_of_a_runtime_is_part_of_its_name(monkeypatch):
-    before = fingerprint.of_function(Deployed(runtime="ncnn"))
+    before = fingerprint.of_function(DeployedInference(runtime="ncnn"))
     monkeypatch.setattr("holdfast.core.sources.metadata.version", lambda name: f"{name} of tomorrow")
-    assert fingerprint.of_function(Deployed(runtime="ncnn")) != before
-    assert fingerprint.of_function(Deployed()) == fingerprint.of_function(Deployed(folder=None))
+    assert fingerprint.of_function(DeployedInference(runtime="ncnn")) != before
+    assert fingerprint.of_function(DeployedInference()) == fingerprint.of_function(
+        DeployedInference(folder=None)
+    )
 
 
 def test_a_calibration_is_named_by_the_code_that_prepares_its_images(calibration, monkeypatch):

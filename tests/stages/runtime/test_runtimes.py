@@ -280,11 +280,13 @@ def test_nothing_is_written_into_home_or_the_working_folder(tmp_path):
 
 def test_a_quantised_graph_runs_elsewhere_too(tmp_path):
     from holdfast.graph.rewrite.int8 import int8_minmax
-    from holdfast.graph.rewrite.types import Context
+    from holdfast.graph.rewrite.types import RewriteContext
 
     model = two_heads(tmp_path)
     images = [np.random.default_rng(s).normal(0, 1, (1, 3, 16, 16)).astype(np.float32) for s in range(4)]
-    made = int8_minmax(onnx.load(model.path), Context(CARD, lambda: iter(images))).model.SerializeToString()
+    made = int8_minmax(
+        onnx.load(model.path), RewriteContext(CARD, lambda: iter(images))
+    ).model.SerializeToString()
     got, wanted = opened("openvino", made, model)(images[0]), opened("onnxruntime", made, model)(images[0])
     for key, value in wanted.items():
         # Integer kernels of two runtimes may differ by a step of the grid here and there.

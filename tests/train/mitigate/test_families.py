@@ -5,7 +5,7 @@ import pytest
 
 from helpers.classifiers import normalised_classifier
 from helpers.models import image_folder
-from holdfast.core.pipeline import open_machine, pipeline_of
+from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
@@ -53,7 +53,7 @@ def test_starting_weights_keep_their_normalisation(name, tmp_path):
     names = [one.scale for one in net.normalisations]
     assert len(set(names)) == len(names)  # equal numbers were not made one weight
     assert load_model(model.path).card == model.card
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     data = open_dataset("far:0:1").entries[0].load().data
     assert len(machine.predict(machine.prepare(data)).values) == 20
     again = start(name, tmp_path, 0, pytest.fail, steps=2, pictures=80, jobs=1)

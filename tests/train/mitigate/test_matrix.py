@@ -6,6 +6,7 @@ import pytest
 from helpers.classifiers import normalised_classifier
 from helpers.models import image_folder
 from holdfast.core.errors import DataError, InputError, UnknownName
+from holdfast.core.pipeline import load_pipeline
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
@@ -149,13 +150,13 @@ def test_a_seed_and_a_way_to_train_make_another_model(started):
 
 
 def test_answers_are_those_of_the_pipeline(started):
-    from holdfast.core.pipeline import open_machine, pipeline_of
+    from holdfast.core.pipeline import pipeline_of
 
     (seen, _), model, folder = started
     shown = prepare_images(
         model, seen, (Preprocessing(),), folder, 1, lambda text: None, places_of(model, seen)
     )
-    machine = open_machine(pipeline_of(model.card), model, 1)
+    machine = load_pipeline(pipeline_of(model.card), model, 1)
     said = [machine.predict(machine.prepare(e.load().data)).values.argmax() for e in seen.entries[:30]]
     assert predicted_classes(model, shown.images[0][:30]).tolist() == said
     hits = correct_predictions(model, shown, folder)

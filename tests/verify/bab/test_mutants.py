@@ -26,9 +26,9 @@ from helpers.soundness import (
 from holdfast.graph.ir import Conv
 from holdfast.verify import problem
 from holdfast.verify.bab import decide, search, tree
-from holdfast.verify.bab.tree import Move
+from holdfast.verify.bab.tree import RootMapping
 from holdfast.verify.linear import curves, passes, root, tune
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 
 
 def rounding() -> Iterator[Check]:
@@ -43,23 +43,23 @@ def verdicts() -> Iterator[Check]:
 
 
 def chord_offset_flipped(patch):
-    made = curves.Hinge.__init__
+    made = curves.ReluRelaxation.__init__
 
     def init(self, *given):
         made(self, *given)
         self.offset = -self.offset
 
-    patch.setattr(curves.Hinge, "__init__", init)
+    patch.setattr(curves.ReluRelaxation, "__init__", init)
     return queries("relu")
 
 
 def slopes_beyond_one(patch):
-    patch.setattr(curves.Hinge, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
+    patch.setattr(curves.ReluRelaxation, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
     return lines("relu")
 
 
 def slopes_beyond_one_when_tuned(patch):
-    patch.setattr(curves.Hinge, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
+    patch.setattr(curves.ReluRelaxation, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
     return queries("relu")
 
 
@@ -123,13 +123,13 @@ def tangents_with_lost_digits(patch):
 
 
 def sign_rises_too_fast(patch):
-    made = curves.Jump.__init__
+    made = curves.SignRelaxation.__init__
 
     def init(self, *given):
         made(self, *given)
         self.drawn = replace(self.drawn, ls=1.5 * self.drawn.ls, us=1.5 * self.drawn.us)
 
-    patch.setattr(curves.Jump, "__init__", init)
+    patch.setattr(curves.SignRelaxation, "__init__", init)
     return lines("sign")
 
 
@@ -165,7 +165,9 @@ def a_gap_between_the_parts(patch):
 
 def parts_with_the_lines_of_another(patch):
     patch.setattr(
-        curves.Sigmoid, "assumed", lambda self, lower, upper: curves._sigmoid_data(self.step, lower, lower)
+        curves.SigmoidRelaxation,
+        "assumed",
+        lambda self, lower, upper: curves._sigmoid_data(self.step, lower, lower),
     )
     return queries("sigmoid", "tanh")
 
@@ -192,36 +194,36 @@ def one_part_of_a_curve_not_searched(patch):
 
 
 def moves_drop_what_is_decided(patch):
-    once = Move.domain
+    once = RootMapping.domain
 
     def domain(self, given, case, rows):
         wrong = bool((given.split * self.sign > 0).any())
         return None if wrong else once(self, given, case, rows)
 
-    patch.setattr(Move, "domain", domain)
+    patch.setattr(RootMapping, "domain", domain)
     return (lambda s=seed: check_moves(sample("relu", s, 1.0)) for seed in range(6))
 
 
 def moves_drop_what_is_cut_low(patch):
-    once = Move.domain
+    once = RootMapping.domain
 
     def domain(self, given, case, rows):
         moved = once(self, given, case, rows)
         return None if moved is not None and any(low < -0.5 for low, _ in moved.cuts.values()) else moved
 
-    patch.setattr(Move, "domain", domain)
+    patch.setattr(RootMapping, "domain", domain)
     return (lambda s=seed: check_moves(sample("sigmoid", s, 1.0)) for seed in range(6))
 
 
 def pads_swapped(patch):
-    once = Pieces._deconvolve
+    once = LinearSteps._deconvolve
 
     def deconvolve(self, step, *given):
         assert isinstance(step, Conv)
         top, left, bottom, right = step.pads
         return once(self, replace(step, pads=(bottom, right, top, left)), *given)
 
-    patch.setattr(Pieces, "_deconvolve", deconvolve)
+    patch.setattr(LinearSteps, "_deconvolve", deconvolve)
     return iter([lambda: check_adjoint(sample("conv", 0))])
 
 

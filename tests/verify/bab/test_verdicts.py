@@ -27,9 +27,9 @@ from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import decide
 from holdfast.verify.bab.search import ask
 from holdfast.verify.linear import root
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.tune import Queries
-from holdfast.verify.problem import LATE, Case, Clock, OutOfTime, same_box
+from holdfast.verify.problem import LATE, Case, Deadline, OutOfTime, same_box
 from holdfast.verify.split.search import search
 
 
@@ -72,7 +72,7 @@ def least(net, case):
         index, value = zip(*terms, strict=True)
         solver.addRow(low, high, len(index), np.array(index, np.int32), np.array(value, float))
 
-    sweep = root.bounds(Pieces(net, torch.float64), case.lower, case.upper, root.Effort(iterations=0))
+    sweep = root.bounds(LinearSteps(net, torch.float64), case.lower, case.upper, root.Effort(iterations=0))
     inputs = values = [variable(low, high) for low, high in zip(case.lower, case.upper, strict=True)]
     for at, step in enumerate(net.steps[1:], 1):
         made = []
@@ -161,12 +161,12 @@ def test_a_problem_without_time_is_not_decided_by_guessing():
     best = float((values_of(net, points)[-1] @ row[0]).min())
     case = Case(lower, upper, row, np.array([best + 1e-9]))
     for seconds in (0.0, 0.2, 1.5):
-        answer = decide(problem(net, case), Clock(Budget(seconds=seconds)), SMALL)
+        answer = decide(problem(net, case), Deadline(Budget(seconds=seconds)), SMALL)
         assert answer.status in ("timeout", "unknown", "violated")
 
 
 @dataclass(frozen=True)
-class Stopping(Clock):
+class Stopping(Deadline):
     """A clock whose time is up before the step of that number, in the middle of a pass."""
 
     last: int = 0
@@ -185,11 +185,11 @@ def test_a_pass_that_is_given_up_is_no_proof(engine):
         answer = engine(problem(net, case), Stopping(Budget(60), last=step))
         assert answer.status == "timeout"
         assert "within a pass" in answer.note
-    assert engine(problem(net, case), Clock(Budget(60))).status == "holds"
+    assert engine(problem(net, case), Deadline(Budget(60))).status == "holds"
 
 
 def test_the_clock_gives_up_a_pass_some_time_after_the_limit():
-    clock = Clock(Budget(10.0), time.monotonic() - 10.0)
+    clock = Deadline(Budget(10.0), time.monotonic() - 10.0)
     clock.check()  # the time is up, but engines may still end by themselves
     with pytest.raises(OutOfTime):
         replace(clock, started=clock.started - LATE).check()
@@ -202,7 +202,7 @@ def test_a_case_without_rows_is_no_proof():
     full = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.full(1, -1e3))
     for cases in ((empty,), (empty, full)):
         with pytest.raises((ValueError, ZeroDivisionError)):
-            decide(problem(net, *cases), Clock(Budget(seconds=5)), SMALL)
+            decide(problem(net, *cases), Deadline(Budget(seconds=5)), SMALL)
 
 
 def test_a_negative_weight_is_no_proof():
@@ -213,7 +213,7 @@ def test_undefined_bounds_are_no_proof():
     net = dense_net(np.random.default_rng(0))
     for bound in (np.nan, np.inf):
         case = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.array([bound]))
-        answer = decide(problem(net, case), Clock(Budget(seconds=0.5)), SMALL)
+        answer = decide(problem(net, case), Deadline(Budget(seconds=0.5)), SMALL)
         assert answer.status != "holds"
 
 
@@ -225,7 +225,7 @@ def test_conjunctions_of_different_length_are_asked_together():
     cases = [Case(lower, upper, rng.normal(0, 1, (n, 2)), rng.normal(0, 1, n)) for n in (3, 1, 2)]
     cases.append(Case(lower, upper + 1, rng.normal(0, 1, (1, 2)), np.zeros(1)))
     assert same_box(cases) == [[0, 1, 2], [3]]
-    pieces = Pieces(net, torch.float32)
+    pieces = LinearSteps(net, torch.float32)
     region = root.bounds(pieces, lower, upper, ALPHA)
     asked = ask(region, cases[:3])
     assert asked.spec is not None
@@ -250,7 +250,7 @@ def test_verdicts_of_nets_with_curves(kind):
 def test_the_threads_of_torch_are_as_before(engine):
     given = sample("relu", 0)
     case = Case(given.lower, given.upper, np.ones((1, 2)), np.array([-1e3]))
-    assert engine(problem(given.net, case), Clock(Budget(5.0, jobs=3))).status == "holds"
+    assert engine(problem(given.net, case), Deadline(Budget(5.0, jobs=3))).status == "holds"
     assert torch.get_num_threads() == 1
 
 
@@ -264,11 +264,11 @@ def test_moved_domains_cover_the_box(kind):
 def test_a_curve_is_cut_inside_what_is_left_of_it():
     """A point outside the interval, as one chosen before a move can be, becomes the middle."""
     given = sample("sigmoid", 0)
-    region = root.bounds(Pieces(given.net, torch.float32), given.lower, given.upper, CROWN)
+    region = root.bounds(LinearSteps(given.net, torch.float32), given.lower, given.upper, CROWN)
     theta = {at: bend.start(1) for at, bend in region.bends.items()}
     made = tree.plant(region, Queries(len(given.net.steps) - 1, torch.ones(1, 2), theta))
     blank, tuned = torch.zeros(sum(made.sizes)), torch.zeros(sum(made.widths))
-    whole = tree.Domain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(1), blank[:1])
+    whole = tree.BranchDomain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(1), blank[:1])
     low, high = (float(end[2]) for end in made.ends())
     for point in (high + 1, low, (2 * low + high) / 3):
         upper, lower = tree.children(made, [whole], [(2, point)])

@@ -20,7 +20,7 @@ from helpers.soundness import (
 )
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.linear import root
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.root import Effort, bounds
 from holdfast.verify.linear.tune import Queries, bound, tune
 
@@ -52,7 +52,7 @@ def test_trees_contain_every_step_at_other_radii(kind):
 
 def test_more_effort_is_never_worse():
     given = sample("relu", 5)
-    pieces = Pieces(given.net, torch.float32)
+    pieces = LinearSteps(given.net, torch.float32)
     first = root.bounds(pieces, given.lower, given.upper, CROWN)
     second = root.bounds(pieces, given.lower, given.upper, TREES, first)
     third = root.bounds(pieces, given.lower, given.upper, replace(TREES, abort=lambda: True), second)
@@ -91,7 +91,7 @@ def test_nothing_is_proven_of_what_is_not_a_number():
     for lower, upper, factor, asked in cases:
         made = Row(np.random.default_rng(0), (2,))
         made.steps += [replace(net.steps[1], weight=net.steps[1].weight * factor), *net.steps[2:]]
-        pieces = Pieces(made.net(), torch.float32)
+        pieces = LinearSteps(made.net(), torch.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             region = root.bounds(pieces, lower, upper, ALPHA)
         theta = {at: bend.start(1) for at, bend in region.bends.items()}
@@ -138,7 +138,7 @@ def test_bounds_of_a_file_contain_what_the_runtime_says():
     points = points_of(rng, lower, upper, 100)
     outputs = by_runtime(proto, points)
     for effort in (CROWN, ALPHA):
-        sweep = root.bounds(Pieces(net, torch.float32), lower, upper, effort)
+        sweep = root.bounds(LinearSteps(net, torch.float32), lower, upper, effort)
         last = len(net.steps) - 1
         low, high = (v[last].double().numpy() for v in (sweep.lower, sweep.upper))
         doubt = 1e-5 * (1 + np.abs(outputs).max())  # the runtime rounds too
@@ -148,7 +148,7 @@ def test_bounds_of_a_file_contain_what_the_runtime_says():
 
 def test_an_abort_is_looked_at_between_chunks_of_one_layer():
     net = dense_net(np.random.default_rng(0), "tanh")
-    pieces = Pieces(net, torch.float32)
+    pieces = LinearSteps(net, torch.float32)
     lower, upper = -np.ones(3), np.ones(3)
     asked = []
 

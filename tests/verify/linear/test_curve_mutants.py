@@ -28,7 +28,7 @@ def convex_curve_upside_down(patch):
 
 
 def tangents_of_a_convex_curve_past_its_end(patch):
-    patch.setattr(curves.Convex, "keep", lambda self, theta, split=None: theta + 1e-3)
+    patch.setattr(curves.ConvexRelaxation, "keep", lambda self, theta, split=None: theta + 1e-3)
     patch.setattr(curves, "derivative", lambda step, z: shapes.derivative(step, z + 0.5))
     return lines("square")
 
@@ -58,29 +58,29 @@ def square_falls_and_rises(patch):
 
 
 def the_wrong_corner_of_a_product(patch):
-    once = shapes.ProductBend.lines
+    once = shapes.ProductRelaxation.lines
 
     def planes(self, theta, split=None):
         made = once(self, theta, split)
         return replace(made, lo=made.uo, uo=made.lo)
 
-    patch.setattr(shapes.ProductBend, "lines", planes)
+    patch.setattr(shapes.ProductRelaxation, "lines", planes)
     return queries("product")
 
 
 def products_mixed_beyond_their_planes(patch):
-    patch.setattr(shapes.ProductBend, "keep", lambda self, theta, split=None: theta.clamp(-1, 2))
+    patch.setattr(shapes.ProductRelaxation, "keep", lambda self, theta, split=None: theta.clamp(-1, 2))
     return iter([lambda: check_planes(0)])
 
 
 def planes_without_room_for_rounding(patch):
-    made = shapes.ProductBend.__init__
+    made = shapes.ProductRelaxation.__init__
 
     def init(self, *given):
         made(self, *given)
         self.pad = 0 * self.pad
 
-    patch.setattr(shapes.ProductBend, "__init__", init)
+    patch.setattr(shapes.ProductRelaxation, "__init__", init)
     return (lambda s=seed: check_planes(s) for seed in range(6))
 
 

@@ -6,10 +6,10 @@ import torch
 
 from helpers.bounds import problem
 from holdfast.core.property import Budget
-from holdfast.graph.ir import Activation, Net, Scale, Start
+from holdfast.graph.ir import Activation, FreeInputs, Net, ScaleShift
 from holdfast.verify.bab.decide import decide
 from holdfast.verify.linear.shapes import span
-from holdfast.verify.problem import Case, Clock
+from holdfast.verify.problem import Case, Deadline
 from holdfast.verify.split.search import search
 
 ENGINES = [decide, search]
@@ -18,10 +18,10 @@ ENGINES = [decide, search]
 def scaled(curve, before, after):
     """after * curve(before * x) of one input."""
     steps = (
-        Start((1,)),
-        Scale(0, np.array([before]), np.zeros(1), (1,)),
+        FreeInputs((1,)),
+        ScaleShift(0, np.array([before]), np.zeros(1), (1,)),
         Activation(1, curve, (1,)),
-        Scale(2, np.array([after]), np.zeros(1), (1,)),
+        ScaleShift(2, np.array([after]), np.zeros(1), (1,)),
     )
     return Net(steps, np.arange(1), np.zeros(1))
 
@@ -31,7 +31,7 @@ def scaled(curve, before, after):
 def test_one_over_large_values_is_not_flat(engine, factor):
     net = scaled("reciprocal", factor, factor)  # 1 / x: 0.5 at the end of the range
     unsafe = Case(np.array([1.0]), np.array([2.0]), np.array([[1.0]]), np.array([0.55]))
-    assert engine(problem(net, unsafe), Clock(Budget(2))).status != "holds"
+    assert engine(problem(net, unsafe), Deadline(Budget(2))).status != "holds"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -12,7 +12,7 @@ from helpers.bounds import KINDS, Row, Sample, sample
 from helpers.soundness import check_adjoint
 from holdfast.graph.ir import evaluate
 from holdfast.verify.linear.passes import evaluate as by_torch
-from holdfast.verify.linear.pieces import Pieces, full_precision
+from holdfast.verify.linear.pieces import LinearSteps, full_precision
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_convolutions_of_any_shape(kernel, stride, pads, dilation, groups, plane
     net = row.net()
     points = rng.normal(0, 1, (3, net.inputs))
     check_adjoint(Sample(net, points[0], points[0], points))
-    found = by_torch(Pieces(net, torch.float64), torch.as_tensor(points)).numpy()
+    found = by_torch(LinearSteps(net, torch.float64), torch.as_tensor(points)).numpy()
     np.testing.assert_allclose(found, evaluate(net, points), rtol=1e-10, atol=1e-10)
 
 
@@ -58,7 +58,7 @@ def test_convolutions_round_term_by_term(kernel, batch):
     row = Row(rng, (8, 12, 12))
     row.conv(0, 8, kernel, (1, 1), (kernel[0] // 2, kernel[1] // 2) * 2)
     net = row.net()
-    narrow, wide = Pieces(net, torch.float32), Pieces(net, torch.float64)
+    narrow, wide = LinearSteps(net, torch.float32), LinearSteps(net, torch.float64)
     values = rng.normal(0, 1, (batch, net.inputs)) * 10.0 ** rng.integers(-4, 5, (batch, net.inputs))
     given = torch.as_tensor(values, dtype=torch.float32)
     gamma = (narrow.terms(1) + 4) * narrow.unit
@@ -72,13 +72,13 @@ def test_convolutions_round_term_by_term(kernel, batch):
 def _back(net, rows):
     """The same backward pass with all weights made positive."""
     step = replace(net.steps[1], weight=np.abs(net.steps[1].weight))
-    return Pieces(replace(net, steps=(net.steps[0], step)), torch.float64).backward(1, rows)[0]
+    return LinearSteps(replace(net, steps=(net.steps[0], step)), torch.float64).backward(1, rows)[0]
 
 
 def test_rows_that_many_steps_read_are_counted():
     row = Row(np.random.default_rng(0), (2,))
     row.total(*[row.dense(0, 2) for _ in range(5)])
-    assert Pieces(row.net(), torch.float32).joins == [0, 4, 4, 4, 4, 4, 0]
+    assert LinearSteps(row.net(), torch.float32).joins == [0, 4, 4, 4, 4, 4, 0]
 
 
 def exact() -> bool:

@@ -20,7 +20,7 @@ from helpers.few_inputs import (
 )
 from helpers.plain_kernels import plain
 from holdfast.verify.lowdim import search as engine
-from holdfast.verify.lowdim.search import Walker
+from holdfast.verify.lowdim.search import BoxWalker
 
 seeds = some.integers(0, 10**6)
 scales = some.sampled_from([1.0, 10.0, 1e4, 1e12])
@@ -104,7 +104,7 @@ def test_programs_are_solved_as_an_exact_solver_does(seed):
     assert Fraction(float(bound)) <= least_sum(lp, rows, n)
 
 
-def walked(question: Question) -> Walker:
+def walked(question: Question) -> BoxWalker:
     """A walker after one look at the whole box, by the compiled kernels."""
     walker = question.walker(1e-12)
     walker.boxes = 1

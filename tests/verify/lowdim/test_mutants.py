@@ -9,7 +9,7 @@ from helpers.few_inputs import asked, check_certified, check_layers, check_progr
 from helpers.plain_kernels import engine, install, plain
 from helpers.verdicts import check_boxes, check_corner, check_line, check_numbers
 from holdfast.verify import problem
-from holdfast.verify.lowdim.search import Walker
+from holdfast.verify.lowdim.search import BoxWalker
 
 Check = Callable[[], object]
 
@@ -167,8 +167,8 @@ def parked_boxes_forgotten(patch):
 
 
 def box_too_small(patch):
-    once = Walker.put_box
-    patch.setattr(Walker, "put_box", lambda self, case: once(self, replace(case, upper=case.upper - 1e-3)))
+    once = BoxWalker.put_box
+    patch.setattr(BoxWalker, "put_box", lambda self, case: once(self, replace(case, upper=case.upper - 1e-3)))
 
 
 def bounds_of_the_first_case_for_all(patch):
@@ -188,7 +188,7 @@ def test_a_mutant_around_the_kernels_is_caught(mutant, monkeypatch):
     install(monkeypatch, plain())
     mutant(monkeypatch)
     monkeypatch.setattr(engine, "CLIMBS", 0)
-    monkeypatch.setattr(Walker, "fair_climbs", lambda self: 0)
+    monkeypatch.setattr(BoxWalker, "fair_climbs", lambda self: 0)
     with pytest.raises(AssertionError):  # noqa: PT012 - any of the checks may be the one
         for seed in range(40):
             check_corner(seed)
@@ -204,7 +204,7 @@ def test_a_mutant_of_the_kernels_is_caught(mutant, monkeypatch):
     kernels = plain((right, wrong))
     install(monkeypatch, kernels)
     monkeypatch.setattr(engine, "CLIMBS", 0)  # no luck: what is not proven is looked at
-    monkeypatch.setattr(Walker, "fair_climbs", lambda self: 0)
+    monkeypatch.setattr(BoxWalker, "fair_climbs", lambda self: 0)
     with pytest.raises(AssertionError):  # noqa: PT012 - any of the checks may be the one
         for check in checks(kernels):
             check()

@@ -6,7 +6,7 @@ import pytest
 from helpers.bounds import dense_net, least_on_line, points_of, problem, values_of
 from holdfast.core.property import Budget
 from holdfast.verify.lowdim.search import kernel, search
-from holdfast.verify.problem import Case, Clock
+from holdfast.verify.problem import Case, Deadline
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -17,7 +17,7 @@ def compiled():
 
 def answered(net, *cases, seconds=20.0, jobs=2):
     asked = problem(net, *cases)
-    found = search(asked, Clock(Budget(seconds=seconds, jobs=jobs)))
+    found = search(asked, Deadline(Budget(seconds=seconds, jobs=jobs)))
     if found.status == "violated":
         assert asked.violates(found.witness[None])[0]
     return found

@@ -8,7 +8,7 @@ from holdfast.verify.vnncomp.results import (
     COLUMNS,
     STATUSES,
     Counterexample,
-    Row,
+    ResultRow,
     counterexample_text,
     header,
     line_of,
@@ -53,7 +53,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs
     st.sampled_from(["holds", "violated", "unknown", "timeout", "error"]),
 )  # fmt: skip
 def test_our_rows_are_read_back(tmp_path_factory, note, network, margin, seconds, result):
-    row = Row(
+    row = ResultRow(
         "c,d", network, 'p "q".vnnlib', 116.0, result, seconds, seconds * 2, "e", margin, "w", note, "k"
     )
     path = tmp_path_factory.mktemp("rows") / "r.csv"
@@ -68,7 +68,7 @@ def test_our_rows_are_read_back(tmp_path_factory, note, network, margin, seconds
 
 
 def test_a_note_of_several_lines_stays_one_row():
-    assert line_of(Row("c", "n", "p", 1.0, "error", 1.0, note="a\nb\r\nc")).count("\n") == 1
+    assert line_of(ResultRow("c", "n", "p", 1.0, "error", 1.0, note="a\nb\r\nc")).count("\n") == 1
     assert header().strip().split(",") == list(COLUMNS)
 
 

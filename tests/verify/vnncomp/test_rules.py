@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from holdfast.verify.vnncomp.rules import (
     RULES,
-    Said,
+    ToolAnswer,
     Votes,
     bonus,
     judge,
@@ -21,7 +21,7 @@ def told(*answers, grades=()):
     for i, answer in enumerate(answers):
         status, seconds = answer or ("timeout", 300.0)
         grade = grades[i] if i < len(grades) else "unchecked"
-        made.append(Said("abcdefg"[i], status, seconds, grade))
+        made.append(ToolAnswer("abcdefg"[i], status, seconds, grade))
     return made
 
 
@@ -66,7 +66,7 @@ def test_earlier_votes_count_in_a_vote_and_nowhere_else():
 
 
 def test_what_random_tests_find_is_worth_one_point():
-    said = [*told((V, 3.0), None), Said("randgen", V, 1.0)]
+    said = [*told((V, 3.0), None), ToolAnswer("randgen", V, 1.0)]
     assert judge(RULES["2021"], said).points == {"a": 1, "b": 0, "randgen": 1}
     assert judge(RULES["2022"], said).points["a"] == 11
 
@@ -117,7 +117,7 @@ answers = st.lists(st.tuples(statuses, st.floats(0.1, 900), grades), max_size=6)
 @given(st.sampled_from(YEARS), answers)
 def test_points_and_standings_go_together(year, given_answers):
     rules = RULES[year]
-    said = [Said(str(i), s, t, g) for i, (s, t, g) in enumerate(given_answers)]
+    said = [ToolAnswer(str(i), s, t, g) for i, (s, t, g) in enumerate(given_answers)]
     ruling = judge(rules, said)
     for one in said:
         standing, points = ruling.standing[one.tool], ruling.points[one.tool]
@@ -157,7 +157,7 @@ def test_the_majority_is_what_more_said():
 
 
 def test_random_tests_outvote_everybody():
-    said = [*told((H, 1.0), (H, 1.0)), Said("randgen", V, 1.0)]
+    said = [*told((H, 1.0), (H, 1.0)), ToolAnswer("randgen", V, 1.0)]
     assert judge(RULES["2021"], said).points == {"a": -100, "b": -100, "randgen": 1}
 
 

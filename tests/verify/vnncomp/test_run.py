@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.errors import InputError, OutputError
 from holdfast.verify.vnncomp.instances import limited, read_instances
 from holdfast.verify.vnncomp.results import header, read_rows
-from holdfast.verify.vnncomp.run import Plan, run, shares, witness_folder
+from holdfast.verify.vnncomp.run import BenchmarkPlan, run, shares, witness_folder
 
 MIXED = {"a.vnnlib": "holds", "b.vnnlib": "violated", "c.vnnlib": "crash", "d.vnnlib": "unknown"}
 
@@ -20,7 +20,7 @@ MIXED = {"a.vnnlib": "holds", "b.vnnlib": "violated", "c.vnnlib": "crash", "d.vn
 def plan(fake, bench, tmp_path):
     def make(specs=MIXED, jobs=1, most=None, **more):
         instances = limited(read_instances(bench(specs, **more)), most=most)
-        return Plan(tuple(instances), tmp_path / "r.csv", jobs, fake)
+        return BenchmarkPlan(tuple(instances), tmp_path / "r.csv", jobs, fake)
 
     return make
 
@@ -62,7 +62,7 @@ def test_what_has_changed_is_run_again(plan, log, fake, tmp_path, change):
     if change == "network":
         (tmp_path / "bench" / "net.onnx").write_bytes(b"other")
     if change == "command":
-        changed = Plan(changed.instances, changed.out, 1, (*fake[:1], "-B", fake[1]))
+        changed = BenchmarkPlan(changed.instances, changed.out, 1, (*fake[:1], "-B", fake[1]))
     rows = run(changed)
     assert len(log()) == (5 if change == "spec" else 8)
     assert len(read_rows(tmp_path / "r.csv")) == 4, "stale rows stay"
@@ -81,7 +81,7 @@ def test_rows_of_other_benchmarks_stay(plan, tmp_path):
 def test_lines_that_are_twice_in_the_csv_are_run_twice(plan, fake, bench, tmp_path, log):
     listing = bench({"a.vnnlib": "holds"})
     listing.write_text(listing.read_text() * 2)
-    twice = Plan(read_instances(listing), tmp_path / "r.csv", 1, fake)
+    twice = BenchmarkPlan(read_instances(listing), tmp_path / "r.csv", 1, fake)
     assert len({r.key for r in run(twice)}) == 2
     run(twice)
     assert len(log()) == 2
@@ -167,9 +167,9 @@ PROGRAM = textwrap.dedent(
     import sys
     from pathlib import Path
     from holdfast.verify.vnncomp.instances import read_instances
-    from holdfast.verify.vnncomp.run import Plan, run
+    from holdfast.verify.vnncomp.run import BenchmarkPlan, run
     listing, out, *command = sys.argv[1:]
-    run(Plan(read_instances(Path(listing)), Path(out), 1, tuple(command)))
+    run(BenchmarkPlan(read_instances(Path(listing)), Path(out), 1, tuple(command)))
     """
 )
 
@@ -204,7 +204,7 @@ def test_a_killed_run_goes_on_where_it_was(fake, bench, log, tmp_path, how):
     if how != signal.SIGINT:  # nobody was left to end the child's own child
         os.kill(int(pids.read_text().split()[1]), signal.SIGKILL)
     (tmp_path / "bench" / "5.vnnlib").write_text("holds")
-    rows = run(Plan(read_instances(listing), out, 1, fake))
+    rows = run(BenchmarkPlan(read_instances(listing), out, 1, fake))
     assert [r.result for r in rows] == ["holds"] * 8
     assert log() == [f"{i}.vnnlib" for i in range(6)] + [f"{i}.vnnlib" for i in range(5, 8)]
     assert [(r.key, r.seconds) for r in read_rows(out)[:5]] == [(r.key, r.seconds) for r in finished]

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from helpers import models as making
 from holdfast.core.errors import InputError
 from holdfast.verify.vnncomp.page import as_json, disagreements
-from holdfast.verify.vnncomp.results import Row, header, line_of
+from holdfast.verify.vnncomp.results import ResultRow, header, line_of
 from holdfast.verify.vnncomp.rules import RULES
 from holdfast.verify.vnncomp.score import aligned, read_tools, read_votes, score
 
@@ -63,7 +63,7 @@ def ours(tmp_path):
                 file = f"{name}.witnesses/{i}.counterexample"
                 (tmp_path / file).parent.mkdir(exist_ok=True)
                 (tmp_path / file).write_text(witness)
-            row = Row(
+            row = ResultRow(
                 category, "onnx/sum.onnx", f"vnnlib/p{i}.vnnlib", 60.0, result, 1.0 + i, 2.0, witness=file
             )
             lines.append(line_of(row))

@@ -7,7 +7,7 @@ import numpy as np
 
 from holdfast.core.errors import DataError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, open_machine, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, load_pipeline, pipeline_of
 from holdfast.core.types import Detections, LabelMap, Prediction, Scores
 from holdfast.data.signs import scene as signs
 from holdfast.metrics.boxes import detection_table, truth_table
@@ -19,12 +19,12 @@ HELD_OUT_SEED: Final = 0
 
 def held_out(model: Model, count: int) -> tuple[str, float]:
     """The name of the figure and its value on the first `count` held-out pictures."""
-    machine = open_machine(pipeline_of(model.card), model)
+    machine = load_pipeline(pipeline_of(model.card), model)
     name, score = FIGURES[model.card.task]
     return name, score(machine, count)
 
 
-def mean_ap(machine: Machine, count: int) -> float:
+def mean_ap(machine: LoadedPipeline, count: int) -> float:
     """Mean average precision at IoU 0.5 (COCO rule) on whole scenes."""
     images, classes, boxes, found = [], [], [], []
     for index in range(count):
@@ -44,7 +44,7 @@ def mean_ap(machine: Machine, count: int) -> float:
     return evaluate(truth, detections, rule_named("coco"), images=count, classes=names).mean_ap
 
 
-def overlap(machine: Machine, count: int) -> float:
+def overlap(machine: LoadedPipeline, count: int) -> float:
     """Mean over pictures of one sign of IoU × (group equal)."""
     total = 0.0
     for index in range(count):
@@ -56,7 +56,7 @@ def overlap(machine: Machine, count: int) -> float:
     return total / count
 
 
-def accuracy(machine: Machine, count: int) -> float:
+def accuracy(machine: LoadedPipeline, count: int) -> float:
     """The share of signs whose best class is right."""
     right = 0
     for index in range(count):
@@ -68,7 +68,7 @@ def accuracy(machine: Machine, count: int) -> float:
     return right / count
 
 
-def mean_iou(machine: Machine, count: int) -> float:
+def mean_iou(machine: LoadedPipeline, count: int) -> float:
     """Mean over segments of the IoU of all pixels of the scenes, at their full size."""
     k = len(machine.model.card.classes)
     table = np.zeros((k, k), np.int64)
@@ -83,7 +83,7 @@ def mean_iou(machine: Machine, count: int) -> float:
     return float(np.mean(common / (table.sum(0) + table.sum(1) - common)))
 
 
-FIGURES: Final[dict[str, tuple[str, Callable[[Machine, int], float]]]] = {
+FIGURES: Final[dict[str, tuple[str, Callable[[LoadedPipeline, int], float]]]] = {
     "detect": ("mAP@.5", mean_ap),
     "single": ("mean IoU x group right", overlap),
     "classify": ("top-1", accuracy),
@@ -91,7 +91,7 @@ FIGURES: Final[dict[str, tuple[str, Callable[[Machine, int], float]]]] = {
 }
 
 
-def _predict(machine: Machine, image: np.ndarray) -> Prediction:
+def _predict(machine: LoadedPipeline, image: np.ndarray) -> Prediction:
     """What the model says of a picture that goes through JPEG as deployed."""
     return machine.predict(machine.prepare(signs.encode(image)))
 

@@ -67,7 +67,7 @@ def candidates_of(card: Card) -> Callable[..., Any]:
 def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
     rows = joined(raw)
-    scales = yolov3_head.scales(places(raw), options_of(yolov3_head.Options, card), card)
+    scales = yolov3_head.scales(places(raw), options_of(yolov3_head.Yolov3Options, card), card)
     boxes, logits = [], []
     for scale in scales:  # in the order anchor, row, column
         cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
@@ -185,7 +185,7 @@ def landmark(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def anchors(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All anchors. Where each class has deltas of its own, a candidate is an anchor with one class: n·k."""
-    chosen = anchor_head.checked(options_of(anchor_head.Options, card), card)
+    chosen = anchor_head.checked(options_of(anchor_head.AnchorsOptions, card), card)
     rows = joined(raw)
     index, offsets, base = anchor_head.table(places(raw), chosen, card)
     # Proposals are outputs too: then `base` holds their places.
@@ -202,7 +202,7 @@ def anchors(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     return Candidates(boxes, _alone(scores, 0.0), _alone(rising, NEVER))
 
 
-def _moved(own: Tensor, deltas: Tensor, chosen: anchor_head.Options) -> Tensor:
+def _moved(own: Tensor, deltas: Tensor, chosen: anchor_head.AnchorsOptions) -> Tensor:
     """Boxes (..., 4) from anchors and deltas: graph.candidates.apply_deltas."""
     deltas = deltas * constant(chosen.stds, deltas) + constant(chosen.means, deltas)
     sides = own[..., 2:] - own[..., :2]

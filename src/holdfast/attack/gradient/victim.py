@@ -19,12 +19,12 @@ from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import Machine, Pipeline, Recolour, Resize
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, Recolour, Resize
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.torch import TorchNet
-from holdfast.stages.deployed import Deployed, rewritten
+from holdfast.stages.deployed import DeployedInference, rewritten
 from holdfast.stages.infer import open_onnx
 
 STRICT = 0.2  # of the rule's score: how dead candidates shall be where others are to be fooled too
@@ -86,7 +86,7 @@ class Preparation:
         return ((boxes - shift) / scale).clamp(min=0).minimum(limit)
 
 
-def preparation_of(machine: Machine, size: Size, dtype: torch.dtype = torch.float32) -> Preparation:
+def preparation_of(machine: LoadedPipeline, size: Size, dtype: torch.dtype = torch.float32) -> Preparation:
     """The differentiable stand-in of the machine's stages for images of that size."""
     wanted = machine.fit(machine.model.card.input)
     frame = frame_of(size, wanted)
@@ -118,7 +118,7 @@ class Victim:
     """A model opened to be attacked; `machine` runs its pipeline at the rule's thresholds."""
 
     model: Model
-    machine: Machine
+    machine: LoadedPipeline
     rule: Rule
     judge: Callable[[Image], Detections]  # the truth: the pipeline behind the decoder, in its own runtime
     net: TorchNet
@@ -151,7 +151,7 @@ def open_victim(
     read = candidates_of(model.card)
     judge = open_judge(model, pipeline, rule, threads)
     ruled, infer, lowered = judge.machine.model, judge.machine.pipeline.infer, None
-    if isinstance(infer, Deployed) and infer.rewrites:
+    if isinstance(infer, DeployedInference) and infer.rewrites:
         with contextlib.suppress(HoldfastError):  # quantised nodes have no gradient
             lowered = _lowered(ruled, rewritten(ruled, infer.rewrites, infer.calibration).model)
     net, outputs = lowered or _lowered(ruled, None)

@@ -12,7 +12,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, PixelBoxes, Row, UnitBoxes, pack
+from holdfast.data.entries import BoxRow, FileEntry, PixelBoxes, UnitBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
 CLASSES = ("mandatory", "prohibitory", "warning")
@@ -41,16 +41,16 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
     names = {name for _, _, _, name in lines}
     order = (lambda name: (int(name), name)) if all(name.isdecimal() for name in names) else None
     classes = CLASSES if names <= set(CLASSES) else tuple(sorted(names, key=order))
-    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
+    disk, index = files.FolderIndex(), {name: number for number, name in enumerate(classes)}
     images = list(dict.fromkeys(name for _, name, _, _ in lines))
     here, above = file.parent, file.parent.parent
     places = [here, here / "images", above, above / "images"]
     folder = files.best_folder(images, [*places, *files.subfolders(here), *files.subfolders(above)], disk)
-    rows: dict[str, list[Row]] = {name: [] for name in images}
+    rows: dict[str, list[BoxRow]] = {name: [] for name in images}
     first_lines: dict[str, int] = {}
     for number, name, corners, category in lines:
         first_lines.setdefault(name, number)
-        row = Row(*corners, index[category])
+        row = BoxRow(*corners, index[category])
         if check_box(row, None, f"{file}:{number}", problems):
             rows[name].append(row)
     entries = []
@@ -142,13 +142,13 @@ def _benchmarks(path: Path) -> dict[str, Path]:
     return {name: place for name, place in places.items() if all((place / part).is_dir() for part in parts)}
 
 
-def _only_row(file: Path, problems: Problems) -> Row | None:
+def _only_row(file: Path, problems: Problems) -> BoxRow | None:
     try:
         lines = list(files.lines_of(file))
         if len(lines) != 1:
             raise ValueError
         number, x1, y1, x2, y2 = (float(part) for part in lines[0][1].split())
-        row = Row(x1, y1, x2, y2, int(number))
+        row = BoxRow(x1, y1, x2, y2, int(number))
     except (ValueError, OverflowError, DataError):
         said = "expected one line `class x1 y1 x2 y2`; the image is skipped"
         problems.add(kinds.UNREADABLE_LABEL, file, said)

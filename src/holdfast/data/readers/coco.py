@@ -13,7 +13,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
+from holdfast.data.entries import BoxRow, FileEntry, PixelBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
 _USUAL = ("_annotations.coco.json", "annotations.json", "instances.json", "labels.json")
@@ -122,10 +122,10 @@ def _categories(
 
 def _annotations(
     content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: Problems
-) -> dict[Any, list[Row]]:
+) -> dict[Any, list[BoxRow]]:
     """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
-    rows: dict[Any, list[Row]] = defaultdict(list)
+    rows: dict[Any, list[BoxRow]] = defaultdict(list)
     ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
     for key, times in ids.items():
         if times > 1:
@@ -142,7 +142,7 @@ def _annotations(
 
 def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
-) -> Row | None:
+) -> BoxRow | None:
     """The box of an annotation, or None with the reason named."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
@@ -163,17 +163,17 @@ def _row(
         return None
     area = item.get("area")
     stated = area if isinstance(area, int | float) and 0 <= area < 1e300 else -1.0
-    return Row(x, y, x + width, y + height, category, crowd=bool(item.get("iscrowd")), area=stated)
+    return BoxRow(x, y, x + width, y + height, category, crowd=bool(item.get("iscrowd")), area=stated)
 
 
 def _entries(
     images: list[dict[str, Any]],
-    rows: dict[Any, list[Row]],
+    rows: dict[Any, list[BoxRow]],
     file: Path,
     image_folder: Path | None,
     problems: Problems,
 ) -> tuple[FileEntry, ...]:
-    disk = files.Disk()
+    disk = files.FolderIndex()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
     split = file.stem.removeprefix("instances_")  # images lie where one of the usual layouts has them
     inside = ("", split, f"images/{split}", "images", "data")

@@ -92,7 +92,7 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     if not all(map(str.isdecimal, labels)):
         names = names or tuple(sorted(labels))
         number_of = {name: number for number, name in enumerate(names)}.get
-    disk, here = files.Disk(), file.parent
+    disk, here = files.FolderIndex(), file.parent
     places = [here, here / "images", here / file.stem, here.parent, here.parent / "images", here / "data"]
     place = files.best_folder([name for _, name, _ in pairs], places, disk)
     taken, entries = set[str](), []

@@ -10,7 +10,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
+from holdfast.data.entries import BoxRow, FileEntry, PixelBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
 _XML_FOLDERS = ("Annotations", "annotations", "")
@@ -24,7 +24,7 @@ class _Object(NamedTuple):
     difficult: bool
 
 
-class _Page(NamedTuple):
+class _Annotation(NamedTuple):
     """What one xml file says."""
 
     file: Path
@@ -87,7 +87,7 @@ def _has_xml(folder: Path) -> bool:
     return any(name.endswith(".xml") for name in files.file_names(folder))
 
 
-def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
+def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Annotation]:
     pages = []
     for name in files.file_names(folder):
         if name.endswith(".xml"):
@@ -100,7 +100,7 @@ def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
     return pages
 
 
-def _page(file: Path, problems: Problems) -> _Page:
+def _page(file: Path, problems: Problems) -> _Annotation:
     data = files.read_label_bytes(file, 64 << 20)
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise DataError("XML with its own entities is not supported")
@@ -113,7 +113,7 @@ def _page(file: Path, problems: Problems) -> _Page:
     items = enumerate(root.findall("object"), 1)
     objects = [_object(item, number, f"{file}: object {number}", problems) for number, item in items]
     image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
-    return _Page(file, image, _size(root), [found for found in objects if found])
+    return _Annotation(file, image, _size(root), [found for found in objects if found])
 
 
 def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
@@ -139,7 +139,7 @@ def _size(root: ElementTree.Element) -> Size | None:
     return size if size.width > 0 and size.height > 0 else None
 
 
-def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
+def _listed(pages: list[_Annotation], path: Path, split: str) -> list[_Annotation]:
     """The pages named by ImageSets/Main/<split>.txt."""
     places = [path / "ImageSets" / "Main", path / "ImageSets", path]
     file = next((p / f"{split}.txt" for p in places if (p / f"{split}.txt").is_file()), None)
@@ -150,9 +150,9 @@ def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
 
 
 def _entries(
-    pages: list[_Page], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
+    pages: list[_Annotation], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
 ) -> tuple[FileEntry, ...]:
-    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
+    disk, index = files.FolderIndex(), {name: number for number, name in enumerate(classes)}
     root = folder if folder.name not in ("Annotations", "annotations") else folder.parent
     places = [root / name for name in _IMAGE_FOLDERS]
     images = files.best_folder([page.image for page in pages], places, disk)
@@ -180,10 +180,10 @@ def _entries(
     return tuple(entries)
 
 
-def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: Problems) -> list[Row]:
+def _rows(page: _Annotation, index: dict[str, int], one_based: bool, problems: Problems) -> list[BoxRow]:
     rows = []
     for number, name, (x1, y1, x2, y2), difficult in page.objects:
-        row = Row(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
+        row = BoxRow(x1 - one_based, y1 - one_based, x2, y2, index[name], difficult=difficult)
         if check_box(row, page.size, f"{page.file}: object {number} ({name})", problems):
             rows.append(row)
     return rows

@@ -11,7 +11,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.entries import FileEntry, Row, UnitBoxes, pack
+from holdfast.data.entries import BoxRow, FileEntry, UnitBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
 _UNIT = Size(1, 1)
@@ -119,7 +119,7 @@ def _folder(folder: Path) -> list[Path]:
 
 
 def _listed(file: Path, problems: Problems) -> list[Path]:
-    disk, found = files.Disk(), []
+    disk, found = files.FolderIndex(), []
     for number, line in files.lines_of(file):
         image = file.parent / line
         if disk.has(str(image)):
@@ -138,11 +138,11 @@ def _labels_folder(folder: Path) -> Path:
     return Path(*parts[:at], "labels", *parts[at + 1 :])
 
 
-def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -> dict[Path, list[Row]]:
+def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -> dict[Path, list[BoxRow]]:
     """The boxes of each image; an image without a label file is a background image, as in training."""
-    disk = files.Disk()
+    disk = files.FolderIndex()
     folders = {folder: _labels_folder(folder) for folder in {image.parent for image in images}}
-    rows: dict[Path, list[Row]] = {}
+    rows: dict[Path, list[BoxRow]] = {}
     used: set[str] = set()
     for image in images:
         file = folders[image.parent] / (image.stem + ".txt")
@@ -164,7 +164,7 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
     return rows
 
 
-def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[Row]:
+def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[BoxRow]:
     rows = []
     try:
         lines = list(files.lines_of(file))
@@ -185,7 +185,7 @@ def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[Row]:
     return rows
 
 
-def _row(line: str, where: str, problems: Problems) -> Row | None:
+def _row(line: str, where: str, problems: Problems) -> BoxRow | None:
     """A line as a box: `class x y width height`, or `class x1 y1 x2 y2 x3 y3 ...` for a polygon."""
     parts = line.split()
     try:
@@ -196,10 +196,10 @@ def _row(line: str, where: str, problems: Problems) -> Row | None:
         values = []
     if len(values) == 4:
         x, y, width, height = values
-        return Row(x - width / 2, y - height / 2, x + width / 2, y + height / 2, int(number))
+        return BoxRow(x - width / 2, y - height / 2, x + width / 2, y + height / 2, int(number))
     if len(values) >= 6 and len(values) % 2 == 0:
         xs, ys = values[::2], values[1::2]
-        return Row(min(xs), min(ys), max(xs), max(ys), int(number))
+        return BoxRow(min(xs), min(ys), max(xs), max(ys), int(number))
     said = f"expected `class x y width height`, got {line[:60]!r}; the line is skipped"
     problems.add(kinds.UNREADABLE_LABEL, where, said)
     return None

@@ -5,13 +5,13 @@ import numpy as np
 
 from holdfast.core.types import Floats
 from holdfast.data.signs.canvas import ROAD, SKY, Camera, box, clouds, rough, window
-from holdfast.data.signs.conditions import Shot
+from holdfast.data.signs.conditions import SceneDrawing
 
 FAR = 160.0
 _GRAINS = 26.0  # cells of the ground's texture per metre
 
 
-def paint_sky(shot: Shot) -> None:
+def paint_sky(shot: SceneDrawing) -> None:
     """A gradient with clouds over the whole picture, drawn at a quarter of the size: it is smooth."""
     mood, rng, (height, width) = shot.mood, shot.rng, shot.canvas.size
     rows, columns = height // 4, width // 4
@@ -29,7 +29,7 @@ def paint_sky(shot: Shot) -> None:
     shot.canvas.mask[:] = SKY
 
 
-def paint_skyline(shot: Shot) -> None:
+def paint_skyline(shot: SceneDrawing) -> None:
     """Hills, woods or a town far away."""
     canvas, rng, town = shot.canvas, shot.rng, shot.road.setting == "town"
     width, base = canvas.size[1], shot.camera.y + 2
@@ -56,13 +56,13 @@ def _strip(camera: Camera, left: float, right: float, near: float, far: float, s
     return np.concatenate([camera.ground(left, depth), camera.ground(right, depth)[::-1]])
 
 
-def _near(shot: Shot) -> float:
+def _near(shot: SceneDrawing) -> float:
     """The depth of the ground at the bottom edge of the picture, a little nearer to be safe."""
     camera = shot.camera
     return 0.8 * camera.focal * camera.height / max(20.0, shot.canvas.size[0] - camera.y)
 
 
-def _markings(shot: Shot) -> None:
+def _markings(shot: SceneDrawing) -> None:
     canvas, camera, road, rng, near = shot.canvas, shot.camera, shot.road, shot.rng, _near(shot)
     paint = np.array([214, 214, 208]) * rng.uniform(0.78, 1.05)
     lane = (road.right - road.left) / road.lanes
@@ -88,14 +88,14 @@ def _markings(shot: Shot) -> None:
             canvas.fill(_strip(camera, x, x + 0.5, z, z + 3.0, 3), paint, ROAD)
 
 
-def _depths(shot: Shot, below: int) -> tuple[int, Floats]:
+def _depths(shot: SceneDrawing, below: int) -> tuple[int, Floats]:
     """The first row of the ground, `below` rows under the horizon, and the depth of each row in metres."""
     camera, height = shot.camera, shot.canvas.size[0]
     top = int(np.clip(np.ceil(camera.y) + below, 0, height - 2))
     return top, camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
 
 
-def _texture(shot: Shot) -> None:
+def _texture(shot: SceneDrawing) -> None:
     """Multiply the ground by noise that lies on it in perspective."""
     canvas, camera, width = shot.canvas, shot.camera, shot.canvas.size[1]
     top, exact = _depths(shot, 1)
@@ -112,7 +112,7 @@ def _texture(shot: Shot) -> None:
     canvas.image[top:] = cv2.multiply(canvas.image[top:], colours, scale=1 / 128)
 
 
-def paint_ground(shot: Shot) -> None:
+def paint_ground(shot: SceneDrawing) -> None:
     """Verges, road and its markings, with the texture of asphalt and grass, fading into the haze."""
     canvas, camera, road, rng = shot.canvas, shot.camera, shot.road, shot.rng
     height, width = canvas.size

@@ -13,7 +13,7 @@ Glow = tuple[float, float, float, Rgb]  # x, y and radius in pixels and the colo
 
 
 @dataclass(frozen=True)
-class Mood:
+class Conditions:
     """Light, air and sensor of one scene."""
 
     light: str
@@ -33,13 +33,13 @@ class Mood:
 
 
 @dataclass(frozen=True)
-class Shot:
+class SceneDrawing:
     """A picture in progress: where it is drawn, what it shows, and the generator of all that is random."""
 
     canvas: Canvas
     camera: Camera
     road: Road
-    mood: Mood
+    mood: Conditions
     rng: np.random.Generator
     glows: list[Glow] = field(default_factory=list)  # lamps that shine at night
 
@@ -58,7 +58,7 @@ _SKIES: dict[str, tuple[Rgb, Rgb]] = {
 }
 
 
-def choose_mood(rng: np.random.Generator) -> Mood:
+def choose_mood(rng: np.random.Generator) -> Conditions:
     """A mood in which extremes are rare: mostly day, one scene in eight at night."""
     light = ("sun", "overcast", "dusk", "night")[int(rng.choice(4, p=(0.46, 0.28, 0.13, 0.13)))]
     warm = rng.uniform(-0.05, 0.05)
@@ -69,7 +69,7 @@ def choose_mood(rng: np.random.Generator) -> Mood:
     base = (0.92, 0.96, 1.06) if light == "night" else (1.0, 1.0, 1.0)
     zenith, horizon = _SKIES[light]
     foggy = rng.random() < 0.12
-    return Mood(
+    return Conditions(
         light=light,
         gain=(base[0] * exposure * (1 + warm), base[1] * exposure, base[2] * exposure * (1 - warm)),
         zenith=zenith,
@@ -82,7 +82,7 @@ def choose_mood(rng: np.random.Generator) -> Mood:
     )
 
 
-def _headlights(shot: Shot, sign: Bools) -> Tensor:
+def _headlights(shot: SceneDrawing, sign: Bools) -> Tensor:
     """The light (h, w) of the own headlights at night; signs send it back."""
     camera, rng, (height, width) = shot.camera, shot.rng, shot.canvas.size
     y, x = np.mgrid[0 : height // 4, 0 : width // 4].astype(np.float32) * np.float32(4)
@@ -96,7 +96,7 @@ def _headlights(shot: Shot, sign: Bools) -> Tensor:
     return light
 
 
-def _ground_shadows(shot: Shot, sign: Bools) -> Tensor:
+def _ground_shadows(shot: SceneDrawing, sign: Bools) -> Tensor:
     """The light (h, w) under a sun that trees and houses keep off parts of the road."""
     height, width = shot.canvas.size
     cover = clouds()[spot(shot.rng, clouds(), 300, 220)]
@@ -133,7 +133,7 @@ def _rain(image: Image, rng: np.random.Generator) -> Image:
     return np.asarray(cv2.add(grey, cv2.cvtColor(streaks, cv2.COLOR_GRAY2RGB)))
 
 
-def _lens(image: Image, mood: Mood, rng: np.random.Generator) -> Image:
+def _lens(image: Image, mood: Conditions, rng: np.random.Generator) -> Image:
     """The picture with defocus and the motion of the vehicle."""
     out: Image = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
     if mood.motion:
@@ -147,7 +147,7 @@ def _lens(image: Image, mood: Mood, rng: np.random.Generator) -> Image:
     return out
 
 
-def photograph(shot: Shot) -> Image:
+def photograph(shot: SceneDrawing) -> Image:
     """The finished picture (h, w, 3)."""
     image, mask, mood, rng = shot.canvas.image, shot.canvas.mask, shot.mood, shot.rng
     sign = (mask >= FIRST_SIGN) & (mask < SKY)

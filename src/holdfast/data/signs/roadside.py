@@ -7,9 +7,9 @@ import numpy as np
 from holdfast.core.types import Floats
 from holdfast.data.signs import sprites
 from holdfast.data.signs.canvas import box, circle
-from holdfast.data.signs.conditions import Rgb, Shot
+from holdfast.data.signs.conditions import Rgb, SceneDrawing
 
-Draw = Callable[[Shot, float, float], None]  # at a lateral distance and a depth in metres
+Draw = Callable[[SceneDrawing, float, float], None]  # at a lateral distance and a depth in metres
 _PAINTS = (
     *((1.0, 1.0, 1.0), (0.3, 0.3, 0.33), (0.62, 0.64, 0.66)),
     *((0.75, 0.2, 0.2), (0.25, 0.36, 0.62), (0.5, 0.45, 0.36)),
@@ -18,12 +18,12 @@ _PANELS = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 23
 _LAMPS: tuple[Rgb, ...] = ((226.0, 40.0, 36.0), (240.0, 190.0, 50.0), (40.0, 200.0, 120.0))
 
 
-def _through(shot: Shot, depth: float, gain: float) -> Floats:
+def _through(shot: SceneDrawing, depth: float, gain: float) -> Floats:
     """A gain (3,) that darkens by `gain` and lightens towards the haze with depth."""
     return np.array(shot.hazy((118.0 * gain,) * 3, depth)) / 118.0
 
 
-def _tree(shot: Shot, x: float, z: float) -> None:
+def _tree(shot: SceneDrawing, x: float, z: float) -> None:
     rng, (x, y, scale) = shot.rng, shot.camera.foot(x, z)
     tall = rng.uniform(4.5, 9.0) * scale
     half = tall * rng.uniform(0.6, 0.95) / 2
@@ -35,7 +35,7 @@ def _tree(shot: Shot, x: float, z: float) -> None:
     shot.canvas.paste(sprite, (x - half, y - tall, x + half, y), gain.tolist())
 
 
-def _houses(shot: Shot, side: int) -> None:
+def _houses(shot: SceneDrawing, side: int) -> None:
     """A street front: walls along the road that recede towards the vanishing point."""
     camera, rng = shot.camera, shot.rng
     setback = rng.uniform(3.5, 8.0)
@@ -59,7 +59,7 @@ def _houses(shot: Shot, side: int) -> None:
         z = near - rng.choice([0.0, 0.0, 2.5])
 
 
-def _rail(shot: Shot, x: float) -> None:
+def _rail(shot: SceneDrawing, x: float) -> None:
     """A guard rail on short posts."""
     camera = shot.camera
     for z in np.arange(80.0, 4.0, -4.0):
@@ -71,7 +71,7 @@ def _rail(shot: Shot, x: float) -> None:
         shot.canvas.fill(band, shot.hazy((grey, grey, grey * 1.02), 20))
 
 
-def _bush(shot: Shot, x: float, z: float) -> None:
+def _bush(shot: SceneDrawing, x: float, z: float) -> None:
     """A low bush on the verge."""
     rng, (x, y, scale) = shot.rng, shot.camera.foot(x, z)
     tall = rng.uniform(0.5, 1.5) * scale
@@ -81,7 +81,7 @@ def _bush(shot: Shot, x: float, z: float) -> None:
     shot.canvas.paste(sprite, (x - half, y - tall * 0.9, x + half, y + tall * 0.1), gain.tolist())
 
 
-def _signals(shot: Shot, x: float, z: float) -> None:
+def _signals(shot: SceneDrawing, x: float, z: float) -> None:
     """Traffic lights on a post: lamps of the signs' colours that are no signs."""
     x, y, scale = shot.camera.foot(x, z)
     top = y - 3.4 * scale
@@ -98,7 +98,7 @@ def _signals(shot: Shot, x: float, z: float) -> None:
             shot.glows.append((x, y, 0.11 * scale, (red * 0.6, green * 0.6, blue * 0.6)))
 
 
-def _lamp(shot: Shot, x: float, z: float) -> None:
+def _lamp(shot: SceneDrawing, x: float, z: float) -> None:
     lean = -1.0 if x > 0 else 1.0
     top = shot.camera.ground(x, z, 8.0)[1]
     x, y, scale = shot.camera.foot(x, z)
@@ -111,7 +111,7 @@ def _lamp(shot: Shot, x: float, z: float) -> None:
     shot.glows.append((head, y, 0.35 * scale, (150.0, 134.0, 96.0)))
 
 
-def _vehicle(shot: Shot, x: float, z: float) -> None:
+def _vehicle(shot: SceneDrawing, x: float, z: float) -> None:
     oncoming = shot.road.setting != "highway" and x < (shot.road.left + shot.road.right) / 2
     rng, (x, y, scale) = shot.rng, shot.camera.foot(x, z)
     variant = int(rng.choice(5, p=(0.36, 0.26, 0.14, 0.14, 0.1)))
@@ -129,7 +129,7 @@ def _vehicle(shot: Shot, x: float, z: float) -> None:
     shot.glows.extend((lamp, y - 0.55 * scale, 0.12 * scale, colour) for lamp in lamps)
 
 
-def _panel(shot: Shot, x: float, z: float) -> None:
+def _panel(shot: SceneDrawing, x: float, z: float) -> None:
     """Something with the colours or the shape of a sign that is none: hoarding, lamp, the back of a sign."""
     canvas, rng, (x, foot, scale) = shot.canvas, shot.rng, shot.camera.foot(x, z)
     y = foot - rng.uniform(1.8, 4.0) * scale
@@ -147,7 +147,7 @@ def _panel(shot: Shot, x: float, z: float) -> None:
     canvas.fill(circle(x, y, rng.uniform(0.15, 0.4) * scale), plain)
 
 
-def paint_roadside(shot: Shot) -> None:
+def paint_roadside(shot: SceneDrawing) -> None:
     """Houses, trees, rails, lamps, vehicles and distractors."""
     road, rng = shot.road, shot.rng
     for side in (-1, 1):
@@ -161,7 +161,7 @@ def paint_roadside(shot: Shot) -> None:
         draw(shot, x, z)
 
 
-def _things(shot: Shot) -> list[tuple[float, float, Draw]]:
+def _things(shot: SceneDrawing) -> list[tuple[float, float, Draw]]:
     """What stands where: depth and lateral distance in metres, and how it is drawn."""
     road, rng = shot.road, shot.rng
     things: list[tuple[float, float, Draw]] = []

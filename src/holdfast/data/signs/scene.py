@@ -16,8 +16,8 @@ from holdfast.core.types import Floats, Image, Ints
 from holdfast.data.signs.annotations import coco_annotations
 from holdfast.data.signs.backdrop import paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEGMENTS, WIDTH, Camera, Road, blank
-from holdfast.data.signs.conditions import Mood, Shot, choose_mood, photograph
-from holdfast.data.signs.plant import carry, choose_places, clipped, hide, place_of, plant
+from holdfast.data.signs.conditions import Conditions, SceneDrawing, choose_mood, photograph
+from holdfast.data.signs.placement import carry, choose_places, clipped, draw_sign, hide, place_of
 from holdfast.data.signs.roadside import paint_roadside
 
 _HIDDEN, _HIDDEN_ALONE = 0.17, 0.12  # how often something hides a part of a sign, in scenes and in crops
@@ -64,9 +64,11 @@ def road_of(rng: np.random.Generator) -> Road:
     return Road(from_right - width, from_right, lanes, setting)
 
 
-def paint(height: int, width: int, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> Shot:
+def paint(
+    height: int, width: int, camera: Camera, road: Road, mood: Conditions, rng: np.random.Generator
+) -> SceneDrawing:
     """A picture in progress with all but the signs."""
-    shot = Shot(blank(height, width), camera, road, mood, rng)
+    shot = SceneDrawing(blank(height, width), camera, road, mood, rng)
     for layer in (paint_sky, paint_skyline, paint_ground, paint_roadside):
         layer(shot)
     return shot
@@ -80,7 +82,7 @@ def scene(seed: int, index: int) -> Scene:
     places = choose_places(shot)
     for place in places:
         carry(shot, place)
-    extents = [plant(shot, place) for place in places]
+    extents = [draw_sign(shot, place) for place in places]
     for number, (place, extent) in enumerate(zip(places, extents, strict=True)):
         whole = extent[0] >= 0 and extent[1] >= 0 and extent[2] <= WIDTH and extent[3] <= HEIGHT
         if rng.random() < _HIDDEN and whole:
@@ -112,7 +114,7 @@ def render(
     depth = camera.focal * rng.uniform(0.6, 1.1) / size
     place = place_of(shot, label, x, y, size, depth, x)
     carry(shot, place)
-    extent = plant(shot, place)
+    extent = draw_sign(shot, place)
     if rng.random() < _HIDDEN_ALONE:
         hide(shot, extent, place.foot, [])
     return photograph(shot), clipped(extent, side, side)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.layers import KINDS, Layer, Shape, Step, Yolo
+from holdfast.graph.darknet.layers import KINDS, DarknetLayer, MapShape, PlacedLayer, Yolo
 from holdfast.graph.darknet.nodes import ACTIVATE
 from holdfast.graph.darknet.sections import Section, read_sections
 
@@ -34,12 +34,12 @@ SHAPING = (
 
 
 @dataclass(frozen=True)
-class Network:
+class DarknetNetwork:
     """A whole .cfg: the input and the layers in order."""
 
     size: Size
     letter_box: bool
-    layers: tuple[Layer, ...]
+    layers: tuple[DarknetLayer, ...]
 
     @property
     def heads(self) -> tuple[Yolo, ...]:
@@ -47,7 +47,7 @@ class Network:
         return tuple(layer for layer in self.layers if isinstance(layer, Yolo))
 
 
-def read_cfg(path: Path) -> Network:
+def read_cfg(path: Path) -> DarknetNetwork:
     """The network of a .cfg with [yolo] heads; what cannot be exported is listed all at once."""
     net, *sections = read_sections(path)
     problems = [problem for section in sections for problem in _problems(section)]
@@ -61,7 +61,7 @@ def read_cfg(path: Path) -> Network:
         raise net.fail(f"expected channels=3 (RGB), got channels={channels}")
     size = Size(net.integer("width", 416, least=1), net.integer("height", 416, least=1))
     layers = tuple(KINDS[section.kind](section) for section in sections)
-    network = Network(size, net.integer("letter_box", 0) != 0, layers)
+    network = DarknetNetwork(size, net.integer("letter_box", 0) != 0, layers)
     classes = sorted({head.classes for head in network.heads})
     if not classes:
         wanted = "expected at least one [yolo] section, got none"
@@ -88,10 +88,10 @@ def _problems(section: Section) -> list[str]:
     return found
 
 
-def trace(network: Network, size: Size | None = None) -> tuple[Step, ...]:
+def trace(network: DarknetNetwork, size: Size | None = None) -> tuple[PlacedLayer, ...]:
     """The steps of a network at `size` (by default the .cfg's own width and height)."""
     width, height = size or network.size
-    shapes = {-1: Shape(3, height, width)}
+    shapes = {-1: MapShape(3, height, width)}
     steps = []
     for at, layer in enumerate(network.layers):
         for source in layer.sources:
@@ -102,11 +102,11 @@ def trace(network: Network, size: Size | None = None) -> tuple[Step, ...]:
                 )
         inputs = tuple(shapes[source] for source in layer.sources)
         shapes[at] = layer.shape(inputs)
-        steps.append(Step(layer, inputs, shapes[at]))
+        steps.append(PlacedLayer(layer, inputs, shapes[at]))
     return tuple(steps)
 
 
-def strides(steps: Sequence[Step], size: Size) -> tuple[int, ...]:
+def strides(steps: Sequence[PlacedLayer], size: Size) -> tuple[int, ...]:
     """Input pixels per cell of each [yolo] map; darknet divides the input by the map, so do we."""
     found = []
     for step in steps:

@@ -16,8 +16,8 @@ from holdfast.core.model import Card, Head, Input, Policy
 from holdfast.core.types import Size
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.darknet.cfg import read_cfg, strides, trace
-from holdfast.graph.darknet.layers import EPSILON, Arrays, Step, Yolo
-from holdfast.graph.darknet.nodes import Nodes
+from holdfast.graph.darknet.layers import EPSILON, Arrays, PlacedLayer, Yolo
+from holdfast.graph.darknet.nodes import NodeBuilder
 
 SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
 OPSET, IR = 13, 7  # old enough for every runtime of the last years; nothing here needs more
@@ -94,7 +94,7 @@ def header_length(data: bytes, path: Path) -> int:
     )
 
 
-def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
+def read_weights(path: Path, steps: Sequence[PlacedLayer]) -> dict[int, Arrays]:
     """The arrays of every layer that has some, by layer number."""
     try:
         data = path.read_bytes()
@@ -120,7 +120,7 @@ def read_weights(path: Path, steps: Sequence[Step]) -> dict[int, Arrays]:
     return taken
 
 
-def _check_count(path: Path, steps: Sequence[Step], got: int, spare: int) -> None:
+def _check_count(path: Path, steps: Sequence[PlacedLayer], got: int, spare: int) -> None:
     blocks = [step.layer.blocks(step.inputs[0]).values() for step in steps]
     ends = list(accumulate(sum(map(math.prod, shapes)) for shapes in blocks))
     expected = ends[-1]
@@ -138,7 +138,9 @@ def _check_count(path: Path, steps: Sequence[Step], got: int, spare: int) -> Non
     )
 
 
-def _check_values(path: Path, step: Step, name: str, values: NDArray[np.float32], position: int) -> None:
+def _check_values(
+    path: Path, step: PlacedLayer, name: str, values: NDArray[np.float32], position: int
+) -> None:
     wrong, wanted = ~np.isfinite(values), "finite numbers"
     if name == "variance":
         wrong, wanted = wrong | (values <= -EPSILON), "finite numbers of at least 0"
@@ -150,13 +152,15 @@ def _check_values(path: Path, step: Step, name: str, values: NDArray[np.float32]
         )
 
 
-def build(steps: Sequence[Step], arrays: Mapping[int, Arrays], size: Size, name: str) -> onnx.ModelProto:
+def build(
+    steps: Sequence[PlacedLayer], arrays: Mapping[int, Arrays], size: Size, name: str
+) -> onnx.ModelProto:
     """The ONNX model: `images` (N, 3, H, W) in 0..1 in, `yolo0`, `yolo1`, ... (N, A·(5+k), h, w) out.
 
     The maps come before any sigmoid. The output of darknet's layer 12 is the tensor `layer12`, so that a
     graph can be compared with its .cfg; a layer that does nothing has no node.
     """
-    nodes = Nodes()
+    nodes = NodeBuilder()
     tensors = {-1: INPUT}
     heads = [step for step in steps if isinstance(step.layer, Yolo)]
     raw = {step.layer.sources[0]: f"yolo{place}" for place, step in enumerate(heads)}

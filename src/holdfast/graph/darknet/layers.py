@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.darknet.nodes import ACTIVATE, Nodes, linear_name
+from holdfast.graph.darknet.nodes import ACTIVATE, NodeBuilder, linear_name
 from holdfast.graph.darknet.sections import Section
 
 EPSILON = 1e-5  # what darknet adds to the variance when it folds a batch normalisation
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 
-class Shape(NamedTuple):
+class MapShape(NamedTuple):
     """Channels, height and width of a map."""
 
     channels: int
@@ -26,32 +26,34 @@ class Shape(NamedTuple):
         return f"{self.channels} × {self.height} × {self.width}"
 
 
-class Layer:
+class DarknetLayer:
     """A layer; as it stands one that does nothing when a trained network runs: [dropout], [empty]."""
 
     def __init__(self, section: Section) -> None:
         self.section = section
         self.sources: tuple[int, ...] = (section.index - 1,)  # the layers it reads; −1 is the image
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         """The shape of its map from those of the maps it reads."""
         return inputs[0]
 
-    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
         """The shapes of the arrays that it takes from the weights file, in the file's order."""
         return {}
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         """The name of the map that its nodes give: `out`, or an input's own name where it does nothing."""
         return inputs[0]
 
 
-class Step(NamedTuple):
+class PlacedLayer(NamedTuple):
     """A layer in place, with the shapes of the maps it reads and of its own."""
 
-    layer: Layer
-    inputs: tuple[Shape, ...]
-    shape: Shape
+    layer: DarknetLayer
+    inputs: tuple[MapShape, ...]
+    shape: MapShape
 
 
 def _strides(section: Section) -> tuple[int, int]:
@@ -60,13 +62,13 @@ def _strides(section: Section) -> tuple[int, int]:
     return section.integer("stride_y", stride, least=1), section.integer("stride_x", stride, least=1)
 
 
-def _windows(given: Shape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
+def _windows(given: MapShape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
     """The number of windows that fit in each direction; `padding` is the sum of both sides."""
     height, width = ((n + padding - size) // s + 1 for n, s in zip(given[1:], strides, strict=True))
     return height, width
 
 
-class _Convolutional(Layer):
+class _Convolutional(DarknetLayer):
     """A convolution; batch normalisation, where there is one, lies between it and the activation."""
 
     def __init__(self, section: Section) -> None:
@@ -82,7 +84,7 @@ class _Convolutional(Layer):
         self.batch_normalize = section.integer("batch_normalize", 0) != 0 or section.integer("cbn", 0) != 0
         self.activation = section.word("activation", "logistic")
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         given = inputs[0]
         if given.channels % self.groups or self.filters % self.groups:
             raise self.section.fail(
@@ -98,14 +100,16 @@ class _Convolutional(Layer):
                 f"expected pad=1 and an odd size with dilation={self.dilation}, "
                 f"got size={self.size} and padding={self.padding}"
             )
-        return _not_empty(self.section, given, Shape(self.filters, *found))
+        return _not_empty(self.section, given, MapShape(self.filters, *found))
 
-    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
         names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
         kernel = (self.filters, given.channels // self.groups, self.size, self.size)
         return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         # batch normalisation is folded in, in double precision
         weights, bias = arrays["weights"].astype(np.float64), arrays["bias"].astype(np.float64)
         if self.batch_normalize:
@@ -125,7 +129,7 @@ class _Convolutional(Layer):
         return nodes.activate(self.activation, linear, out)
 
 
-def _not_empty(section: Section, given: Shape, shape: Shape) -> Shape:
+def _not_empty(section: Section, given: MapShape, shape: MapShape) -> MapShape:
     if min(shape) < 1:
         wanted = f"expected an input map that its window fits into, got {given}"
         raise section.fail(f"{wanted}; take a larger width and height")
@@ -138,19 +142,21 @@ def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.floa
     return factor, arrays["bias"] - factor * arrays["mean"]
 
 
-class _BatchNorm(Layer):
+class _BatchNorm(DarknetLayer):
     """A batch normalisation of its own."""
 
-    def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
+    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(("bias", "scale", "mean", "variance"), (given.channels,))
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         factor, shift = (values[None, :, None, None] for values in _normalisation(arrays))
         scaled = nodes.add("Mul", [inputs[0], nodes.constant(f"{out}_factor", factor)], f"{out}_scaled")
         return nodes.add("Add", [scaled, nodes.constant(f"{out}_shift", shift)], out)
 
 
-class _MaxPool(Layer):
+class _MaxPool(DarknetLayer):
     """A max pool; `padding` is the sum of both sides, the smaller half on the left and top."""
 
     def __init__(self, section: Section) -> None:
@@ -161,11 +167,13 @@ class _MaxPool(Layer):
         if self.padding >= self.size:
             raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         found = _windows(inputs[0], self.size, self.padding, self.strides)
-        return _not_empty(self.section, inputs[0], Shape(inputs[0].channels, *found))
+        return _not_empty(self.section, inputs[0], MapShape(inputs[0].channels, *found))
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
         # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
@@ -177,17 +185,19 @@ class _MaxPool(Layer):
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
 
 
-class _AvgPool(Layer):
+class _AvgPool(DarknetLayer):
     """The mean of every channel over the whole map."""
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         return inputs[0]._replace(height=1, width=1)
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         return nodes.add("GlobalAveragePool", inputs, out)
 
 
-class _Upsample(Layer):
+class _Upsample(DarknetLayer):
     """Every pixel repeated `stride` × `stride` times, multiplied by `scale`."""
 
     def __init__(self, section: Section) -> None:
@@ -195,11 +205,13 @@ class _Upsample(Layer):
         self.stride = section.integer("stride", 2, least=1)
         self.scale = section.number("scale", 1.0)
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         channels, height, width = inputs[0]
-        return Shape(channels, height * self.stride, width * self.stride)
+        return MapShape(channels, height * self.stride, width * self.stride)
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         scales = nodes.constant(f"upsample_{self.stride}", [1, 1, self.stride, self.stride])
         larger = nodes.add(
             "Resize",
@@ -226,7 +238,7 @@ def _earlier(section: Section, key: str) -> tuple[int, ...]:
     return tuple(sources)
 
 
-class _Route(Layer):
+class _Route(DarknetLayer):
     """The maps of some earlier layers one after the other; of each only part `group_id` of `groups`."""
 
     def __init__(self, section: Section) -> None:
@@ -237,7 +249,7 @@ class _Route(Layer):
             raise section.fail(f"expected group_id below groups={self.groups}, got {self.group_id}")
         self.sources = _earlier(section, "layers")
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         for source, shape in zip(self.sources, inputs, strict=True):
             if shape[1:] != inputs[0][1:]:
                 raise self.section.fail(
@@ -249,7 +261,9 @@ class _Route(Layer):
                 raise self.section.fail(f"{wanted}, got {shape.channels} from layer {source}")
         return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         parts = list(inputs)
         if self.groups > 1:
             for place, shape in enumerate(step.inputs):
@@ -259,7 +273,7 @@ class _Route(Layer):
         return parts[0] if len(parts) == 1 else nodes.add("Concat", parts, out, axis=1)
 
 
-class _Shortcut(Layer):
+class _Shortcut(DarknetLayer):
     """The map before plus those of some earlier layers."""
 
     def __init__(self, section: Section) -> None:
@@ -267,7 +281,7 @@ class _Shortcut(Layer):
         self.sources = (section.index - 1, *_earlier(section, "from"))
         self.activation = section.word("activation", "linear")
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         # channels may differ: darknet adds as many as both have
         for shape in inputs[1:]:
             if shape[1:] != inputs[0][1:]:
@@ -275,7 +289,9 @@ class _Shortcut(Layer):
                 raise self.section.fail(f"{wanted}, got {inputs[0]} and {shape}")
         return inputs[0]
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         total, channels = inputs[0], step.shape.channels
         for place, name in enumerate(inputs[1:], 1):
             more = channels - step.inputs[place].channels
@@ -290,7 +306,7 @@ class _Shortcut(Layer):
         return nodes.activate(self.activation, total, out)
 
 
-class _Scale(Layer):
+class _Scale(DarknetLayer):
     """An earlier map times the map before: one factor a channel, or one a value ([sam])."""
 
     def __init__(self, section: Section) -> None:
@@ -301,30 +317,34 @@ class _Scale(Layer):
         self.sources = (section.index - 1, *sources)
         self.activation = section.word("activation", "linear")
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         factors, scaled = inputs
         wanted = scaled if self.section.kind == "sam" else scaled._replace(height=1, width=1)
         if factors != wanted:
             raise self.section.fail(f"expected {wanted} factors before it, got {factors}")
         return scaled
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
         return nodes.activate(self.activation, linear, out)
 
 
-class _Activate(Layer):
+class _Activate(DarknetLayer):
     """An activation of its own."""
 
     def __init__(self, section: Section) -> None:
         super().__init__(section)
         self.activation = section.word("activation", "linear")
 
-    def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
+    def emit(
+        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
+    ) -> str:
         return ACTIVATE[self.activation](nodes, inputs[0], out)
 
 
-class Yolo(Layer):
+class Yolo(DarknetLayer):
     """A YOLOv3 head: its anchors (width, height) in input pixels, after the mask."""
 
     def __init__(self, section: Section) -> None:
@@ -343,7 +363,7 @@ class Yolo(Layer):
         self.classes = section.integer("classes", 20, least=1)
         self.scale_xy = section.number("scale_x_y", 1.0)
 
-    def shape(self, inputs: Sequence[Shape]) -> Shape:
+    def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         """The shape of the map it reads, which must hold its anchors and classes."""
         anchors, wanted = len(self.anchors), len(self.anchors) * (5 + self.classes)
         if inputs[0].channels != wanted:
@@ -354,13 +374,13 @@ class Yolo(Layer):
         return inputs[0]
 
 
-KINDS: Mapping[str, type[Layer]] = {
+KINDS: Mapping[str, type[DarknetLayer]] = {
     "activation": _Activate,
     "avgpool": _AvgPool,
     "batchnorm": _BatchNorm,
     "convolutional": _Convolutional,
-    "dropout": Layer,
-    "empty": Layer,
+    "dropout": DarknetLayer,
+    "empty": DarknetLayer,
     "maxpool": _MaxPool,
     "route": _Route,
     "sam": _Scale,

@@ -13,7 +13,7 @@ from holdfast.core.errors import ModelError
 
 
 @dataclass
-class Nodes:
+class NodeBuilder:
     """The nodes so far; mutable, because it grows by one layer after the other."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -59,35 +59,35 @@ def linear_name(activation: str, out: str) -> str:
     return out if activation == "linear" else f"{out}_linear"
 
 
-def _single(op: str, **attributes: float) -> Callable[[Nodes, str, str], str]:
+def _single(op: str, **attributes: float) -> Callable[[NodeBuilder, str, str], str]:
     return lambda nodes, x, out: nodes.add(op, [x], out, **attributes)
 
 
-def _mish(nodes: Nodes, x: str, out: str) -> str:
+def _mish(nodes: NodeBuilder, x: str, out: str) -> str:
     soft = nodes.add("Softplus", [x], f"{out}_softplus")  # ONNX has Mish itself only from opset 18 on
     return nodes.add("Mul", [x, nodes.add("Tanh", [soft], f"{out}_tanh")], out)
 
 
-def _ramp(nodes: Nodes, x: str, out: str) -> str:
+def _ramp(nodes: NodeBuilder, x: str, out: str) -> str:
     """Relu(x) + x / 10."""
     relu = nodes.add("Relu", [x], f"{out}_relu")
     return nodes.add("Add", [relu, nodes.times(x, 0.1, f"{out}_tenth")], out)
 
 
-def _lhtan(nodes: Nodes, x: str, out: str) -> str:
+def _lhtan(nodes: NodeBuilder, x: str, out: str) -> str:
     """X within 0..1 and a slope of 1/1000 outside = 0.999 · clip(x, 0, 1) + x / 1000."""
     inner = nodes.times(nodes.clip(x, 0.0, 1.0, f"{out}_clip"), 0.999, f"{out}_inner")
     return nodes.add("Add", [inner, nodes.times(x, 0.001, f"{out}_outer")], out)
 
 
-def _plse(nodes: Nodes, x: str, out: str) -> str:
+def _plse(nodes: NodeBuilder, x: str, out: str) -> str:
     """X / 8 + 1/2 within −4..4 and a slope of 1/100 outside = 0.115 · clip(x, −4, 4) + x / 100 + 1/2."""
     inner = nodes.times(nodes.clip(x, -4.0, 4.0, f"{out}_clip"), 0.115, f"{out}_inner")
     sloped = nodes.add("Add", [inner, nodes.times(x, 0.01, f"{out}_outer")], f"{out}_sloped")
     return nodes.add("Add", [sloped, nodes.number(0.5)], out)
 
 
-ACTIVATE: Mapping[str, Callable[[Nodes, str, str], str]] = {
+ACTIVATE: Mapping[str, Callable[[NodeBuilder, str, str], str]] = {
     "elu": _single("Elu", alpha=1.0),
     "hardtan": lambda nodes, x, out: nodes.clip(x, -1.0, 1.0, out),
     "leaky": _single("LeakyRelu", alpha=0.1),

@@ -11,7 +11,7 @@ Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
-class Option:
+class CfgOption:
     """One `key=value` line."""
 
     key: str
@@ -27,7 +27,7 @@ class Section:
     kind: str
     index: int
     line: int
-    options: tuple[Option, ...]
+    options: tuple[CfgOption, ...]
 
     def at(self, line: int | None = None) -> str:
         """Where this section (or one of its lines) stands, as the start of a message."""
@@ -88,7 +88,7 @@ def read_sections(path: Path) -> tuple[Section, ...]:
     """All sections of a .cfg in order, [net] first; every malformed line is named in one error."""
     problems: list[str] = []
     heads: list[tuple[str, int]] = []
-    bodies: list[list[Option]] = []
+    bodies: list[list[CfgOption]] = []
     for number, raw in enumerate(_read_text(path).splitlines(), 1):
         line, text = raw.split("#", 1)[0].split(";", 1)[0].strip(), raw.strip()
         if line.startswith("["):
@@ -103,7 +103,7 @@ def read_sections(path: Path) -> tuple[Section, ...]:
             elif not bodies:
                 problems.append(f"line {number}: expected [net] before the first option, got {text!r}")
             else:
-                bodies[-1].append(Option(key, value, number))
+                bodies[-1].append(CfgOption(key, value, number))
     if problems:
         raise ModelError(f"{path}: not a darknet .cfg: " + "; ".join(problems))
     sections = tuple(

@@ -16,7 +16,7 @@ Maps: TypeAlias = Sequence[tuple[int, int]]  # rows and columns of each level
 
 
 @dataclass(frozen=True)
-class Options:
+class AnchorsOptions:
     """What a card may say of anchors and of the outputs that refer to them."""
 
     outputs: tuple[str, ...] = ()  # scores level by level, then deltas level by level
@@ -36,10 +36,10 @@ class Options:
     multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
 
 
-@stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "clamped")
+@stage("head", task="detect", nms=True, options=AnchorsOptions, exp=lambda chosen: "clamped")
 def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
-    chosen = checked(options_of(Options, card), card)
+    chosen = checked(options_of(AnchorsOptions, card), card)
     scores, deltas, boxes = table(raw, chosen, card)
     k = len(card.classes)
     first = 1 if chosen.background == "first" else 0
@@ -57,7 +57,7 @@ def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> De
     return Detections(moved, found, classes)
 
 
-def checked(chosen: Options, card: Card) -> Options:
+def checked(chosen: AnchorsOptions, card: Card) -> AnchorsOptions:
     """The same options, or CardError if their lengths do not fit together."""
     for name in ("means", "stds"):
         if len(getattr(chosen, name)) != 4:
@@ -68,7 +68,7 @@ def checked(chosen: Options, card: Card) -> Options:
     return chosen
 
 
-def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tensor, Tensor, Floats]:
+def table(raw: Mapping[str, Tensor], chosen: AnchorsOptions, card: Card) -> tuple[Tensor, Tensor, Floats]:
     """Scores (n, k), deltas (n, 4 or 4·k) and the boxes (n, 4) they refer to."""
     boxes: Floats | None = None
     if chosen.proposals:
@@ -91,11 +91,11 @@ def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tenso
     return scores, deltas, boxes
 
 
-def _per_cell(chosen: Options) -> int:
+def _per_cell(chosen: AnchorsOptions) -> int:
     return len(chosen.ratios) * len(chosen.scales)
 
 
-def _pairs(tensors: list[Tensor], chosen: Options, card: Card) -> list[tuple[Tensor, Tensor]]:
+def _pairs(tensors: list[Tensor], chosen: AnchorsOptions, card: Card) -> list[tuple[Tensor, Tensor]]:
     """Scores (n, k) and deltas (n, 4·) of each level; empty if they cannot be told apart."""
     width = len(card.classes) + (chosen.background != "none")
     if any(t.ndim not in (2, 3, 4) for t in tensors) or len(tensors) % 2:
@@ -109,7 +109,7 @@ def _pairs(tensors: list[Tensor], chosen: Options, card: Card) -> list[tuple[Ten
     return list(zip(flat[:half], flat[half:], strict=True))
 
 
-def _map_pairs(tensors: list[Tensor], width: int, chosen: Options) -> list[tuple[Tensor, Tensor]]:
+def _map_pairs(tensors: list[Tensor], width: int, chosen: AnchorsOptions) -> list[tuple[Tensor, Tensor]]:
     """The pairs from maps (1, A·k, h, w) and (1, A·4, h, w), largest map first."""
     count = _per_cell(chosen)
     half = len(tensors) // 2
@@ -129,7 +129,7 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: Options) -> list[tuple
     return list(zip(*rows, strict=True))
 
 
-def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Card) -> Maps:
+def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: AnchorsOptions, card: Card) -> Maps:
     """Rows and columns of each level, finest first: those of the maps, or those that have `count` anchors."""
     strides = tuple(sorted(chosen.strides))
     seen = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
@@ -147,7 +147,7 @@ def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Car
     return maps
 
 
-def _all_anchors(maps: Maps, chosen: Options) -> Floats:
+def _all_anchors(maps: Maps, chosen: AnchorsOptions) -> Floats:
     """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
     sizes = chosen.sizes or [4.0 * stride for stride in chosen.strides]
     finest_first = sorted(zip(chosen.strides, sizes, strict=True), key=lambda level: level[0])

@@ -13,7 +13,7 @@ from holdfast.graph.candidates import Exp, above, bounded_exp, named, one_image,
 
 
 @dataclass(frozen=True)
-class Options:
+class Yolov3Options:
     """What a card may say of YOLOv3 maps; lists go output by output."""
 
     anchors: tuple[tuple[tuple[float, ...], ...], ...]  # per output: [width, height] in input pixels
@@ -24,7 +24,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Scale:
+class OutputScale:
     """One scale: the output as (A, 5+k, h, w), its anchors (A, 2), stride and scale_x_y."""
 
     view: Tensor
@@ -33,16 +33,16 @@ class Scale:
     scale_xy: float
 
 
-@stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "plain")
+@stage("head", task="detect", nms=True, options=Yolov3Options, exp=lambda chosen: "plain")
 def yolov3(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
-    chosen = options_of(Options, card)
+    chosen = options_of(Yolov3Options, card)
     parts = [_decode(scale, card, chosen.multi_label, exp) for scale in scales(raw, chosen, card)]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 
 
-def _decode(scale: Scale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
+def _decode(scale: OutputScale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
     a, y, x = np.nonzero(scale.view[:, 4] >= candidates.logit(card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)
@@ -55,7 +55,7 @@ def _decode(scale: Scale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floa
     return boxes[rows], best, classes
 
 
-def scales(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[Scale]:
+def scales(raw: Mapping[str, Tensor], chosen: Yolov3Options, card: Card) -> list[OutputScale]:
     """The scales in the order in which the card lists anchors."""
     outputs = named(raw, chosen.outputs, card)
     counts = [len(group) for group in chosen.anchors]
@@ -77,7 +77,7 @@ def scales(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[Scale
         view = _view(name, outputs[name], counts[i], card)
         stride = _stride(name, view, chosen.strides[i] if chosen.strides else None, card)
         scale_xy = chosen.scale_xy[i] if chosen.scale_xy else 1.0
-        maps.append(Scale(view, np.array(chosen.anchors[i], np.float64), stride, scale_xy))
+        maps.append(OutputScale(view, np.array(chosen.anchors[i], np.float64), stride, scale_xy))
     return maps
 
 

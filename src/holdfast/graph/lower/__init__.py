@@ -17,9 +17,9 @@ from holdfast.graph.ir import Array, Net
 from holdfast.graph.lower import conv, curves, linear, matrix, moves
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import (
-    Build,
     Lowering,
     Node,
+    StepBuilder,
     Value,
     View,
     as_view,
@@ -39,7 +39,7 @@ OPERATORS: Mapping[str, Lowering] = {
 }
 
 
-class Table(NamedTuple):
+class OperatorTable(NamedTuple):
     """What nodes are turned into: a function an operator, and the words for one that has none."""
 
     operators: Mapping[str, Lowering] = OPERATORS
@@ -48,12 +48,14 @@ class Table(NamedTuple):
     unknown: str = "it is not linear, piecewise linear or one of the known curves"
 
 
-STEPS = Table()
+STEPS = OperatorTable()
 # Malformed nodes make numpy raise one of these; the node is then named.
 _NUMPY_ERRORS = (ValueError, IndexError, KeyError, TypeError, AttributeError, ZeroDivisionError)
 
 
-def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = STEPS) -> list[Value]:
+def lower_nodes(
+    proto: Any, build: StepBuilder, values: dict[str, Value], table: OperatorTable = STEPS
+) -> list[Value]:
     """The values of the graph's outputs, given those of its inputs; `values` is used up."""
     graph = proto.graph
     opset = opset_of(proto) or 1
@@ -81,7 +83,7 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
     return [values[name] for name in outputs]
 
 
-def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list[Value]:
+def lowered(node: Node, domain: str, build: StepBuilder, table: OperatorTable = STEPS) -> list[Value]:
     """The values of a node's outputs; the steps they need are emitted."""
     if domain not in STANDARD:
         raise node.fail(f"operators of the domain {domain!r} are not supported")
@@ -125,7 +127,7 @@ def lower_onnx(
         if bounds[0].shape != bounds[1].shape:
             raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
     try:
-        proto = whole_proto(Path(model)) if is_path else model
+        proto = load_complete_proto(Path(model)) if is_path else model
         return _lowered(proto, bounds, drop_softmax, as_evaluated)
     except ModelError as problem:
         if not is_path or str(problem).startswith(str(model)):
@@ -133,7 +135,7 @@ def lower_onnx(
         raise type(problem)(f"{model}: {problem}") from problem
 
 
-def whole_proto(path: Path) -> Any:
+def load_complete_proto(path: Path) -> Any:
     """The parsed ONNX file with the weights stored next to it."""
     proto = load_proto(path)
     external_data_helper.load_external_data_for_model(proto, str(path.parent))
@@ -142,7 +144,7 @@ def whole_proto(path: Path) -> Any:
 
 def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
     entry = entered(proto, bounds, drop_softmax, as_evaluated)
-    outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
+    outputs = [as_view(v) for v in lower_nodes(entry.proto, entry.build, entry.values)]
     index = np.concatenate([v.index.ravel() for v in outputs])
     fill = np.concatenate([v.filled().ravel() for v in outputs])
     step = entry.build.held(View(index, None if (index >= 0).all() else fill))
@@ -155,11 +157,11 @@ def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool,
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class PreparedGraph:
     """A graph ready to be walked: its own functions inlined, its inputs and weights as values."""
 
     proto: Any
-    build: Build
+    build: StepBuilder
     values: dict[str, Value]
     free: NDArray[np.int64]
     template: Array
@@ -170,7 +172,7 @@ def entered(
     bounds: tuple[Array, Array] | None = None,
     drop_softmax: bool = False,
     as_evaluated: bool = False,
-) -> Entry:
+) -> PreparedGraph:
     """The values with which the walk begins."""
     if proto.functions:
         proto = inliner.inline_local_functions(proto)
@@ -191,7 +193,7 @@ def entered(
         template = np.where(fixed, low.astype(np.float64), 0.0)
     free = np.flatnonzero(~fixed)
     whole = len(free) == size and len(shapes) == 1
-    build = Build(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
+    build = StepBuilder(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
     index = np.full(size, -1, np.int64)
     index[free] = np.arange(len(free))
     values: dict[str, Value] = dict(weights)
@@ -199,7 +201,9 @@ def entered(
     parts = zip(given, shapes, np.split(index, ends), np.split(template, ends), strict=True)
     for value, shape, own, fill in parts:
         values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
-    return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
+    return PreparedGraph(
+        proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template
+    )
 
 
 def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv
 from holdfast.graph.lower.linear import scaled
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View
 
 
 class Window(NamedTuple):
@@ -64,7 +64,9 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
     )
 
 
-def convolved(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
+def convolved(
+    build: StepBuilder, view: View, weight: Array, bias: Array, window: Window, groups: int
+) -> View:
     """The convolution of a view (n, c, ...) with one, two or three spatial axes."""
     if view.index.shape[0] != 1:
         images = [view.moved(lambda a, i=i: a[i : i + 1]) for i in range(view.shape[0])]  # type: ignore[misc]
@@ -112,7 +114,7 @@ def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], 
     return View(index, fill if (index < 0).any() else None), tuple(before), tuple(after)
 
 
-def _volume(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
+def _volume(build: StepBuilder, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
     """A 3-D convolution as one 2-D convolution per depth, over channels and depths of the kernel."""
     pads = [(0, 0), (0, 0), (window.before[0], window.after[0]), (0, 0), (0, 0)]
     index = np.pad(view.index, pads, constant_values=-1)
@@ -128,7 +130,7 @@ def _volume(build: Build, view: View, weight: Array, bias: Array, window: Window
     return View(np.stack(slices, axis=2))
 
 
-def _conv(node: Node, build: Build) -> list[Value]:
+def _conv(node: Node, build: StepBuilder) -> list[Value]:
     view = node.view()
     weight = node.constant(1, "weight")
     if weight is None or weight.ndim not in (3, 4, 5) or weight.ndim != len(view.shape):
@@ -140,7 +142,7 @@ def _conv(node: Node, build: Build) -> list[Value]:
     return [convolved(build, view, weight.astype(np.float64), bias.astype(np.float64), window, groups)]
 
 
-def _transposed(node: Node, build: Build) -> list[Value]:
+def _transposed(node: Node, build: StepBuilder) -> list[Value]:
     """A transposed convolution: one Conv with a channel per phase of the stride, its outputs interleaved."""
     view = node.view()
     weight = node.constant(1, "weight")
@@ -220,7 +222,7 @@ def check_padding(node: Node) -> None:
         raise node.fail("with dilations its auto_pad is read differently by ONNX and ONNX Runtime; use pads")
 
 
-def _average(node: Node, build: Build) -> list[Value]:
+def _average(node: Node, build: StepBuilder) -> list[Value]:
     view = node.view()
     kernel = node.ints("kernel_shape")
     if kernel is None or len(kernel) not in (1, 2):

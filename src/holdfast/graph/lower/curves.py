@@ -10,23 +10,23 @@ from math import pi
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Array, Curve, Total
+from holdfast.graph.ir import Activation, Array, Curve, WeightedSum
 from holdfast.graph.lower.conv import check_padding, window_of
 from holdfast.graph.lower.linear import product, scaled, total
 from holdfast.graph.lower.matrix import matmul, reduced, reshaped
-from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
+from holdfast.graph.lower.values import Index, Lowering, Node, StepBuilder, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
 WIDEST_SOFTMAX = 256  # values of one in the middle of a network: it takes their number squared of exps
 WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 
-def relu(build: Build, value: Value) -> Value:
+def relu(build: StepBuilder, value: Value) -> Value:
     """max(value, 0)."""
     return build.curve(value, "relu") if isinstance(value, View) else np.maximum(value, 0)
 
 
-def clamp(build: Build, view: View, limit: Array | float, sign: float) -> Value:
+def clamp(build: StepBuilder, view: View, limit: Array | float, sign: float) -> Value:
     """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
 
     Elements of the limit beyond the range of float32 are no bound.
@@ -49,12 +49,12 @@ def clamp(build: Build, view: View, limit: Array | float, sign: float) -> Value:
     return scaled(build, beyond, sign, bound)
 
 
-def clipped(build: Build, view: View, low: float, high: float) -> Value:
+def clipped(build: StepBuilder, view: View, low: float, high: float) -> Value:
     """min(max(view, low), high); the relus in a row keep the bounds inside [low, high]."""
     return clamp(build, as_view(clamp(build, view, low, 1.0)), high, -1.0)
 
 
-def leaky(build: Build, view: View, slope: float) -> Value:
+def leaky(build: StepBuilder, view: View, slope: float) -> Value:
     """The view where positive, slope times it where negative."""
     if slope == 0:
         return relu(build, view)
@@ -64,7 +64,7 @@ def leaky(build: Build, view: View, slope: float) -> Value:
     return build.curve(view, "leaky", slope)
 
 
-def _prelu(node: Node, build: Build) -> list[Value]:
+def _prelu(node: Node, build: StepBuilder) -> list[Value]:
     """The sum slope * x + (1 - slope) * relu(x), or leaky relu where all slopes are one."""
     slope = node.constant(1, "slope")
     view = node.view()
@@ -77,11 +77,11 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
-def _hard_sigmoid(build: Build, view: View, alpha: float, beta: float) -> Value:
+def _hard_sigmoid(build: StepBuilder, view: View, alpha: float, beta: float) -> Value:
     return clipped(build, as_view(scaled(build, view, alpha, beta)), 0.0, 1.0)
 
 
-def _clip(node: Node, build: Build) -> list[Value]:
+def _clip(node: Node, build: StepBuilder) -> list[Value]:
     below, above = node.constant(1, "minimum"), node.constant(2, "maximum")
     low = node.attributes.get("min", -np.inf) if below is None else below.item()
     high = node.attributes.get("max", np.inf) if above is None else above.item()
@@ -104,7 +104,7 @@ def _curve(curve: Curve) -> Lowering:
     return lambda node, build: [build.curve(node.view(), curve)]
 
 
-def elu(build: Build, view: View, factor: float) -> Value:
+def elu(build: StepBuilder, view: View, factor: float) -> Value:
     """The view where positive, factor (exp(x) - 1) where negative."""
     if 0 <= factor <= 1:  # convex: one curve
         return build.curve(view, "elu", factor)
@@ -113,12 +113,12 @@ def elu(build: Build, view: View, factor: float) -> Value:
     return total(build, relu(build, view), rest)
 
 
-def _selu(node: Node, build: Build) -> list[Value]:
+def _selu(node: Node, build: StepBuilder) -> list[Value]:
     alpha, gamma = node.number("alpha", 1.6732632423543772), node.number("gamma", 1.0507009873554805)
     return [scaled(build, elu(build, node.view(), alpha), gamma, 0.0)]
 
 
-def _celu(node: Node, build: Build) -> list[Value]:
+def _celu(node: Node, build: StepBuilder) -> list[Value]:
     alpha = node.number("alpha", 1.0)
     if alpha <= 0:
         raise node.fail(f"expected an alpha above 0, got {alpha}")
@@ -126,7 +126,7 @@ def _celu(node: Node, build: Build) -> list[Value]:
     return [scaled(build, elu(build, inner, 1.0), alpha, 0.0)]
 
 
-def _gelu(node: Node, build: Build) -> list[Value]:
+def _gelu(node: Node, build: StepBuilder) -> list[Value]:
     """The value x / 2 (1 + erf(x / sqrt 2)), or the usual approximation by tanh."""
     view = node.view()
     if node.attributes.get("approximate", "none") == "tanh":
@@ -138,7 +138,7 @@ def _gelu(node: Node, build: Build) -> list[Value]:
     return [product(build, view, scaled(build, gate, 0.5, 0.5))]
 
 
-def _softmax(node: Node, build: Build) -> list[Value]:
+def _softmax(node: Node, build: StepBuilder) -> list[Value]:
     """As the last layer the value before it, if the caller said that only the order of the outputs counts.
 
     Elsewhere 1 / sum over j of exp(x_j - x_i): the sum is at least 1, so that dividing by it is safe.
@@ -163,7 +163,7 @@ def _softmax(node: Node, build: Build) -> list[Value]:
     return [found.moved(lambda a: np.moveaxis(a, -1, axis))]
 
 
-def _shares(node: Node, build: Build, view: View) -> View:
+def _shares(node: Node, build: StepBuilder, view: View) -> View:
     """The softmax over the last axis (..., n)."""
     size = view.shape[-1]
     own, other = np.nonzero(~np.eye(size, dtype=bool))
@@ -178,7 +178,7 @@ def _shares(node: Node, build: Build, view: View) -> View:
     return as_view(build.curve(whole, "reciprocal"))
 
 
-def _layer_norm(node: Node, build: Build) -> list[Value]:
+def _layer_norm(node: Node, build: StepBuilder) -> list[Value]:
     """The values minus their mean, over the root of the mean of their squares."""
     view = node.view()
     axis = int(node.attributes.get("axis", -1)) % len(view.shape)
@@ -200,7 +200,7 @@ def _layer_norm(node: Node, build: Build) -> list[Value]:
     return [scaled(build, normal, scale, 0.0 if shift is None else np.asarray(shift, np.float64))]
 
 
-def largest(build: Build, index: Index) -> Index:
+def largest(build: StepBuilder, index: Index) -> Index:
     """The elements that hold the maximum over the last axis of element numbers; -1 never wins.
 
     Pairs that several windows share are computed once. A row of nothing but -1 gives -1.
@@ -216,7 +216,7 @@ def largest(build: Build, index: Index) -> Index:
     return index[..., 0]
 
 
-def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
+def _paired(build: StepBuilder, left: Index, right: Index, both: np.ndarray) -> Index:
     """The elements that hold the maxima of the pairs marked in `both`."""
     pairs = left[both] * (int(right.max()) + 1) + right[both]
     unique, first, which = np.unique(pairs, return_index=True, return_inverse=True)
@@ -227,13 +227,13 @@ def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
         one, other = View(left[both][first]), View(right[both][first])
     base = build.held(one)
     shape = build.steps[base].shape
-    above = build.emit(Total((build.held(other, shape), base), (1.0, -1.0), shape))
+    above = build.emit(WeightedSum((build.held(other, shape), base), (1.0, -1.0), shape))
     more = build.emit(Activation(above, "relu", shape))
-    made = build.emit(Total((base, more), (1.0, 1.0), shape))
+    made = build.emit(WeightedSum((base, more), (1.0, 1.0), shape))
     return build.offsets[made] + which.ravel()
 
 
-def _numbered(build: Build, view: View) -> Index:
+def _numbered(build: StepBuilder, view: View) -> Index:
     """The view's elements, finite constants among them held by a step, -inf as -1."""
     if view.fill is None:
         return view.index
@@ -248,7 +248,7 @@ def _numbered(build: Build, view: View) -> Index:
     return index
 
 
-def _max_pool(node: Node, build: Build) -> list[Value]:
+def _max_pool(node: Node, build: StepBuilder) -> list[Value]:
     """Axis by axis, the last first: windows that overlap share the maxima of their rows."""
     view = node.view()
     kernel = node.ints("kernel_shape")
@@ -270,13 +270,13 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     return [View(index)]
 
 
-def _global_max(node: Node, build: Build) -> list[Value]:
+def _global_max(node: Node, build: StepBuilder) -> list[Value]:
     view = node.view()
     index = _numbered(build, view).reshape(*view.shape[:2], -1)
     return [View(largest(build, index).reshape(*view.shape[:2], *(1 for _ in view.shape[2:])))]
 
 
-def _reduce_min(node: Node, build: Build) -> list[Value]:
+def _reduce_min(node: Node, build: StepBuilder) -> list[Value]:
     def least(view: View) -> View:
         negative = as_view(scaled(build, view, -1.0, 0.0))
         return as_view(scaled(build, View(largest(build, _numbered(build, negative))), -1.0, 0.0))
@@ -287,7 +287,7 @@ def _reduce_min(node: Node, build: Build) -> list[Value]:
 def _of_all(sign: float) -> Lowering:
     """The lowering of Max, with sign -1 of Min."""
 
-    def pair(build: Build, left: Value, right: Value) -> Value:
+    def pair(build: StepBuilder, left: Value, right: Value) -> Value:
         if not isinstance(left, View) and not isinstance(right, View):
             return np.asarray(np.maximum(left, right) if sign > 0 else np.minimum(left, right))
         if not isinstance(right, View):

@@ -5,11 +5,11 @@ from functools import reduce
 
 import numpy as np
 
-from holdfast.graph.ir import Activation, Array, Product, Scale, Total
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+from holdfast.graph.ir import Activation, Array, Product, ScaleShift, WeightedSum
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View, as_view
 
 
-def scaled(build: Build, value: Value, factor: Array | float, offset: Array | float) -> Value:
+def scaled(build: StepBuilder, value: Value, factor: Array | float, offset: Array | float) -> Value:
     """The value times factor plus offset, both broadcast with it."""
     shape = np.broadcast_shapes(value.shape, np.shape(factor), np.shape(offset))
     factor, offset = (np.broadcast_to(np.asarray(v, np.float64), shape) for v in (factor, offset))
@@ -32,7 +32,7 @@ def scaled(build: Build, value: Value, factor: Array | float, offset: Array | fl
         place = np.full(shape, -1, np.int64)
         place[live] = np.arange(int(live.sum()))
         factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
-    made = build.emit(Scale(step, factors, offsets, build.steps[step].shape))
+    made = build.emit(ScaleShift(step, factors, offsets, build.steps[step].shape))
     return build.placed(made, place, fill)
 
 
@@ -46,7 +46,11 @@ def _spread(
 
 
 def total(
-    build: Build, left: Value, right: Value, weights: tuple[float, float] = (1.0, 1.0), roundings: int = 0
+    build: StepBuilder,
+    left: Value,
+    right: Value,
+    weights: tuple[float, float] = (1.0, 1.0),
+    roundings: int = 0,
 ) -> Value:
     """weights[0] * left + weights[1] * right, broadcast."""
     if not isinstance(right, View):
@@ -56,13 +60,15 @@ def total(
     shape = np.broadcast_shapes(left.shape, right.shape)
     first, second, place = aligned(build, left, right, shape)
     if first == second:
-        made = build.emit(Total((first,), (weights[0] + weights[1],), build.steps[first].shape))
+        made = build.emit(WeightedSum((first,), (weights[0] + weights[1],), build.steps[first].shape))
     else:
-        made = build.emit(Total((first, second), weights, build.steps[first].shape, roundings))
+        made = build.emit(WeightedSum((first, second), weights, build.steps[first].shape, roundings))
     return build.placed(made, place)
 
 
-def aligned(build: Build, left: View, right: View, shape: tuple[int, ...]) -> tuple[int, int, np.ndarray]:
+def aligned(
+    build: StepBuilder, left: View, right: View, shape: tuple[int, ...]
+) -> tuple[int, int, np.ndarray]:
     """Two steps of one shape that hold the elements of both views side by side, and where those are."""
     left, right = _broadcast(left, shape), _broadcast(right, shape)
     size = left.index.size
@@ -88,7 +94,7 @@ def _broadcast(view: View, shape: tuple[int, ...]) -> View:
     return view if view.shape == shape else view.moved(lambda a: np.broadcast_to(a, shape))
 
 
-def product(build: Build, left: Value, right: Value) -> Value:
+def product(build: StepBuilder, left: Value, right: Value) -> Value:
     """The product of both, broadcast."""
     if not isinstance(right, View):
         return scaled(build, left, np.asarray(right, np.float64), 0.0)
@@ -101,7 +107,7 @@ def product(build: Build, left: Value, right: Value) -> Value:
     return build.placed(build.emit(made), place)
 
 
-def _div(node: Node, build: Build) -> list[Value]:
+def _div(node: Node, build: StepBuilder) -> list[Value]:
     left, right = node.value(0), node.value(1)
     if isinstance(right, View):
         return [product(build, left, build.curve(right, "reciprocal"))]
@@ -110,7 +116,7 @@ def _div(node: Node, build: Build) -> list[Value]:
     return [scaled(build, left, 1.0 / np.asarray(right, np.float64), 0.0)]
 
 
-def _sum(node: Node, build: Build) -> list[Value]:
+def _sum(node: Node, build: StepBuilder) -> list[Value]:
     def added(left: Value, right: Value) -> Value:
         if isinstance(left, View) or isinstance(right, View):
             return total(build, left, right)
@@ -119,7 +125,7 @@ def _sum(node: Node, build: Build) -> list[Value]:
     return [reduce(added, (node.value(i) for i in range(len(node.inputs))))]
 
 
-def _pow(node: Node, build: Build) -> list[Value]:
+def _pow(node: Node, build: StepBuilder) -> list[Value]:
     power = node.constant(1, "exponent")
     base = node.view()
     exponent = float(power.ravel()[0]) if power is not None and power.size == 1 else 0.0
@@ -135,7 +141,7 @@ def _pow(node: Node, build: Build) -> list[Value]:
     return [build.curve(result, "reciprocal") if exponent < 0 else result]
 
 
-def _normalised(node: Node, build: Build) -> list[Value]:
+def _normalised(node: Node, build: StepBuilder) -> list[Value]:
     """Batch normalisation as it is at inference: factor * x + offset, channel by channel."""
     x = node.view()
     trains = not node.attributes.get("is_test", 0) if node.opset < 7 else node.attributes.get("training_mode")

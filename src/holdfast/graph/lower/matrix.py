@@ -12,7 +12,7 @@ from holdfast.graph.ir import Array, Conv, Dense
 from holdfast.graph.lower.conv import Window, convolved
 from holdfast.graph.lower.linear import product, scaled, total
 from holdfast.graph.lower.moves import ridden
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View, as_view, moved, run
 
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
@@ -27,7 +27,7 @@ def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
     return moved(value, lambda a: a.reshape(shape))
 
 
-def matmul(build: Build, node: Node, left: Value, right: Value) -> Value:
+def matmul(build: StepBuilder, node: Node, left: Value, right: Value) -> Value:
     """The matrix product as numpy and ONNX define it; at least one is a view."""
     vector_left, vector_right = len(left.shape) == 1, len(right.shape) == 1
     if vector_left:
@@ -49,7 +49,7 @@ def matmul(build: Build, node: Node, left: Value, right: Value) -> Value:
     return reshaped(result, tuple(shape))
 
 
-def _by_constant(build: Build, x: View, weight: Array) -> View:
+def _by_constant(build: StepBuilder, x: View, weight: Array) -> View:
     """The product x (..., r, n) @ weight (..., n, m)."""
     batch = np.broadcast_shapes(x.shape[:-2], weight.shape[:-2])
     rows, inner, columns = x.shape[-2], x.shape[-1], weight.shape[-1]
@@ -84,7 +84,7 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
     return View(np.moveaxis(index, 1, 2).reshape(*batch, rows, columns))
 
 
-def _both(build: Build, node: Node, left: View, right: View) -> Value:
+def _both(build: StepBuilder, node: Node, left: View, right: View) -> Value:
     """A product of two tensors that both depend on the input, by element-wise products and sums."""
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     inner = left.shape[-1]
@@ -96,7 +96,7 @@ def _both(build: Build, node: Node, left: View, right: View) -> Value:
     return View(_by_constant(build, both, np.ones((inner, 1))).index[..., 0])
 
 
-def _gemm(node: Node, build: Build) -> list[Value]:
+def _gemm(node: Node, build: StepBuilder) -> list[Value]:
     turns = enumerate(("transA", "transB"))
     left, right = (swapped(node.value(i)) if node.attributes.get(t) else node.value(i) for i, t in turns)
     if isinstance(left, View) or isinstance(right, View):
@@ -108,7 +108,7 @@ def _gemm(node: Node, build: Build) -> list[Value]:
     return [result if third is None else total(build, result, third, (1.0, node.number("beta", 1.0)))]
 
 
-def _summed(node: Node, build: Build, mean: bool) -> Value:
+def _summed(node: Node, build: StepBuilder, mean: bool) -> Value:
     def over_last(view: View) -> View:
         weight = np.full((view.shape[-1], 1), 1.0 / view.shape[-1] if mean else 1.0)
         return View(as_view(matmul(build, node, view, weight)).index[..., 0])
@@ -116,7 +116,7 @@ def _summed(node: Node, build: Build, mean: bool) -> Value:
     return reduced(node, over_last)
 
 
-def _reduce_mean(node: Node, build: Build) -> list[Value]:
+def _reduce_mean(node: Node, build: StepBuilder) -> list[Value]:
     rank = len(node.view().shape)
     maps = rank == 4 and {a % rank for a in node.ints("axes", 1) or ()} == {2, 3}
     if maps and node.attributes.get("keepdims", 1):
@@ -124,7 +124,7 @@ def _reduce_mean(node: Node, build: Build) -> list[Value]:
     return [_summed(node, build, mean=True)]
 
 
-def _global_average(node: Node, build: Build) -> list[Value]:
+def _global_average(node: Node, build: StepBuilder) -> list[Value]:
     view = node.view()
     spatial = view.shape[2:]
     if len(spatial) not in (1, 2):
@@ -136,7 +136,7 @@ def _global_average(node: Node, build: Build) -> list[Value]:
     return [convolved(build, view, weight, np.zeros(channels), window, channels)]
 
 
-def _sum_of_squares(node: Node, build: Build) -> list[Value]:
+def _sum_of_squares(node: Node, build: StepBuilder) -> list[Value]:
     squares = product(build, node.view(), node.view())
     return [_summed(replace(node, inputs=(squares, *node.inputs[1:])), build, mean=False)]
 
@@ -156,7 +156,7 @@ def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
 
 
-def _resize(node: Node, build: Build) -> list[Value]:
+def _resize(node: Node, build: StepBuilder) -> list[Value]:
     for at in range(1, len(node.inputs)):
         node.constant(at, "scales or sizes")
     if node.attributes.get("extrapolation_value"):

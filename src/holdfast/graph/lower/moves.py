@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import helper
 
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View, as_view, moved, run
 from holdfast.graph.nodes import dropout_trains
 
 
-def _reshape(node: Node, build: Build) -> list[Value]:
+def _reshape(node: Node, build: StepBuilder) -> list[Value]:
     value = node.value()
     wanted = node.ints("shape", 1)
     if wanted is None:
@@ -29,28 +29,28 @@ def _reshape(node: Node, build: Build) -> list[Value]:
         raise node.fail(f"expected {known} values for shape {tuple(shape)}, got {value.shape}") from None
 
 
-def _flatten(node: Node, build: Build) -> list[Value]:
+def _flatten(node: Node, build: StepBuilder) -> list[Value]:
     value = node.value()
     axis = int(node.attributes.get("axis", 1))
     first = int(np.prod(value.shape[:axis])) if axis else 1
     return [moved(value, lambda a: a.reshape(first, -1))]
 
 
-def _unsqueeze(node: Node, build: Build) -> list[Value]:
+def _unsqueeze(node: Node, build: StepBuilder) -> list[Value]:
     axes = node.ints("axes", 1)
     if axes is None:
         raise node.fail("expected axes")
     return [moved(node.value(), lambda a: np.expand_dims(a, axes))]
 
 
-def _dropout(node: Node, build: Build) -> list[Value]:
+def _dropout(node: Node, build: StepBuilder) -> list[Value]:
     """The value itself: nothing is dropped at inference."""
     if dropout_trains(node.opset, node.attributes, node.constant(2, "training_mode")):
         raise node.fail("it is in training mode; export the model for inference")
     return [node.value()]
 
 
-def _cast(node: Node, build: Build) -> list[Value]:
+def _cast(node: Node, build: StepBuilder) -> list[Value]:
     dtype = helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
     value = node.value()
     if not isinstance(value, View):
@@ -60,7 +60,7 @@ def _cast(node: Node, build: Build) -> list[Value]:
     return [value]
 
 
-def _slice(node: Node, build: Build) -> list[Value]:
+def _slice(node: Node, build: StepBuilder) -> list[Value]:
     value = node.value()
     starts, ends = node.ints("starts", 1), node.ints("ends", 2)
     if starts is None or ends is None:
@@ -73,7 +73,7 @@ def _slice(node: Node, build: Build) -> list[Value]:
     return [moved(value, lambda a: a[tuple(cuts)])]
 
 
-def _split(node: Node, build: Build) -> list[Value]:
+def _split(node: Node, build: StepBuilder) -> list[Value]:
     value = node.value()
     axis = int(node.attributes.get("axis", 0))
     sizes = node.ints("split", 1)
@@ -85,22 +85,22 @@ def _split(node: Node, build: Build) -> list[Value]:
     return [moved(value, partial(np.take, indices=each, axis=axis)) for each in places]
 
 
-def _gather(node: Node, build: Build) -> list[Value]:
+def _gather(node: Node, build: StepBuilder) -> list[Value]:
     at, axis = node.known(1, "indices"), int(node.attributes.get("axis", 0))
     return [moved(node.value(), lambda a: np.take(a, at, axis=axis))]
 
 
-def _expand(node: Node, build: Build) -> list[Value]:
+def _expand(node: Node, build: StepBuilder) -> list[Value]:
     full = np.broadcast_shapes(node.value().shape, node.ints("shape", 1) or ())
     return [moved(node.value(), lambda a: np.broadcast_to(a, full))]
 
 
-def _shape(node: Node, build: Build) -> list[Value]:
+def _shape(node: Node, build: StepBuilder) -> list[Value]:
     shape = node.value().shape
     return [np.array(shape[node.attributes.get("start") : node.attributes.get("end")], np.int64)]
 
 
-def _concat(node: Node, build: Build) -> list[Value]:
+def _concat(node: Node, build: StepBuilder) -> list[Value]:
     axis = int(node.attributes.get("axis", 1))
     values = [node.value(i) for i in range(len(node.inputs))]
     arrays = [v for v in values if not isinstance(v, View)]
@@ -112,14 +112,14 @@ def _concat(node: Node, build: Build) -> list[Value]:
     return [View(np.concatenate([v.index for v in views], axis=axis), fill)]
 
 
-def _where(node: Node, build: Build) -> list[Value]:
+def _where(node: Node, build: StepBuilder) -> list[Value]:
     condition = node.known(0, "condition")
     left, right = as_view(node.value(1)), as_view(node.value(2))
     fill = np.where(condition, left.filled(), right.filled())
     return [View(np.where(condition, left.index, right.index), fill)]
 
 
-def _pad(node: Node, build: Build) -> list[Value]:
+def _pad(node: Node, build: StepBuilder) -> list[Value]:
     value = as_view(node.value())
     pads = node.ints("pads", 1) or node.ints("paddings")
     mode = node.attributes.get("mode", "constant")
@@ -148,7 +148,7 @@ def ridden(dtype: type[np.generic], many: tuple[int, ...] = (0,)) -> Lowering:
     The numbers ride one higher, so that an element that comes out as 0 is a constant.
     """
 
-    def lower(node: Node, build: Build) -> list[Value]:
+    def lower(node: Node, build: StepBuilder) -> list[Value]:
         if all(not isinstance(v, View) for v in node.inputs):
             return list(run(node, node.inputs))
         if node.attributes.get("reduction", "none") != "none":

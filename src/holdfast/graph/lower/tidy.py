@@ -7,7 +7,17 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import Conv, Dense, Product, Scale, Start, Step, Take, Total, sources_of
+from holdfast.graph.ir import (
+    Conv,
+    Dense,
+    FreeInputs,
+    Product,
+    ScaleShift,
+    Selection,
+    Step,
+    WeightedSum,
+    sources_of,
+)
 
 GROWTH = 2  # a Dense may take over a Take if it becomes at most so much wider
 
@@ -30,7 +40,7 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
             merged.append(better)
         readers = [step for step in merged if 0 in sources_of(step)]
         if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(merged[0].shape):
-            merged[0] = Start(
+            merged[0] = FreeInputs(
                 readers[0].shape
             )  # the inputs in the shape in which their only reader wants them
         current, last = _alive(merged, last)
@@ -40,7 +50,7 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
 
 def _in_order(step: Step) -> bool:
     """Whether a step is the first elements of one source, in their order."""
-    if not isinstance(step, Take) or step.fill is not None or len(step.sources) > 1:
+    if not isinstance(step, Selection) or step.fill is not None or len(step.sources) > 1:
         return False
     return bool((step.index.ravel() == np.arange(step.index.size)).all())
 
@@ -49,7 +59,7 @@ def _alive(steps: list[Step], output: int) -> tuple[list[Step], int]:
     """The steps on which the output depends, plain copies skipped, renumbered in order."""
     alias = list(range(len(steps)))
     for at, step in enumerate(steps):
-        if not isinstance(step, Start) and _copies(step, steps):
+        if not isinstance(step, FreeInputs) and _copies(step, steps):
             alias[at] = alias[sources_of(step)[0]]
     wanted = {alias[output], 0}
     for at in range(alias[output], 0, -1):
@@ -62,17 +72,17 @@ def _alive(steps: list[Step], output: int) -> tuple[list[Step], int]:
 
 def _copies(step: Step, steps: list[Step]) -> bool:
     """Whether a step gives nothing but its source, in the same shape."""
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         return bool((step.factor == 1).all() and (step.offset == 0).all())
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         return len(step.sources) == 1 and step.weights[0] == 1.0
     return _in_order(step) and steps[sources_of(step)[0]].shape == step.shape
 
 
 def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
-    if isinstance(step, Start):
+    if isinstance(step, FreeInputs):
         return step
-    if isinstance(step, Take | Total):
+    if isinstance(step, Selection | WeightedSum):
         return replace(step, sources=tuple(number(s) for s in step.sources))
     if isinstance(step, Product):
         return replace(step, left=number(step.left), right=number(step.right))
@@ -83,40 +93,40 @@ def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bo
     """The step, or one that does the work of its source too."""
     if as_evaluated and _rounds_apart(step, before):
         return step
-    if isinstance(step, Scale):
+    if isinstance(step, ScaleShift):
         return _merged_scale(step, before[step.source], uses[step.source] == 1)
     if isinstance(step, Dense):
         return _merged_dense(step, before, uses[step.source] == 1)
     if isinstance(step, Conv):
         return _merged_conv(step, before[step.source])
-    if isinstance(step, Take) and len(step.sources) == 1:
+    if isinstance(step, Selection) and len(step.sources) == 1:
         return _merged_take(step, before[step.sources[0]], uses[step.sources[0]] == 1)
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         return _merged_total(step, before)
     return step
 
 
 def _rounds_apart(step: Step, before: list[Step]) -> bool:
     """Whether a merged step could have other roundings than the step and its source have one by one."""
-    if isinstance(step, Total):
+    if isinstance(step, WeightedSum):
         return True
-    if not isinstance(step, Scale | Dense | Conv):
+    if not isinstance(step, ScaleShift | Dense | Conv):
         return False
     source = before[step.source]
-    if isinstance(step, Scale):  # a sum after a product without one is that product's bias
+    if isinstance(step, ScaleShift):  # a sum after a product without one is that product's bias
         bias = isinstance(source, Dense | Conv) and not source.bias.any()
         return not (bias and (step.factor == 1).all())
-    return not isinstance(source, Take) or source.fill is not None or not distinct(source)
+    return not isinstance(source, Selection) or source.fill is not None or not distinct(source)
 
 
-def distinct(step: Take) -> bool:
+def distinct(step: Selection) -> bool:
     """Whether a Take reads no element twice."""
     live = step.index[step.index >= 0]
     return len(np.unique(live)) == live.size
 
 
-def _merged_scale(step: Scale, source: Step, only: bool) -> Step:
-    if isinstance(source, Scale):
+def _merged_scale(step: ScaleShift, source: Step, only: bool) -> Step:
+    if isinstance(source, ScaleShift):
         factor, offset = step.factor * source.factor, step.factor * source.offset + step.offset
         return replace(step, source=source.source, factor=factor, offset=offset)
     if isinstance(source, Dense) and only:
@@ -137,10 +147,10 @@ def _flat(values: np.ndarray) -> bool:
 
 def _merged_dense(step: Dense, before: list[Step], only: bool) -> Step:
     source = before[step.source]
-    if isinstance(source, Scale):
+    if isinstance(source, ScaleShift):
         weight, bias = step.weight * source.factor.ravel(), step.bias + step.weight @ source.offset.ravel()
         return replace(step, source=source.source, weight=weight, bias=bias)
-    if isinstance(source, Take) and len(source.sources) == 1:
+    if isinstance(source, Selection) and len(source.sources) == 1:
         # on what the Take read: columns moved about, constants in the bias
         index, size = source.index.ravel(), prod(before[source.sources[0]].shape)
         if size > GROWTH * len(index):
@@ -161,7 +171,7 @@ def _merged_dense(step: Dense, before: list[Step], only: bool) -> Step:
 
 def _merged_conv(step: Conv, source: Step) -> Step:
     """A factor per input channel goes into the kernel; an offset only where no padding meets it."""
-    if not isinstance(source, Scale) or len(source.shape) != 3:
+    if not isinstance(source, ScaleShift) or len(source.shape) != 3:
         return step
     if not _flat(source.factor) or not _flat(source.offset) or (source.offset.any() and any(step.pads)):
         return step
@@ -173,7 +183,7 @@ def _merged_conv(step: Conv, source: Step) -> Step:
     return replace(step, source=source.source, weight=weight, bias=bias)
 
 
-def _merged_take(step: Take, source: Step, only: bool) -> Step:
+def _merged_take(step: Selection, source: Step, only: bool) -> Step:
     """Rows of a Dense that nobody else reads are computed only as far as they are taken."""
     index = step.index.ravel()
     if not isinstance(source, Dense) or not only or len(step.shape) != 1 or len(index) > len(source.bias):
@@ -185,12 +195,16 @@ def _merged_take(step: Take, source: Step, only: bool) -> Step:
     return Dense(source.source, weight, bias, step.shape)
 
 
-def _merged_total(step: Total, before: list[Step]) -> Step:
+def _merged_total(step: WeightedSum, before: list[Step]) -> Step:
     """Scales by one number, without an offset, become weights."""
     sources, weights = list(step.sources), list(step.weights)
     for i, at in enumerate(sources):
         source = before[at]
-        if not isinstance(source, Scale) or source.offset.any() or before[source.source].shape != step.shape:
+        if (
+            not isinstance(source, ScaleShift)
+            or source.offset.any()
+            or before[source.source].shape != step.shape
+        ):
             continue
         if (source.factor == source.factor.flat[0]).all():
             sources[i], weights[i] = source.source, weights[i] * float(source.factor.flat[0])

@@ -2,8 +2,8 @@
 
 A value is a constant, or a `View` of elements of earlier steps. Every element of every step has one number
 (its step's offset + its place in the step), so an operator that only moves values about is a numpy operation
-on an array of such numbers, and costs no step. A `Take` is emitted only where arithmetic needs elements in an
-order in which no step holds them.
+on an array of such numbers, and costs no step. A `Selection` is emitted only where arithmetic needs elements
+in an order in which no step holds them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take, curve_of
+from holdfast.graph.ir import Activation, Array, Curve, FreeInputs, Selection, Step, curve_of
 from holdfast.graph.nodes import RANDOM, node_alone
 from holdfast.graph.session import condense, open_session
 
@@ -108,7 +108,7 @@ class Node:
         return None if found is None else tuple(int(v) for v in found.ravel())
 
 
-class Build:
+class StepBuilder:
     """The steps emitted so far, and where the numbers of their elements begin."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Build:
         self.as_evaluated = as_evaluated  # what depends on a fixed input is computed by steps, not folded
         self._end = 0
         self._taken: dict[tuple[tuple[int, ...], bytes], int] = {}
-        self.emit(Start(free))
+        self.emit(FreeInputs(free))
 
     def emit(self, step: Step) -> int:
         """The number of a new step."""
@@ -173,7 +173,7 @@ class Build:
         parts = (sources, local) if fill is None else (sources, local, fill)
         digest = hashlib.sha1(b"".join(part.tobytes() for part in parts), usedforsecurity=False).digest()
         if (shape, digest) not in self._taken:
-            made = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+            made = Selection(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
             self._taken[shape, digest] = self.emit(made)
         return self._taken[shape, digest]
 
@@ -221,7 +221,7 @@ class Build:
         return view if constant.any() else View(view.index)
 
 
-Lowering: TypeAlias = Callable[[Node, Build], list[Value]]
+Lowering: TypeAlias = Callable[[Node, StepBuilder], list[Value]]
 
 
 def natural(shape: tuple[int, ...]) -> tuple[int, ...]:

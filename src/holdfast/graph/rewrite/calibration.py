@@ -35,7 +35,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Grid:
+class QuantGrid:
     """The scale s and the zero point z of a tensor: the real numbers that an 8-bit integer can stand for."""
 
     scale: float
@@ -54,18 +54,18 @@ def dequantise(integers: Integers, scale: float | Floats, zero: int | Integers =
     return np.asarray(scale * (integers - zero))
 
 
-def grid_over(low: float, high: float) -> Grid:
+def grid_over(low: float, high: float) -> QuantGrid:
     """The grid that covers [low, high], widened to hold 0 exactly: padding and ReLU must stay exact."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     # float32, as the model stores it: the zero point must fit the scale that is used
     scale = float(np.float32(max((high - low) / (HIGH - LOW), SMALLEST)))
     zero = int(np.clip(np.rint(LOW - low / scale), LOW, HIGH))
-    return Grid(scale, zero)
+    return QuantGrid(scale, zero)
 
 
-def symmetric_grid(largest: float) -> Grid:
+def symmetric_grid(largest: float) -> QuantGrid:
     """The grid of zero point 0 that covers ±largest, as TensorRT has it for activations."""
-    return Grid(float(np.float32(max(float(largest) / HIGH, SMALLEST))), 0)
+    return QuantGrid(float(np.float32(max(float(largest) / HIGH, SMALLEST))), 0)
 
 
 def symmetric_scale(largest: Floats) -> NDArray[np.float32]:
@@ -81,7 +81,7 @@ STEP = 8  # entropy tries every STEP-th clipping
 
 
 @dataclass(frozen=True)
-class Seen:
+class TensorStatistics:
     """What calibration saw of a tensor: its extremes, and counts in equal bins over [-limit, limit]."""
 
     low: float
@@ -100,7 +100,7 @@ class Seen:
         return np.asarray(self.counts[half:] + self.counts[:half][::-1])
 
 
-def percentile(seen: Seen) -> Grid:
+def percentile(seen: TensorStatistics) -> QuantGrid:
     """The grid over what was seen, clipped to ±T, the percentile of |x|."""
     counts = seen.magnitudes
     total = int(counts.sum())
@@ -111,7 +111,7 @@ def percentile(seen: Seen) -> Grid:
     return grid_over(max(seen.low, -threshold), min(seen.high, threshold))
 
 
-def two_sided_percentile(seen: Seen) -> Grid:
+def two_sided_percentile(seen: TensorStatistics) -> QuantGrid:
     """The grid without the outermost 0.01 % of the values at each end."""
     total = int(seen.counts.sum())
     if total == 0 or seen.high <= seen.low:
@@ -125,7 +125,7 @@ def two_sided_percentile(seen: Seen) -> Grid:
     return grid_over(max(seen.low, float(edges[first])), min(seen.high, float(edges[last])))
 
 
-def entropy(seen: Seen) -> Grid:
+def entropy(seen: TensorStatistics) -> QuantGrid:
     """The symmetric grid up to T, where 128 levels up to T tell the most of the distribution of |x|.
 
     The search of TensorRT's entropy calibrator, with the details of NVIDIA's pytorch-quantization.
@@ -158,7 +158,7 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
 
-METHODS: dict[str, Callable[[Seen], Grid]] = {
+METHODS: dict[str, Callable[[TensorStatistics], QuantGrid]] = {
     "min-max": lambda seen: grid_over(seen.low, seen.high),
     "percentile": percentile,
     "entropy": entropy,
@@ -171,14 +171,14 @@ TINY = 1e-30  # below it BINS / limit overflows float32, and all values count as
 
 
 @dataclass(frozen=True)
-class Observed:
+class CalibrationStatistics:
     """What was seen of each tensor, mean and variance of its channels, and on how many images (or texts).
 
     Channels lie along axis 1 of a picture's tensors and of what enters a convolution, and along the last axis
     of a text's. A tensor whose channels are as many as a text is long has none: it counts as one.
     """
 
-    seen: dict[str, Seen]
+    seen: dict[str, TensorStatistics]
     means: dict[str, NDArray[np.float64]]
     variances: dict[str, NDArray[np.float64]]
     images: int
@@ -192,7 +192,7 @@ def observe(
     unit: str = "image",
     *,
     histogram: bool = True,
-) -> Observed:
+) -> CalibrationStatistics:
     """Extremes, channel means and, with `histogram`, counts of the named tensors."""
     run = _opened(model, tensors, unit)
     low, high = dict.fromkeys(tensors, np.inf), dict.fromkeys(tensors, -np.inf)
@@ -217,11 +217,14 @@ def observe(
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")
     means = {name: total / number for name, total in sums.items()}
     variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
-    seen = {n: Seen(low[n], high[n], np.zeros(2 * BINS if histogram else 0, np.int64)) for n in tensors}
+    seen = {
+        n: TensorStatistics(low[n], high[n], np.zeros(2 * BINS if histogram else 0, np.int64))
+        for n in tensors
+    }
     for given in images() if histogram else ():
         for name, value in zip(tensors, run(given), strict=True):
             seen[name].counts[:] += _binned(value, seen[name].limit)
-    return Observed(seen, means, variances, number, histogram)
+    return CalibrationStatistics(seen, means, variances, number, histogram)
 
 
 def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
+from holdfast.graph.rewrite.follow.infer import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import RULES, was_now
-from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, tidy, title, walk_graph
-from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, tidy, title, walk_graph
+from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
 
@@ -19,23 +19,23 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
     paper=True,
     systems="Caffe and ncnn's full padding round up, most others round down by default",
 )
-def ceil(model: ModelProto, context: Context) -> Rewritten:
+def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
 
     O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); what comes behind follows.
     If no pool gives another size at the card's input size, the model comes back as it is.
     """
     if not any(_strided(node) for node in model.graph.node):
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     before = {w.name for w in model.graph.initializer}
     turned: set[int] = set()
     as_large: list[Any] = []
 
-    def turn(walk: Walk, node: Any) -> None:
+    def turn(walk: GraphWalk, node: Any) -> None:
         value = walk.value(node.input[0])
         differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
         windows = windows_of(node) or []
-        whole = [Window(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        whole = [PoolWindow(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
         if whole and windows == whole:
             if value.changed:  # a global pool, written with its input's old size, gets the new one
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
@@ -49,7 +49,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
 
     walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
         if walk.opset >= CEIL_SINCE[node.op_type]:
             _set_mode(node, not ceils(node))
@@ -60,7 +60,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     others = [op for i, op in sorted(walk.touched.items()) if i not in turned]
     how = f"{counted(walk.nodes[i].op_type for i in sorted(turned))} changed"
     names = tuple(title(walk.nodes[i]) for i in sorted(walk.touched))
-    return Rewritten(model, names, f"{how}, {counted(others)} adapted" if others else how)
+    return RewriteResult(model, names, f"{how}, {counted(others)} adapted" if others else how)
 
 
 def _strided(node: Any) -> bool:
@@ -71,13 +71,13 @@ def _strided(node: Any) -> bool:
     return windows is not None and any(w.stride > 1 for w in windows)
 
 
-def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
+def _seen(walk: GraphWalk, node: Any) -> list[tuple[int, PoolWindow]]:
     """The cells a pool now sees along each axis, with its window; empty if its input's shape is not known."""
     windows, cells = windows_of(node), walk.value(node.input[0]).new_shape[2:]
     return list(zip(cells, windows, strict=True)) if windows and cells else []
 
 
-def _turn(walk: Walk, node: Any) -> None:
+def _turn(walk: GraphWalk, node: Any) -> None:
     """Turn the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
     if walk.opset >= CEIL_SINCE[node.op_type]:
         _set_mode(node, not ceils(node))
@@ -102,7 +102,7 @@ def _set_mode(node: Any, up: bool) -> None:
     set_attribute(node, "ceil_mode", int(up))
 
 
-def _same_answers(walk: Walk) -> None:
+def _same_answers(walk: GraphWalk) -> None:
     """CannotRewrite if a classifier now gives more or fewer numbers, naming the layer that does."""
     for out in walk.model.graph.output:
         if not walk.value(out.name).changed:

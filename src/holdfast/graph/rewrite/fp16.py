@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from holdfast.core.registry import stage
 from holdfast.graph.nodes import subgraphs
 from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, float_tensors, tidy
-from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 LARGEST = 65504.0  # of float16
 LARGESTS = {"float16": LARGEST, "bfloat16": float.fromhex("0x1.fep127")}
@@ -28,7 +28,7 @@ SETTINGS = {"Resize": (1, 2, 3), "Upsample": (1,), "NonMaxSuppression": (2, 3, 4
 
 
 @stage("rewrite", family="precision", paper=True, systems="GPUs and phone accelerators in half precision")
-def fp16(model: ModelProto, context: Context) -> Rewritten:
+def fp16(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights and every activation rounded to float16 (11 significant bits), sums in float32."""
     return rounded(model, "float16")
 
@@ -40,24 +40,24 @@ def fp16(model: ModelProto, context: Context) -> Rewritten:
     default=False,
     systems="ONNX Runtime (CPU) given a float16 model",
 )
-def fp16_weights(model: ModelProto, context: Context) -> Rewritten:
+def fp16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights rounded to float16, all arithmetic in float32."""
     return rounded(model, "float16", activations=False)
 
 
 @stage("rewrite", family="precision", systems="TPUs, Intel AMX, recent GPUs in bfloat16")
-def bf16(model: ModelProto, context: Context) -> Rewritten:
+def bf16(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights and every activation rounded to bfloat16 (8 significant bits), sums in float32."""
     return rounded(model, "bfloat16")
 
 
 @stage("rewrite", "bf16-weights", family="precision", default=False, systems="weights stored in bfloat16")
-def bf16_weights(model: ModelProto, context: Context) -> Rewritten:
+def bf16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights rounded to bfloat16, all arithmetic in float32."""
     return rounded(model, "bfloat16", activations=False)
 
 
-def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten:
+def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteResult:
     """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
     original, model = model, tidy(model)
     if kind == "bfloat16" and activations:
@@ -66,14 +66,14 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
     weights, beyond = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:
-        return Rewritten(original, ())
+        return RewriteResult(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     how += f" rounded to {kind}, sums in float32"
     how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
     how += f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
     inner = sorted({n.op_type for n in model.graph.node if subgraphs(n)})
     how += f", inside {', '.join(inner)} in float32" if inner else ""
-    return Rewritten(model, (*weights, *casts), how)
+    return RewriteResult(model, (*weights, *casts), how)
 
 
 def _end_masks(model: ModelProto, kind: str) -> int:

@@ -24,9 +24,9 @@ from holdfast.core.registry import F, stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
 from holdfast.graph.rewrite import calibration
-from holdfast.graph.rewrite.calibration import Grid, Observed
-from holdfast.graph.rewrite.quant_plan import Layer, Plan, at_opset, plan_of, tidy, without
-from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.calibration import CalibrationStatistics, QuantGrid
+from holdfast.graph.rewrite.quant_plan import QuantLayer, QuantPlan, at_opset, plan_of, tidy, without
+from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteContext, RewriteResult
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
 ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds both them and others
@@ -42,38 +42,38 @@ def _static(name: str, **facts: Any) -> Callable[[F], F]:
     paper=True,
     systems="TensorFlow Lite's default, ONNX Runtime's quantize_static with per_channel=True",
 )
-def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
+def int8_minmax(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, min-max ranges, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "min-max")
 
 
 @_static("int8-entropy", systems="TensorRT's entropy calibrator, ncnn")
-def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
+def int8_entropy(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, symmetric ranges of least KL divergence, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "entropy")
 
 
 @_static("int8-percentile", systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT")
-def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
+def int8_percentile(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, ranges clipped to 99.999 % of |x|, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "percentile")
 
 
 @_static("int8-mixed", systems="hand-tuned mixed-precision engines; no product's default")
-def int8_mixed(model: ModelProto, context: Context) -> Rewritten:
+def int8_mixed(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
     return quantised(model, context, "two-sided percentile", careful=True)
 
 
 @_static("int8-per-tensor", default=False, systems="ONNX Runtime's quantize_static with its defaults")
-def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
+def int8_per_tensor(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, min-max ranges, one scale for all weights of a layer; every layer in 8 bits."""
     return quantised(model, context, "min-max", per_channel=False)
 
 
 def quantised(
-    model: ModelProto, context: Context, method: str, per_channel: bool = True, careful: bool = False
-) -> Rewritten:
+    model: ModelProto, context: RewriteContext, method: str, per_channel: bool = True, careful: bool = False
+) -> RewriteResult:
     """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images.
 
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
@@ -81,7 +81,7 @@ def quantised(
     """
     original, model = model, tidy(model)
     if not plan_of(model).layers:
-        return Rewritten(original, ())
+        return RewriteResult(original, ())
     model = at_opset(model)
     plan = plan_of(model)
     observed = _observed(model, plan, context, histogram=method != "min-max")
@@ -94,7 +94,7 @@ def quantised(
     if not chosen.layers:  # a network of last layers alone is quantised after all
         chosen, last = without(plan, uneven), frozenset()
     if not chosen.layers:
-        return Rewritten(original, ())
+        return RewriteResult(original, ())
     names = [node.name for node in model.graph.node]
     drowned = [names[x.place] for x in plan.layers if x.source in uneven and x.place not in last]
     per = "channel" if per_channel else "tensor"
@@ -102,16 +102,18 @@ def quantised(
     how = f"{seen}, QDQ, {_how(chosen, len(last), drowned)}"
     means = observed.means if careful else {}
     insert(model, chosen, {name: grids[name] for name in chosen.readers}, means, per_channel)
-    return Rewritten(model, tuple(names[layer.place] for layer in chosen.layers), how)
+    return RewriteResult(model, tuple(names[layer.place] for layer in chosen.layers), how)
 
 
-def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: bool) -> Observed:
+def _observed(
+    model: ModelProto, plan: QuantPlan, context: RewriteContext, *, histogram: bool
+) -> CalibrationStatistics:
     """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
     if context.calibration is None:
         needed = f"8-bit integers need calibration {context.unit}s"
         raise CannotRewrite(f"{needed}; give some with --calibration that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
-    kept: Observed | None = context.observed.get(key)
+    kept: CalibrationStatistics | None = context.observed.get(key)
     if kept is None or (histogram and not kept.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
@@ -120,7 +122,7 @@ def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: boo
     return kept
 
 
-def _drowned(variance: NDArray[np.float64], grid: Grid) -> float:
+def _drowned(variance: NDArray[np.float64], grid: QuantGrid) -> float:
     """How much of its channels a grid drowns: noise s²/12 against each channel's variance, on average."""
     shares = np.minimum(grid.scale**2 / 12 / np.maximum(variance, 1e-300), 1.0)
     return float(np.where(variance > 0, shares, 0.0).mean())
@@ -134,7 +136,7 @@ RANGES = {
 }
 
 
-def _how(plan: Plan, last: int, uneven: list[str]) -> str:
+def _how(plan: QuantPlan, last: int, uneven: list[str]) -> str:
     """Which layers are in 8 bits, and what stays in float32: last layers, those of uneven input, the rest."""
     layers = {layer.place for layer in plan.layers}
     how = f"{_many(len(plan.layers), 'layer')} in 8 bits"
@@ -161,8 +163,8 @@ LARGEST_BIAS = 2.0**30  # of a 32-bit integer, with room for the sum that starts
 
 def insert(
     model: ModelProto,
-    plan: Plan,
-    grids: dict[str, Grid],
+    plan: QuantPlan,
+    grids: dict[str, QuantGrid],
     means: dict[str, NDArray[np.float64]],
     per_channel: bool = True,
 ) -> None:
@@ -193,7 +195,11 @@ def insert(
 
 
 def _constants(
-    model: ModelProto, layer: Layer, grid: Grid, means: dict[str, NDArray[np.float64]], per_channel: bool
+    model: ModelProto,
+    layer: QuantLayer,
+    grid: QuantGrid,
+    means: dict[str, NDArray[np.float64]],
+    per_channel: bool,
 ) -> list[Any]:
     """The nodes that de-quantise the weight and the bias of a layer, with the integers as new constants."""
     node = model.graph.node[layer.place]
@@ -267,12 +273,12 @@ class _Dense:
     default=False,
     systems="ONNX Runtime and PyTorch dynamic quantisation: language models on CPUs",
 )
-def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
+def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
     original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:
-        return Rewritten(original, ())
+        return RewriteResult(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
     count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
     how = f"no calibration, per channel, {count} in 8 bits{_left(model, layers)}"
@@ -292,7 +298,7 @@ def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
     del model.graph.node[:]
     model.graph.node.extend(order)
     drop_unused(model.graph)
-    return Rewritten(model, changed, how)
+    return RewriteResult(model, changed, how)
 
 
 def _layers(model: ModelProto) -> list[_Dense]:

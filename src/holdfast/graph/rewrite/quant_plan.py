@@ -98,7 +98,7 @@ LONGEST_GATE = 4
 
 
 @dataclass(frozen=True)
-class Layer:
+class QuantLayer:
     """A weighted node: its place, the tensor whose grid its input lies on, and its constants."""
 
     place: int
@@ -108,10 +108,10 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Plan:
+class QuantPlan:
     """What is quantised: layers, and for each tensor the (node, input) pairs that read it in 8 bits."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[QuantLayer, ...]
     readers: dict[str, tuple[tuple[int, int], ...]]
     kept: tuple[str, ...]  # operators that compute and stay in float32
     last: frozenset[int]  # places of layers that no other layer follows
@@ -132,7 +132,7 @@ class _Graph:
         return None if place is None else self.nodes[place]
 
 
-def plan_of(model: ModelProto) -> Plan:
+def plan_of(model: ModelProto) -> QuantPlan:
     """The plan for a tidy graph; without layers there is nothing to quantise."""
     constants = {w.name: w for w in model.graph.initializer}
     makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
@@ -147,7 +147,7 @@ def plan_of(model: ModelProto) -> Plan:
         waiting += found
     readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
     served: dict[str, set[int]] = defaultdict(set)
-    layers: list[Layer] = []
+    layers: list[QuantLayer] = []
     for place, node in enumerate(graph.nodes):
         for index in _quantised_inputs(graph, node, place in weighted, place in before):
             source, reader = _origin(graph, node.input[index], (place, index))
@@ -156,9 +156,9 @@ def plan_of(model: ModelProto) -> Plan:
                 readers[source].append(reader)
             if place in weighted:
                 bias = node.input[2] if len(node.input) == 3 and node.input[2] in graph.constants else None
-                layers.append(Layer(place, source, node.input[1], bias))
+                layers.append(QuantLayer(place, source, node.input[1], bias))
     kept = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
-    return Plan(
+    return QuantPlan(
         tuple(layers),
         {k: tuple(v) for k, v in readers.items()},
         tuple(op for op in kept if op not in (*MOVING, "Concat", "Constant", "Shape", "Cast")),
@@ -167,7 +167,7 @@ def plan_of(model: ModelProto) -> Plan:
     )
 
 
-def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) -> Plan:
+def without(plan: QuantPlan, tensors: Container[str], places: Container[int] = ()) -> QuantPlan:
     """The plan in which these tensors, the layers that read them and those at these places are in float32."""
     layers = tuple(x for x in plan.layers if x.source not in tensors and x.place not in places)
     idle = {name for name, served in plan.served.items() if all(place in places for place in served)}

@@ -16,7 +16,7 @@ Feeds: TypeAlias = Mapping[str, NDArray[np.generic]]  # every input of a graph b
 
 
 @dataclass(frozen=True)
-class Context:
+class RewriteContext:
     """What a rewrite may need beyond the graph.
 
     `calibration` gives what enters the graph, of images or texts that are not tested on, each time from the
@@ -38,7 +38,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewriteResult:
     """A graph after a rewrite; `changed` names the nodes that differ and is empty if there was nothing to do.
 
     `how` says in one line what was done ("3 pools, 38 reshapes follow", "128 images, entropy, per channel").

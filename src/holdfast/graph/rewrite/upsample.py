@@ -16,8 +16,8 @@ from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walk_graph
-from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, title, walk_graph
+from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def _upsampling(**facts: Any) -> Callable[[F], F]:
     paper=True,
     systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
 )
-def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, pixel centres aligned: x = (x′ + ½)/s − ½."""
     return _all(model, context, Convention("linear", "half_pixel"))
 
@@ -52,7 +52,7 @@ def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
 @_upsampling(
     systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp"
 )
-def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear_corners(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
     return _all(model, context, Convention("linear", "align_corners"))
 
@@ -60,13 +60,13 @@ def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
 @_upsampling(
     systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)"
 )
-def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
+def upsample_bilinear_asymmetric(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, counted from the corner: x = x′/s."""
     return _all(model, context, Convention("linear", "asymmetric"))
 
 
 @_upsampling(paper=True, systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet")
-def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
+def upsample_nearest(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged by nearest neighbours counted from the corner: x = ⌊x′/s⌋."""
     return _all(model, context, Convention("nearest", "asymmetric", "floor"))
 
@@ -75,27 +75,27 @@ def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
     default=False,
     systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
 )
-def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
+def upsample_nearest_exact(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌊(x′ + ½)/s⌋."""
     return _all(model, context, Convention("nearest", "half_pixel", "round_prefer_ceil"))
 
 
-def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
+def _all(model: ModelProto, context: RewriteContext, wanted: Convention) -> RewriteResult:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     walk = walk_graph(model, context.picture, {})
     nodes = list(walk.nodes)
     found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
-        return Rewritten(model, ())
+        return RewriteResult(model, ())
     changed = {i: _convert(walk, nodes[i], wanted) for i in found}
     names = tuple(title(nodes[i]) for i in found)
     how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
     del model.graph.node[:]
     model.graph.node.extend(new for i, node in enumerate(nodes) for new in changed.get(i, (node,)))
     proven(walk)
-    return Rewritten(model, names, f"{how}: {wanted.mode}, {wanted.place}")
+    return RewriteResult(model, names, f"{how}: {wanted.mode}, {wanted.place}")
 
 
 def _resizes(node: Any) -> bool:
@@ -113,7 +113,7 @@ def convention(node: Any, opset: int) -> Convention:
     return Convention(mode, place, given.get("nearest_mode", "round_prefer_floor"))
 
 
-def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
+def _differs(walk: GraphWalk, node: Any, wanted: Convention) -> bool:
     """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
     now = convention(node, walk.opset)
     if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
@@ -130,7 +130,7 @@ def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
     return False
 
 
-def _scales(walk: Walk, node: Any) -> list[float]:
+def _scales(walk: GraphWalk, node: Any) -> list[float]:
     """The factor of each axis: the one the node states, else new size over old."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
@@ -140,7 +140,7 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+def _convert(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
     """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
@@ -154,7 +154,7 @@ def _convert(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
     return [node]
 
 
-def _products(walk: Walk, node: Any, wanted: Convention) -> list[Any]:
+def _products(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")

@@ -11,23 +11,23 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
-from holdfast.core.language import Question, Scored, TextSet
+from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.registry import part
 from holdfast.core.sources import code_of
-from holdfast.engine.cells import Computed, Missing, Setup, Work
+from holdfast.engine.cells import CellResult, MissingCells, Setup, Work
+from holdfast.graph.artifacts import Artifact, cached_artifact
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.kept import Made, kept
-from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.graph.session import runtime
 from holdfast.noise.language.open import LIMIT, LanguageSubject, open_language
 from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, calibration_subset, spread
-from holdfast.stages.families import Option, family, options
+from holdfast.stages.families import NoiseOption, family, options
 
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
 BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
 
 
-def precisions() -> list[Option]:
+def precisions() -> list[NoiseOption]:
     """All precisions, those that run by default first."""
     found = {option.name: option for option in options(family(PRECISION))}
     names = (*DEFAULT, *(name for name in found if name not in DEFAULT))
@@ -113,11 +113,11 @@ def convert_graph(
     calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
     versions = [onnx.__version__, runtime().__version__]
     key = fingerprint.of([subject.sha256, made_by, calibration, *versions])
-    paths, facts = kept(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
+    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
     return ConvertedGraph(paths[".onnx"], key, facts["changed"], facts["how"])
 
 
-def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Made:
+def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Artifact:
     """The rewritten graph; `texts` are what it is calibrated on, None: not calibrated."""
     import onnx
 
@@ -128,18 +128,18 @@ def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question]
         )
     proto = load_proto(subject.path)
     onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
-    context = Context(unit="text")
+    context = RewriteContext(unit="text")
     if texts is not None:
         model = open_language(subject.path, subject.tokenizer)
         fed = [{n: value for n, value in feeds.items() if n != BRANCH} for feeds in model.feeds(texts)]
-        context = Context(None, lambda: iter(fed), "text")
+        context = RewriteContext(None, lambda: iter(fed), "text")
     with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is reported
-        made: Rewritten = part("rewrite", precision).function(without_cache_branch(proto), context)
+        made: RewriteResult = part("rewrite", precision).function(without_cache_branch(proto), context)
     try:
         data = bytes(made.model.SerializeToString())
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
         raise CannotRewrite(f"the converted graph cannot be written as one file: {problem}") from problem
-    return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
+    return Artifact({".onnx": data}, {"changed": len(made.changed), "how": made.how})
 
 
 def without_cache_branch(proto: Any) -> Any:
@@ -204,19 +204,19 @@ class ScoringWork(Work[QuestionBatch, OpenModel]):
         """Progress counts questions."""
         return len(item.questions) * cells, len(item.questions) * found
 
-    def compute(self, state: OpenModel, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: OpenModel, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The scores of each piece, or {"problem": ...} of a rewritten graph that cannot be run."""
         for position, (piece, _) in enumerate(batch):
             source = (piece.subject.path, piece.graph)
             if source not in state.problems:
                 try:
-                    yield Computed(position, 0, self._scores(state, piece))
+                    yield CellResult(position, 0, self._scores(state, piece))
                     continue
                 except HoldfastError as problem:
                     if piece.graph is None or self.strict:
                         raise
                     state.problems[source] = str(problem)
-            yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
+            yield CellResult(position, 0, {"problem": state.problems[source]}, stored=False)
 
     def _scores(self, state: OpenModel, piece: QuestionBatch) -> list[Any]:
         subject, source = piece.subject, (piece.subject.path, piece.graph)
@@ -235,21 +235,21 @@ class ScoringWork(Work[QuestionBatch, OpenModel]):
         return pack_scores(found)
 
 
-def has_failed(scored: Scored) -> bool:
+def has_failed(scored: ScoredQuestion) -> bool:
     """Whether a model has no opinion of a question, for its numbers are none."""
     return any(math.isnan(total) for total in scored.sums)
 
 
-def pack_scores(scored: Sequence[Scored]) -> list[Any]:
+def pack_scores(scored: Sequence[ScoredQuestion]) -> list[Any]:
     """Scores as a cell keeps them, to the last digit, without the names of the questions."""
     return [  # JSON has no NaN
         [[n if math.isfinite(n) else repr(n) for n in s.sums], s.tokens, s.length, s.greedy] for s in scored
     ]
 
 
-def unpack_scores(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:
+def unpack_scores(plain: Sequence[Any], questions: Sequence[Question]) -> list[ScoredQuestion]:
     """The scores of a cell, under the names of these questions."""
     return [
-        Scored(question.name, tuple(map(float, sums)), tuple(tokens), tuple(length), tuple(greedy))
+        ScoredQuestion(question.name, tuple(map(float, sums)), tuple(tokens), tuple(length), tuple(greedy))
         for question, (sums, tokens, length, greedy) in zip(questions, plain, strict=True)
     ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError, InputError, ModelError, one_line
 from holdfast.core.extras import require
-from holdfast.core.language import Ending, Question, Scored
+from holdfast.core.language import Ending, Question, ScoredQuestion
 from holdfast.noise.language.graph import Feeds, Runner, feeds_of
 
 _MOST_BYTES = 256 << 20
@@ -147,11 +147,11 @@ class LanguageModel:
     shares: bool  # whether a prompt is read once for all endings
     notes: tuple[str, ...]  # what was found out or decided when it was opened
 
-    def score(self, question: Question) -> Scored:
+    def score(self, question: Question) -> ScoredQuestion:
         """What the model says of one question."""
         return next(self.score_all([question]))
 
-    def score_all(self, questions: Iterable[Question]) -> Iterator[Scored]:
+    def score_all(self, questions: Iterable[Question]) -> Iterator[ScoredQuestion]:
         """What the model says of each question, in their order.
 
         A question that it cannot read (an ending longer than its positions) has likelihoods of NaN.
@@ -162,12 +162,14 @@ class LanguageModel:
             for question, own, found in zip(window, lines, self._score_window(lines), strict=True):
                 name, count = question.name, len(question.endings)
                 if not own:
-                    yield Scored(name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
+                    yield ScoredQuestion(
+                        name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count
+                    )
                     continue
                 totals, greedy = zip(*found, strict=True)
                 tokens = tuple(line.tokens for line in own)
                 sizes = tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings)
-                yield Scored(name, totals, tokens, sizes, greedy)
+                yield ScoredQuestion(name, totals, tokens, sizes, greedy)
 
     def lines(self, question: Question) -> tuple[EndingTokens, ...]:
         """The endings as the model reads them; prompts too long for it are cut from the left."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.fingerprint import generator
-from holdfast.core.language import Question, Scored, TextSet
+from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
@@ -159,7 +159,7 @@ def run_batches(
     return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
 
 
-def scores_of(results: Results, trial: PrecisionTrial) -> list[Scored]:
+def scores_of(results: Results, trial: PrecisionTrial) -> list[ScoredQuestion]:
     """The scores of a finished trial, in the order of its questions."""
     return [one for piece in trial.pieces for one in cells.unpack_scores(results[piece], piece.questions)]
 
@@ -202,7 +202,7 @@ def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) ->
 def _row(
     trial: PrecisionTrial,
     rule: TextRule,
-    clean: Mapping[str, Scored],
+    clean: Mapping[str, ScoredQuestion],
     answers: Mapping[str, int],
     results: Results,
 ) -> PrecisionRow:

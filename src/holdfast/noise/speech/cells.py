@@ -15,12 +15,12 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.registry import part
 from holdfast.core.sources import code_of
-from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
+from holdfast.graph.artifacts import Artifact, cached_artifact
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.kept import Made, kept
-from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
 from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_synthesizer
@@ -52,24 +52,26 @@ def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder
     versions = [onnx.__version__, runtime().__version__]
     made_by = [precision, chosen.function, said or (), code_of("speech"), versions]
     key = fingerprint.of([model.sha256, model.card, *made_by])
-    paths, facts = kept(folder / key[:32], key, lambda: _rewrite(model, precision, said))
+    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(model, precision, said))
     roles = {role: paths[f"-{role}.onnx"] for role in model.roles}
     return Graphs(roles, str(facts["how"]), bool(facts["changed"]), key)
 
 
-def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Made:
+def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Artifact:
     """Every graph rewritten; `texts` are said by the clean model to calibrate, None: not calibrated."""
     feeds = {} if texts is None else feeds_of(open_synthesizer(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
-    made: dict[str, Rewritten] = {}
+    made: dict[str, RewriteResult] = {}
     for role, file in zip(model.roles, model.files, strict=True):
         given: Any = partial(iter, feeds[role]) if role in feeds else None
-        made[role] = part("rewrite", precision).function(load_proto(file), Context(None, given, "input"))
+        made[role] = part("rewrite", precision).function(
+            load_proto(file), RewriteContext(None, given, "input")
+        )
     several = len(made) > 1
     how = [f"{role}: {m.how or 'nothing to change'}" if several else m.how for role, m in made.items()]
     facts = {"how": "; ".join(how), "changed": any(m.changed for m in made.values())}
-    return Made({f"-{role}.onnx": m.model.SerializeToString() for role, m in made.items()}, facts)
+    return Artifact({f"-{role}.onnx": m.model.SerializeToString() for role, m in made.items()}, facts)
 
 
 @dataclass(frozen=True)
@@ -189,12 +191,12 @@ class SpeechWork(Work[Clip, SpeechRunner]):
         """The model, with one thread always: sums must not depend on the number of cores."""
         return SpeechRunner(self.model, self.vocoder, self.graphs)
 
-    def compute(self, state: SpeechRunner, batch: Sequence[Missing]) -> Iterator[Computed]:
+    def compute(self, state: SpeechRunner, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The measurements of each clip."""
         for position, (clip, wanted) in enumerate(batch):
             systems = [self.systems[n] for n in wanted]
             for n, one in zip(wanted, _measure(state, clip, systems, self.strict), strict=True):
-                yield Computed(position, n, dataclasses.asdict(one))
+                yield CellResult(position, n, dataclasses.asdict(one))
 
 
 def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:

@@ -19,7 +19,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.registry import names, part, stage
 from holdfast.noise.speech.spectrum import Spectrum
 from holdfast.noise.suite import PRECISION, NoiseSelection
-from holdfast.stages.families import Family, Option, family
+from holdfast.stages.families import Family, NoiseOption, family
 from holdfast.stages.families import options as options_of
 
 STFT = "stft"
@@ -62,7 +62,7 @@ class System:
             clean = part("spectrum", name).function(clean)
         return clean
 
-    def apply(self, option: Option) -> System:
+    def apply(self, option: NoiseOption) -> System:
         """The system with this option put in."""
         kind = kind_of(option)
         if kind == "rewrite":
@@ -75,20 +75,20 @@ class System:
 CLEAN = System()
 
 
-def kind_of(option: Option) -> str:
+def kind_of(option: NoiseOption) -> str:
     """The kind of the registered part: rewrite, stft or spectrum."""
     if option.family == PRECISION:
         return "rewrite"
     return "stft" if option.name in names("stft") else "spectrum"
 
 
-def options() -> tuple[Option, ...]:
+def options() -> tuple[NoiseOption, ...]:
     """All options, installed or not: precisions, operators, settings."""
     precisions = [replace(o, default=o.default or o.name in ALSO) for o in options_of(family(PRECISION))]
     return (*precisions, *(o for o in options_of(STFT_FAMILY) if o.name != REFERENCE))
 
 
-def select_options(selection: NoiseSelection) -> list[Option]:
+def select_options(selection: NoiseSelection) -> list[NoiseOption]:
     """The selected options; UnknownName for a word that means none, InputError if none is left."""
     offered = options()
     selection.check(offered, "noise family of speech")

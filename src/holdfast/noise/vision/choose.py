@@ -27,8 +27,8 @@ from holdfast.noise.suite import (
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
-from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option, applied, families, options
+from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import NoiseOption, applied, families, options
 from holdfast.stages.normalise import square
 
 ImageCandidate: TypeAlias = Candidate[Variant]
@@ -70,7 +70,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     return [one for one in found if one is not None]
 
 
-def task_mismatch(option: Option, model: Model) -> str:
+def task_mismatch(option: NoiseOption, model: Model) -> str:
     """Why an option does not concern a model of this task; empty if it does."""
     task = model.card.task
     if task in option.tasks:
@@ -89,7 +89,7 @@ def with_calibration(pipeline: Pipeline, calibration: Calibration, folder: Path)
     A pipeline that has calibration images already keeps them.
     """
     infer = pipeline.infer
-    if not isinstance(infer, Deployed):
+    if not isinstance(infer, DeployedInference):
         return pipeline
     images = infer.calibration or calibration
     return pipeline.replace(infer=dataclasses.replace(infer, calibration=images, folder=folder))
@@ -102,10 +102,10 @@ def fit_no_effect(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
     return f"applies only to cards with the input policy crop; this card has {fed.policy}"
 
 
-def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandidate | None:
+def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> ImageCandidate | None:
     """The options applied one after the other and built; None if that is the training pipeline."""
     pipeline, last = applied(context.clean, chosen), chosen[-1]
-    if pipeline.infer == Deployed():
+    if pipeline.infer == DeployedInference():
         pipeline = pipeline.replace(infer="onnxruntime")
     if pipeline == context.clean:
         return None
@@ -116,7 +116,7 @@ def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandi
         return Candidate(last, "no effect", useless)
     pipeline = with_calibration(pipeline, context.calibration, context.folder)
     infer = pipeline.infer
-    if not isinstance(infer, Deployed):
+    if not isinstance(infer, DeployedInference):
         return Candidate(last, "measured", "", Variant(name, pipeline))
     try:
         built = infer.built(context.model)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
-from holdfast.engine.records import Failed
+from holdfast.engine.records import FailedImage
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values, common_images, compare, scored_run
 from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.metrics.points import points
@@ -15,7 +15,7 @@ from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
 from holdfast.noise.vision.run import NOT_COMBINED, PreparedNoise, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
-from holdfast.stages.families import Option
+from holdfast.stages.families import NoiseOption
 
 Interaction: TypeAlias = Literal["first", "overlapping", "amplified", "additive"]
 _INTERACTIONS = {
@@ -79,7 +79,7 @@ def combine(
         raise InputError("no noise option has an effect here: there is nothing to combine")
     plan = prepared.noise.plan
     clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "clean")[CLEAN]
-    before, chosen = clean, list[Option]()
+    before, chosen = clean, list[NoiseOption]()
     steps: list[CombineStep] = []
     skipped: list[str] = []
     alone: dict[str, ScoredRun] = {}
@@ -125,13 +125,13 @@ def _sides(
     found = {}
     for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
         records = made.read().records  # none of a variant with a problem
-        if not all(isinstance(r, Failed) for r in records):
+        if not all(isinstance(r, FailedImage) for r in records):
             found[name] = scored_run(plan, prepared.alignment, records)
     return found
 
 
 def _step(
-    one: Option, sides: tuple[ScoredRun, ScoredRun, ScoredRun, ScoredRun], replicates: int
+    one: NoiseOption, sides: tuple[ScoredRun, ScoredRun, ScoredRun, ScoredRun], replicates: int
 ) -> CombineStep:
     """The step from four runs: clean, this option alone, the options before it, and all of them."""
     clean, single, before, after = sides

@@ -16,7 +16,7 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
-from holdfast.engine.records import Failed, to_plain
+from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.difference import ScoredRun, compare, scored_run
@@ -28,8 +28,8 @@ from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
 from holdfast.noise.vision.result import ModelNoise, NoiseRow
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
-from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option
+from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import NoiseOption
 
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
@@ -59,7 +59,7 @@ class PreparedNoise:
     candidates: tuple[choose.ImageCandidate, ...] = ()
 
     @property
-    def options(self) -> dict[str, Option]:
+    def options(self) -> dict[str, NoiseOption]:
         """The options of the suite by their labels."""
         return {one.option.label: one.option for one in self.candidates}
 
@@ -86,7 +86,7 @@ class PreparedNoise:
 def prepare(noise: NoisePlan) -> PreparedNoise:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
-    mine = [Option(OWN, name, function) for name, function in noise.own.items()]
+    mine = [NoiseOption(OWN, name, function) for name, function in noise.own.items()]
     own = [choose.build_variant(bare.context, [option]) for option in mine]
     alone = noise.selection == suite.NoiseSelection((OWN,))
     named = [] if alone else choose.select_options(bare.context, noise.selection)
@@ -157,7 +157,7 @@ class _RowBuilder:
             raise DataError(clean.problem)
         self.prepared, self.result, self.cells = prepared, clean, clean.read()
         records = self.cells.records
-        if all(isinstance(r, Failed) for r in records):
+        if all(isinstance(r, FailedImage) for r in records):
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
         self.clean = scored_run(prepared.noise.plan, prepared.alignment, records)
         self.answers = _predictions_hash(self.clean)
@@ -184,9 +184,11 @@ class _RowBuilder:
             return NoiseRow(family, name, "impossible", why)
         cells = found.read()
         same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
-        failed = sum(isinstance(r, Failed) for r in cells.records)
+        failed = sum(isinstance(r, FailedImage) for r in cells.records)
         if common == 0 or failed == len(cells.records):
-            first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
+            first = next(
+                (r.reason for r in cells.records if isinstance(r, FailedImage)), "no image could be run"
+            )
             return NoiseRow(family, name, "impossible", f"every image failed: {first}", failed=failed)
         plan = self.prepared.noise.plan
         after = scored_run(plan, self.prepared.alignment, cells.records)
@@ -228,7 +230,7 @@ class _RowBuilder:
         """The model with all its rows."""
         plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
         infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
-        calibrated = any(isinstance(infer, Deployed) and infer.calibrated for infer in infers)
+        calibrated = any(isinstance(infer, DeployedInference) and infer.calibrated for infer in infers)
         return ModelNoise(
             model=plan.model.name,
             sha256=plan.model.sha256,
@@ -245,7 +247,7 @@ class _RowBuilder:
             warnings=output_warnings(
                 plan.model, plan.dataset, context.clean, self.cells.records, self.prepared.alignment
             ),
-            failed=tuple(str(r) for r in self.cells.records if isinstance(r, Failed)),
+            failed=tuple(str(r) for r in self.cells.records if isinstance(r, FailedImage)),
             setup=cells.setup if cells else "",
             items=cells.items if cells else (),
             alignment=self.prepared.alignment.to_plain(),
@@ -258,7 +260,7 @@ def _predictions_hash(side: ScoredRun) -> str:
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
-def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, Option]) -> list[Option]:
+def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) -> list[NoiseOption]:
     """The option of each family that loses the most points; runtimes are not part of Combined."""
     measured = [
         r

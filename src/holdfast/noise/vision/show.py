@@ -24,8 +24,8 @@ from holdfast.noise.vision.choose import fit_no_effect
 from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
-from holdfast.stages.deployed import Calibration, Deployed, rewritten
-from holdfast.stages.families import Option, families, options
+from holdfast.stages.deployed import Calibration, DeployedInference, rewritten
+from holdfast.stages.families import NoiseOption, families, options
 
 WIDEST = 420  # pixels of one image on the page
 _LEAD = (
@@ -41,7 +41,7 @@ PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # without a model
 class NoiseExample:
     """One pre-processing option on one image: before, after, and the difference."""
 
-    option: Option
+    option: NoiseOption
     original: Image
     noised: Image
     difference: Image  # |noised − original| · factor, clipped
@@ -55,7 +55,7 @@ class NoiseExample:
         return not any(self.largest)
 
 
-Failure: TypeAlias = tuple[Option, str]  # an option that cannot be shown, and why
+Failure: TypeAlias = tuple[NoiseOption, str]  # an option that cannot be shown, and why
 
 
 def noise_examples(
@@ -93,7 +93,7 @@ def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
     return {"colour": pixels, "resize": small}
 
 
-def compare_images(option: Option, original: Image, noised: Image) -> NoiseExample:
+def compare_images(option: NoiseOption, original: Image, noised: Image) -> NoiseExample:
     """Both images and their difference, amplified so that all but its largest 0.5% are at most 255."""
     if original.shape != noised.shape:
         raise InputError(f"{option.label}: expected an image of {original.shape}, got {noised.shape}")
@@ -193,9 +193,9 @@ def features(
         if option.missing or model.card.task not in option.tasks:
             continue
         infer = option.noise(clean).infer
-        names = infer.rewrites if isinstance(infer, Deployed) else ()
+        names = infer.rewrites if isinstance(infer, DeployedInference) else ()
         try:
-            graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
+            graph, changed, how = _graph(model, DeployedInference(names, "onnxruntime", calibration, folder))
             found = feature(model.read(), graph, option.label, tensor) if changed else None
         except HoldfastError as problem:
             yield option, one_line(problem)
@@ -208,7 +208,7 @@ def features(
             yield option, how or unchanged(model.read(), option.family)
 
 
-def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
+def _graph(model: Model, infer: DeployedInference) -> tuple[bytes, bool, str]:
     """The rewritten graph, whether anything changed in it, and how."""
     if infer.folder is not None and infer.rewrites:
         built = infer.built(model)

@@ -18,7 +18,7 @@ from holdfast.patchbench.positions import batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
 from holdfast.verify import finite
 from holdfast.verify.enumerate import first_alike
-from holdfast.verify.problem import Domain, domain_of, first_float, last_float
+from holdfast.verify.problem import InputDomain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
 LIMIT = 100_000  # cells along one direction
@@ -39,10 +39,10 @@ class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
 
     network: Network
-    domain: Domain
-    trace: finite.Trace
-    parts: finite.Split
-    cells: tuple[finite.Cells, finite.Cells]
+    domain: InputDomain
+    trace: finite.RoundingTrace
+    parts: finite.GraphSplit
+    cells: tuple[finite.InputCells, finite.InputCells]
     bar: Bar
     runner: Runner
 

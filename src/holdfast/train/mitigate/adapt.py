@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
-from holdfast.stages.families import Exchange, family, options
+from holdfast.stages.families import ReplaceStage, family, options
 from holdfast.train.mitigate.training import correct_predictions, places_of
 from holdfast.train.pictures import Preprocessing, Say, prepare_images
 from holdfast.train.tune import normalise_images, skipped_outputs, tent, trainable_of
@@ -100,7 +100,7 @@ def noises(usual: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[
         name, _, picked = word.partition("=")
         for one in options(family(name)):
             exchange = one.noise
-            if not isinstance(exchange, Exchange) or exchange.kind not in STAGES:
+            if not isinstance(exchange, ReplaceStage) or exchange.kind not in STAGES:
                 continue
             made = dataclasses.replace(usual, **{exchange.kind: exchange.name})
             wanted = one.name == picked if picked else one.default

@@ -11,7 +11,7 @@ from onnx import helper
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.graph.lower.values import Build, Lowering, Node, Value
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value
 from holdfast.train.onnx.net import is_batched, plain, record_operators, tape_of
 
 _CASTS = ("float32", "float64", "int64", "int32", "bool", "uint8", "int8", "float16")
@@ -24,13 +24,13 @@ def _stated(node: Node, name: str, given: Tensor | None) -> list[int] | None:
     return None if found is None else [int(value) for value in found]
 
 
-def _same(node: Node, build: Build) -> list[Value]:
+def _same(node: Node, build: StepBuilder) -> list[Value]:
     if node.outputs > 1:
         raise node.fail("its second output (which values were kept) is not supported")
     return [node.value()]
 
 
-def _reshape(node: Node, build: Build) -> list[Value]:
+def _reshape(node: Node, build: StepBuilder) -> list[Value]:
     computed = len(node.inputs) > 1 and is_batched(node.inputs[1])  # from our own batch
     run = partial(_reshaped, batched=is_batched(node.value()), computed=computed)
     return tape_of(build).record(node, run)

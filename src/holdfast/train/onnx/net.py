@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
+from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View
 
 OperatorRun: TypeAlias = Callable[
     ..., Any
@@ -56,7 +56,7 @@ class Normalisation:
     variance: str = ""
 
 
-class Tape(Build):
+class Tape(StepBuilder):
     """The steps in the order in which the walk came to them."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def plain(function: Callable[..., Tensor]) -> OperatorRun:
     return lambda net, node, *inputs: function(*inputs)
 
 
-def tape_of(build: Build) -> Tape:
+def tape_of(build: StepBuilder) -> Tape:
     """The build as the tape it is: operators for training know no other."""
     if not isinstance(build, Tape):
         raise TypeError(f"expected a tape, got {type(build).__name__}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from onnx import ModelProto, TensorProto, inliner, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.lower import Table, walked, whole_proto
+from holdfast.graph.lower import OperatorTable, load_complete_proto, lower_nodes
 from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.values import Value
 from holdfast.graph.nodes import needed
@@ -19,7 +19,7 @@ from holdfast.train.onnx.net import ForwardPlan, Normalisation, Symbol, Tape, Tr
 
 # Constants keep their type: what these two give for constants is a view of float numbers.
 _MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
-TABLE = Table(
+TABLE = OperatorTable(
     {**layers.OPERATORS, **arithmetic.OPERATORS, **moves.OPERATORS},
     _MOVES,
     "trained",
@@ -63,7 +63,7 @@ def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] |
     if not isinstance(model, str | Path):
         return _opened(model, output, shape)
     try:
-        return _opened(whole_proto(Path(model)), output, shape)
+        return _opened(load_complete_proto(Path(model)), output, shape)
     except ModelError as problem:
         if str(problem).startswith(str(model)):
             raise
@@ -91,7 +91,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     numbers = {key: symbol.number for key, symbol in symbols.items()}
     values: dict[str, Value] = {entry: given, **symbols}
     values |= {n: numpy_helper.to_array(w) for n, w in arrays.items() if n not in numbers}
-    (found,) = walked(cut, tape, values, TABLE)
+    (found,) = lower_nodes(cut, tape, values, TABLE)
     if not isinstance(found, Symbol) or not found.batched:
         raise ModelError(f"output {name!r} does not depend on the image; expected a classifier")
     plan = ForwardPlan(

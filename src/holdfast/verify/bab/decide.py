@@ -17,44 +17,65 @@ from typing import Any
 import torch
 
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.search import ENGINE, GOAL, Plan, Search, ask, closed, replay, settle_leaf
-from holdfast.verify.bab.tree import Domain, Move, Pool, Root, children, choose, plant, promising, queries
-from holdfast.verify.linear.passes import Region, Traced, attained, forward
+from holdfast.verify.bab.search import (
+    ENGINE,
+    GOAL,
+    SearchSettings,
+    SearchState,
+    ask,
+    closed,
+    replay,
+    settle_leaf,
+)
+from holdfast.verify.bab.tree import (
+    BranchDomain,
+    DomainPool,
+    RootMapping,
+    SearchRoot,
+    children,
+    choose,
+    plant,
+    promising,
+    queries,
+)
+from holdfast.verify.linear.passes import BackwardPass, Region, attained, forward
 from holdfast.verify.linear.pieces import full_precision, threads
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
-from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, same_box
+from holdfast.verify.problem import Case, Deadline, EngineResult, OutOfTime, VerificationProblem, same_box
 
 Tensor = Any
 SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they read matters
 
 
-def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
+def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings | None = None) -> EngineResult:
     """The answer by linear bounds and branching, or what was reached when the time was up."""
-    search = Search(problem, clock, plan or Plan())
+    search = SearchState(problem, clock, plan or SearchSettings())
     with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
             try:
                 found = _group(search, [problem.cases[i] for i in group])
             except OutOfTime:
-                return Answer(
+                return EngineResult(
                     "timeout", ENGINE, note="the time limit was reached within one pass over the network"
                 )
             if found is not None:
                 return found
     if search.parked:
         note = f"{search.parked} domains without unstable neurons could not be decided"
-        return Answer("unknown", ENGINE, margin=search.worst, note=note)
-    return Answer("holds", ENGINE, margin=search.margin)
+        return EngineResult("unknown", ENGINE, margin=search.worst, note=note)
+    return EngineResult("holds", ENGINE, margin=search.margin)
 
 
-def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
+def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
     """None when all cases of one box are closed or parked."""
     state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.found is None and not search.late():
         state = _root(search, state.cases, state.root.region, _effort(search, 1))
     # As many domains as memory may hold before the best are worked on first.
-    pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
+    pool = DomainPool(
+        max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)))
+    )
     before, more = None, True
     for level in itertools.count(2):
         if state.found is not None or not state.cases:
@@ -71,12 +92,12 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         if found is not None or not len(pool):
             return found
         if search.late():
-            return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
+            return EngineResult("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
         before, state = state, _root(search, state.cases, state.root.region, _effort(search, level))
     return None
 
 
-def _smooth(search: Search, state: State) -> Answer | None:
+def _smooth(search: SearchState, state: BoxState) -> EngineResult | None:
     """Without a neuron to split (sigmoids), longer tuning is all that can be done; None when that ended."""
     for iterations in (40, 120):
         if search.late():
@@ -92,19 +113,19 @@ def _smooth(search: Search, state: State) -> Answer | None:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class BoxState:
     """Where a box stands: its bounds, the cases still open, their bounds, and what all that took."""
 
-    root: Root
+    root: SearchRoot
     exact: Region  # the root's in float64
     cases: Sequence[Case]
     kept: Sequence[int]  # the open cases' numbers among those that were given
     lower: Tensor
     seconds: float
-    found: Answer | None
+    found: EngineResult | None
 
 
-def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: Effort) -> State:
+def _root(search: SearchState, cases: Sequence[Case], known: Region | None, effort: Effort) -> BoxState:
     """The box's bounds made tighter, and the cases that are still open after tuning on them."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
@@ -121,19 +142,19 @@ def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: E
     if left:
         search.clock.tell(f"{unstable(region)} unstable neurons", len(left), float(lower.min()))
     root = plant(region, tuned.pick(kept))
-    return State(
+    return BoxState(
         root, exact, left, kept=kept.tolist(), lower=lower, seconds=time.monotonic() - begun, found=found
     )
 
 
-def _gained(before: State, now: State) -> bool:
+def _gained(before: BoxState, now: BoxState) -> bool:
     """Whether tighter bounds have paid: unstable neurons or the cases' bounds are markedly better."""
     fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
     old = before.lower[torch.tensor(now.kept)]
     return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
 
 
-def _effort(search: Search, level: int) -> Effort:
+def _effort(search: SearchState, level: int) -> Effort:
     """CROWN, then alpha-CROWN, then small trees of growing size."""
     if level == 0:
         return Effort(iterations=0, abort=search.late)
@@ -141,7 +162,7 @@ def _effort(search: Search, level: int) -> Effort:
     stop = _until(search, min(0.35 * search.clock.left, max(5.0, 2 * used)))
     if level == 1:
         return Effort(stop=stop, abort=search.late)
-    depth = Depth(leaves=12 * 4 ** (level - 2), rounds=4 * level)
+    depth = RefinementDepth(leaves=12 * 4 ** (level - 2), rounds=4 * level)
     # Touching points of curves take longer to find their place than slopes of relus.
     curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
     turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
@@ -149,16 +170,16 @@ def _effort(search: Search, level: int) -> Effort:
     return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
 
-def _until(search: Search, seconds: float) -> Callable[[], bool]:
+def _until(search: SearchState, seconds: float) -> Callable[[], bool]:
     end = time.monotonic() + seconds
     return lambda: search.late() or time.monotonic() > end
 
 
-def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | None:
+def _carry(search: SearchState, before: BoxState, now: BoxState, pool: DomainPool) -> EngineResult | None:
     """Move the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
     number = {old: new for new, old in enumerate(now.kept)}
-    move = Move.between(before.root, now.root)
-    again: list[Domain] = []
+    move = RootMapping.between(before.root, now.root)
+    again: list[BranchDomain] = []
     rows = 0 if now.root.asked.mix is None else now.root.asked.mix.shape[1]
     for domain in pool.drain():
         moved = move.domain(domain, number[domain.case], rows) if domain.case in number else None
@@ -173,12 +194,12 @@ def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | No
     return None
 
 
-def seed(root: Root, lower: Tensor) -> list[Domain]:
+def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
     """One domain a case, nothing assumed yet."""
     alpha = root.flat({at: root.asked.theta[at] for at in root.layers})
     mix = root.asked.mix
     return [
-        Domain(
+        BranchDomain(
             case=case,
             lower=float(lower[case]),
             split=torch.zeros(sum(root.sizes), dtype=torch.int8),
@@ -192,7 +213,9 @@ def seed(root: Root, lower: Tensor) -> list[Domain]:
     ]
 
 
-def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) -> Answer | None:
+def grow(
+    search: SearchState, state: BoxState, pool: DomainPool, until: Callable[[], bool]
+) -> EngineResult | None:
     """Work on the pool until it is empty, a violation is found or `until` says stop."""
     batch, most = 8, state.root.at_once(search.plan.largest_batch)
     while len(pool) and not until():
@@ -211,7 +234,9 @@ def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) ->
     return None
 
 
-def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> Answer | None:
+def settle(
+    search: SearchState, state: BoxState, pool: DomainPool, domains: list[BranchDomain]
+) -> EngineResult | None:
     """Bound the domains, close what can be closed and put the rest into the pool."""
     root, exact, cases = state.root, state.exact, state.cases
     asked = queries(root, domains)
@@ -245,7 +270,9 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     return None
 
 
-def _update(root: Root, domains: list[Domain], asked: Queries, traced: Traced, count: int) -> list[Domain]:
+def _update(
+    root: SearchRoot, domains: list[BranchDomain], asked: Queries, traced: BackwardPass, count: int
+) -> list[BranchDomain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
     relaxed = forward(root.region, asked.top, traced, attained(root.region, traced))
     best, points = promising(root, domains, traced, relaxed, count)
@@ -259,7 +286,7 @@ def _update(root: Root, domains: list[Domain], asked: Queries, traced: Traced, c
 
 
 @dataclass(frozen=True)
-class Depth:
+class RefinementDepth:
     """How far neurons' ranges are refined."""
 
     rounds: int = 12
@@ -271,7 +298,11 @@ class Depth:
 
 
 def refine(
-    region: Region, asked: Queries, goal: float, depth: Depth, stop: Callable[[], bool] = lambda: False
+    region: Region,
+    asked: Queries,
+    goal: float,
+    depth: RefinementDepth,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
@@ -304,20 +335,20 @@ def refine(
     return torch.maximum(careful, torch.tensor(least, dtype=careful.dtype))
 
 
-def _least(group: list[Domain]) -> float:
+def _least(group: list[BranchDomain]) -> float:
     return min(domain.lower for domain in group)
 
 
 def _deepen(
-    root: Root,
-    leaves: list[list[Domain]],
+    root: SearchRoot,
+    leaves: list[list[BranchDomain]],
     active: list[int],
-    depth: Depth,
+    depth: RefinementDepth,
     goal: float,
     stop: Callable[[], bool],
 ) -> None:
     """Split the worse half of the leaves of each active query, as far as the time allows."""
-    taken: list[Domain] = []
+    taken: list[BranchDomain] = []
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
         taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
@@ -335,7 +366,9 @@ def _deepen(
             leaves[domain.case].append(domain)
 
 
-def _scored(root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
+def _scored(
+    root: SearchRoot, domains: list[BranchDomain], depth: RefinementDepth, goal: float
+) -> list[BranchDomain]:
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.verify.bab.tree import Domain, Root, queries
+from holdfast.verify.bab.tree import BranchDomain, SearchRoot, queries
 from holdfast.verify.linear.curves import Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.root import ball
-from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem, stacked_rows
+from holdfast.verify.linear.tune import Queries, QueryRows, bound, exactly, lines_of
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem, stacked_rows
 
 Tensor = Any
 ENGINE = "branch and bound"
@@ -22,7 +22,7 @@ GOAL = 2e-4  # bounds are tuned until they exceed this, so that a proof seldom h
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchSettings:
     """The figures of the search, the same for every network."""
 
     root_iterations: int = 60
@@ -32,13 +32,13 @@ class Plan:
     largest_batch: int = 512
 
 
-class Search:
+class SearchState:
     """What one run shares: the problem, the clock and the least margin proven so far."""
 
-    def __init__(self, problem: Problem, clock: Clock, plan: Plan) -> None:
+    def __init__(self, problem: VerificationProblem, clock: Deadline, plan: SearchSettings) -> None:
         self.problem, self.clock, self.plan = problem, clock, plan
-        self.pieces = Pieces(problem.net, torch.float32, clock.check)
-        self.exact = Pieces(problem.net, torch.float64, clock.check)
+        self.pieces = LinearSteps(problem.net, torch.float32, clock.check)
+        self.exact = LinearSteps(problem.net, torch.float64, clock.check)
         self.margin, self.worst, self.parked = math.inf, math.inf, 0
 
     def late(self) -> bool:
@@ -58,7 +58,7 @@ class Search:
         return Region(self.exact, centre, radius, lower=lower, upper=upper, bends=bends)
 
 
-def closed(search: Search, region: Region, exact: Region, asked: Queries) -> Tensor:
+def closed(search: SearchState, region: Region, exact: Region, asked: Queries) -> Tensor:
     """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
     proven = bound(region, asked, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
@@ -93,7 +93,7 @@ def _double(asked: Queries, exact: Region) -> Queries:
     )
 
 
-def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
+def replay(search: SearchState, points: Tensor, cases: Sequence[Case]) -> EngineResult | None:
     """A violation among points (q, n) of the cases' box, replayed on the original file."""
     dtype = search.problem.dtype
     inside = np.clip(points.double().numpy().astype(dtype), *cases[0].ends(dtype))
@@ -106,7 +106,7 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
         near |= slack.max(1) <= 1e-4 * (1 + np.abs(case.bound).max(initial=0.0))
     for point in inside[near][:4]:
         if bool(search.problem.violates(point[None])[0]):
-            return Answer("violated", ENGINE, witness=point)
+            return EngineResult("violated", ENGINE, witness=point)
     return None
 
 
@@ -115,8 +115,8 @@ def ask(region: Region, cases: Sequence[Case]) -> Queries:
     pieces = region.pieces
     rows, inputs, offset = stacked_rows(cases)
     most = offset.shape[1]
-    spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
-    parts = Parts(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
+    spec = QueryRows(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
+    parts = QueryRows(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
     top = len(pieces.net.steps) - 1
     theta = {at: bend.start(len(cases)) for at, bend in region.bends.items()}
     if most == 1:
@@ -130,8 +130,8 @@ Affine: TypeAlias = tuple[Any, Any]  # matrix (r, n) and offset (r,): matrix @ x
 
 
 def settle_leaf(
-    search: Search, exact: Region, root: Root, case: Case, domain: Domain
-) -> tuple[bool, Answer | None]:
+    search: SearchState, exact: Region, root: SearchRoot, case: Case, domain: BranchDomain
+) -> tuple[bool, EngineResult | None]:
     """Whether a domain with no undecided neuron is closed, and a counterexample if one was found.
 
     The net is linear there, and one linear program settles it: minimise t over the box with
@@ -177,7 +177,7 @@ def _affine(exact: Region, lines: Any, top: int, rows: Tensor) -> Affine:
     return at_input.numpy(), offset.numpy()
 
 
-def _signs(exact: Region, root: Root, domain: Domain, lines: Any) -> Affine:
+def _signs(exact: Region, root: SearchRoot, domain: BranchDomain, lines: Any) -> Affine:
     """s_i·z_i(x) of every split neuron, in the order of the flat split."""
     parts = []
     for at, split in root.parts(domain.split[None]).items():

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from holdfast.verify.linear.curves import Cut, Hinge
-from holdfast.verify.linear.passes import Region, Relaxed, Traced
+from holdfast.verify.linear.curves import Cut, ReluRelaxation
+from holdfast.verify.linear.passes import BackwardPass, Region, RelaxedValues
 from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
@@ -22,7 +22,7 @@ NARROWEST = 1e-3  # an interval of a curve that is not cut any more
 
 
 @dataclass(frozen=True, eq=False)
-class Domain:
+class BranchDomain:
     """A case with assumed signs: everything over the neurons of the root that can be split, flat (u,).
 
     A curve's neuron is cut at any point instead: `cuts` says what its value is assumed to lie between. It
@@ -41,7 +41,7 @@ class Domain:
 
 
 @dataclass(frozen=True, eq=False)
-class Root:
+class SearchRoot:
     """What all domains of one box share: the region, one query a case, and where each layer's neurons are."""
 
     region: Region
@@ -81,16 +81,16 @@ class Root:
         return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
 
 
-def plant(region: Region, asked: Queries) -> Root:
+def plant(region: Region, asked: Queries) -> SearchRoot:
     """The root for queries whose parameters are tuned."""
-    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], Hinge | Cut)}
+    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], ReluRelaxation | Cut)}
     layers = tuple(at for at, bend in bends.items() if len(bend.index))
     sizes = tuple(len(bends[at].index) for at in layers)
     widths = tuple(n * (2 if isinstance(bends[at], Cut) else 1) for at, n in zip(layers, sizes, strict=True))
-    return Root(region, asked, layers, sizes, widths)
+    return SearchRoot(region, asked, layers, sizes, widths)
 
 
-def queries(root: Root, domains: list[Domain]) -> Queries:
+def queries(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
     """The domains' bounds as queries."""
     case = torch.tensor([d.case for d in domains])
     asked = root.asked.pick(case)
@@ -110,7 +110,7 @@ def queries(root: Root, domains: list[Domain]) -> Queries:
     return replace(asked, theta=theta, split=split, beta=beta)
 
 
-def windows(root: Root, domains: list[Domain]) -> tuple[Tensor, Tensor]:
+def windows(root: SearchRoot, domains: list[BranchDomain]) -> tuple[Tensor, Tensor]:
     """Between what (q, u) each neuron's value is assumed to lie."""
     lower, upper = (end.expand(len(domains), -1).clone() for end in root.ends())
     cuts = [(q, n, *ends) for q, domain in enumerate(domains) for n, ends in domain.cuts.items()]
@@ -124,7 +124,7 @@ def windows(root: Root, domains: list[Domain]) -> tuple[Tensor, Tensor]:
 Split: TypeAlias = tuple[int, float]  # a neuron and where it is split
 
 
-def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Domain]:
+def children(root: SearchRoot, domains: list[BranchDomain], splits: list[Split]) -> list[BranchDomain]:
     """Each domain's two halves, one after the other: the upper one first."""
     halves = []
     lower, upper = root.ends()
@@ -144,7 +144,7 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
 
 
 def promising(
-    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
+    root: SearchRoot, domains: list[BranchDomain], traced: BackwardPass, relaxed: RelaxedValues, count: int
 ) -> tuple[Tensor, Tensor]:
     """The `count` best neurons (q, 2 count) by two measures in turn, -1 for none, and split points.
 
@@ -157,7 +157,7 @@ def promising(
     lower, upper = (root.parts(v) for v in windows(root, domains)) if root.curved else ({}, {})
     for at in root.layers:
         bend, rows, z = root.region.bends[at], traced.rows[at], relaxed.before[at]
-        if isinstance(bend, Hinge):
+        if isinstance(bend, ReluRelaxation):
             lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
             offset.append(-rows.clamp(max=0) * bend.offset)
             points.append(torch.zeros_like(z))
@@ -180,7 +180,7 @@ def promising(
     return best, torch.cat(points, 1).gather(1, best.clamp(min=0))
 
 
-def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:
+def choose(root: SearchRoot, domains: list[BranchDomain], count: int) -> list[Split]:
     """What each domain is split at: of its most promising neurons that whose worse half is best."""
     tried = []
     for d in domains:
@@ -197,18 +197,18 @@ def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:
     return [max(((next(merits), split) for split in some), key=itemgetter(0))[1] for some in tried]
 
 
-class Pool:
+class DomainPool:
     """Open domains; the worst come first while there is room, then the best, so that the pool shrinks."""
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._domains: dict[int, Domain] = {}  # by number, in the order in which they came
+        self._domains: dict[int, BranchDomain] = {}  # by number, in the order in which they came
         self._number = itertools.count()
 
     def __len__(self) -> int:
         return len(self._domains)
 
-    def add(self, domain: Domain) -> None:
+    def add(self, domain: BranchDomain) -> None:
         """Put a domain in."""
         self._domains[next(self._number)] = domain
 
@@ -216,12 +216,12 @@ class Pool:
         """The lowest bound of all that are open."""
         return min((domain.lower for domain in self._domains.values()), default=float("inf"))
 
-    def drain(self) -> list[Domain]:
+    def drain(self) -> list[BranchDomain]:
         """All domains; the pool is empty afterwards."""
         domains, self._domains = list(self._domains.values()), {}
         return domains
 
-    def take(self, count: int) -> list[Domain]:
+    def take(self, count: int) -> list[BranchDomain]:
         """The next domains to work on."""
         sign = 1 if len(self) < self.room else -1
         next_ = heapq.nsmallest(count, self._domains, lambda number: sign * self._domains[number].lower)
@@ -229,7 +229,7 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class RootMapping:
     """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
 
     kept: Tensor  # (u',) the old number of each neuron that is still undecided
@@ -240,7 +240,7 @@ class Move:
     upper: Tensor
 
     @staticmethod
-    def between(old: Root, new: Root) -> Move:
+    def between(old: SearchRoot, new: SearchRoot) -> RootMapping:
         """The move from the old root's neurons to the new one's."""
         kept, tuned, sign, number, parameter = [], [], [], 0, 0
         for at, size, width in zip(old.layers, old.sizes, old.widths, strict=True):
@@ -255,9 +255,9 @@ class Move:
         index = torch.cat(kept)
         back = torch.full((number,), -1, dtype=torch.int64)
         back[index] = torch.arange(len(index))
-        return Move(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
+        return RootMapping(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
 
-    def domain(self, domain: Domain, case: int, rows: int) -> Domain | None:
+    def domain(self, domain: BranchDomain, case: int, rows: int) -> BranchDomain | None:
         """The domain over the new root; None when what it assumes is now known to be wrong.
 
         Such a domain holds at most inputs with z = 0, and those lie in the other half as well; one whose cut

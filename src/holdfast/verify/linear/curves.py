@@ -9,7 +9,7 @@ of neurons whose curve is not a known line there; rows and values of those alone
   exp, squares  a tangent on one side, the chord on the other (every curve that bends one way)
   sin           lower and upper lines of any slope, which is the parameter
   sign          lower and upper lines through the jump
-  products      planes in both factors, mixed by the parameters (`ProductBend`)
+  products      planes in both factors, mixed by the parameters (`ProductRelaxation`)
 
 Lines are rounded outward: an offset absorbs what rounding took from the slope.
 """
@@ -22,14 +22,23 @@ import torch
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
 from holdfast.verify.linear import shapes
-from holdfast.verify.linear.shapes import CONCAVE, SHAPED, TINY, Lines, ProductBend, curve, derivative, least
+from holdfast.verify.linear.shapes import (
+    CONCAVE,
+    SHAPED,
+    TINY,
+    Lines,
+    ProductRelaxation,
+    curve,
+    derivative,
+    least,
+)
 
 Tensor = Any
 MARGIN = 1e-12  # what a tangent must keep from the curve at the end of the interval, in float64
 LEAST = 1e-30  # roots, logarithms and 1/x have no tangent at zero
 
 
-class Hinge:
+class ReluRelaxation:
     """Relu, leaky relu with a slope in [0, 1]: theta (q, m) are the lower slopes of the m unstable ones."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
@@ -71,7 +80,7 @@ class Hinge:
         return theta.clamp_(self.floor, 1.0)
 
 
-class Jump:
+class SignRelaxation:
     """sign: lines through the jump, or constants where the sign is known; nothing to tune."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
@@ -106,7 +115,7 @@ class Jump:
         return theta
 
 
-class Sigmoid:
+class SigmoidRelaxation:
     """sigmoid, tanh, erf: theta (q, 2, n) are the touching points of the lower and the upper tangent.
 
     `whole` (1, 7, n), and what `assumed` returns for the intervals of each query (q, 7, n), are the ends, the
@@ -214,7 +223,7 @@ def _tangent(step: Activation, touch: Tensor, at: Tensor) -> Tensor:
     return curve(step, touch) + derivative(step, touch) * (at - touch)
 
 
-class Convex:
+class ConvexRelaxation:
     """Squares, exp, log, roots, 1/x, elu: a tangent, anywhere, on one side, the chord on the other.
 
     theta (q, 2, n) has the touching points first, then nothing. `whole` and `assumed` (q, 5, n) are the ends,
@@ -304,7 +313,7 @@ def _convex_pad(value: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> T
     return 16 * kind.eps * (value.abs() + slope.abs() * size) + 4 * kind.tiny * size + TINY
 
 
-class Sine:
+class SineRelaxation:
     """sin: theta (q, 2, n) are the slopes of the lower and the upper line."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
@@ -352,8 +361,10 @@ class Sine:
         return theta.clamp(-1.0, 1.0)
 
 
-Cut = Sigmoid | Convex | Sine  # curves whose interval may be cut in two anywhere
-Bend = Hinge | Cut | Jump | ProductBend
+Cut = (
+    SigmoidRelaxation | ConvexRelaxation | SineRelaxation
+)  # curves whose interval may be cut in two anywhere
+Bend = ReluRelaxation | Cut | SignRelaxation | ProductRelaxation
 
 
 def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
@@ -361,19 +372,23 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
     if step.curve == "leaky" and not step.slope <= 1.0:
         raise ModelError(f"bounds: expected a leaky relu with a slope of at most 1, got {step.slope}")
     if step.curve in ("relu", "leaky"):
-        return Hinge(step, lower, upper)
+        return ReluRelaxation(step, lower, upper)
     if step.curve == "sign":
-        return Jump(step, lower, upper)
+        return SignRelaxation(step, lower, upper)
     if step.curve == "elu" and not 0.0 <= step.slope <= 1.0:
         raise ModelError(f"bounds: expected an elu with a factor between 0 and 1, got {step.slope}")
     if step.curve == "sin":
-        return Sine(step, lower, upper)
-    return Sigmoid(step, lower, upper) if step.curve in SHAPED else Convex(step, lower, upper)
+        return SineRelaxation(step, lower, upper)
+    return (
+        SigmoidRelaxation(step, lower, upper)
+        if step.curve in SHAPED
+        else ConvexRelaxation(step, lower, upper)
+    )
 
 
 def doubled(drawn: Bend) -> Bend:
     """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
-    if isinstance(drawn, ProductBend):
+    if isinstance(drawn, ProductRelaxation):
         left, right = ((low.double(), high.double()) for low, high in (drawn.left, drawn.right))
-        return ProductBend(drawn.step, left, right)
+        return ProductRelaxation(drawn.step, left, right)
     return bend(drawn.step, drawn.lower.double(), drawn.upper.double())

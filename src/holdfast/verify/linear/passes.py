@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from holdfast.graph.ir import Activation, Product, Start, sources_of
+from holdfast.graph.ir import Activation, FreeInputs, Product, sources_of
 from holdfast.verify.linear.curves import Bend
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.shapes import Lines, Planes, curve
 from holdfast.verify.rounding import MERGED, UNIT, curve_error, gamma, step_error
 
@@ -30,7 +30,7 @@ class Region:
     That is bounds (1, n), and the relaxations of activations and products.
     """
 
-    pieces: Pieces
+    pieces: LinearSteps
     centre: Tensor
     radius: Tensor
     lower: dict[int, Tensor] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class BackwardPass:
     """A finished backward pass: lower bound (q,), input coefficients (q, n), rows (q, m) at activations."""
 
     lower: Tensor
@@ -61,7 +61,7 @@ def backward(
     rows_in: Tensor | None = None,
     careful: bool = False,
     fixed: Tensor | None = None,
-) -> Traced:
+) -> BackwardPass:
     """The lower bound of rows (q, n) · step `top`; `extra` is added to pre-activation rows (the betas).
 
     `fixed` (q, 2) float64 is what the betas add to the constant, and the sum of its terms' magnitudes.
@@ -104,7 +104,7 @@ def backward(
         at_input = at_input + rows_in
     exact = at_input.to(const.dtype)
     lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
-    return Traced(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
+    return BackwardPass(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
 
 
 def _bent(
@@ -208,13 +208,13 @@ def _add(pending: dict[int, Tensor], at: int, part: Tensor) -> None:
     pending[at] = pending[at] + part if at in pending else part
 
 
-def attained(region: Region, traced: Traced) -> Tensor:
+def attained(region: Region, traced: BackwardPass) -> Tensor:
     """The inputs (q, n) at which the linear lower bound is attained."""
     return torch.addcmul(region.centre, traced.rows_in.sign(), region.radius, value=-1)
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxed:
+class RelaxedValues:
     """Values when the lines replace the curves: (q, m) around each activation, (q, n) at the top."""
 
     before: Mapping[int, Tensor]
@@ -222,7 +222,7 @@ class Relaxed:
     top: Tensor | None
 
 
-def forward(region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
+def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> RelaxedValues:
     """What the lines of a backward pass make of points (q, n)."""
     pieces = region.pieces
     values: dict[int, Tensor] = {0: point}
@@ -248,14 +248,14 @@ def forward(region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
         for source in sources_of(step):
             if pieces.readers[source] <= at:
                 values.pop(source, None)
-    return Relaxed(before, after, values.get(top))
+    return RelaxedValues(before, after, values.get(top))
 
 
-def evaluate(pieces: Pieces, points: Tensor) -> Tensor:
+def evaluate(pieces: LinearSteps, points: Tensor) -> Tensor:
     """The net's outputs (q, k) at points (q, n)."""
     values: dict[int, Tensor] = {0: points}
     for at, step in enumerate(pieces.net.steps):
-        if isinstance(step, Start):
+        if isinstance(step, FreeInputs):
             continue
         given = [values[source] for source in sources_of(step)]
         if isinstance(step, Product):

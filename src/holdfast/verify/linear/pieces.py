@@ -1,6 +1,6 @@
 """The linear steps of a net in torch: forward with bias, backward without, and how large rounding can be.
 
-Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is one net in one precision.
+Values are (q, n): q queries, n flat elements of the step's output. `LinearSteps` is one net in one precision.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Conv, Dense, Net, Scale, Step, Take, Total, sources_of
+from holdfast.graph.ir import Conv, Dense, Net, ScaleShift, Selection, Step, WeightedSum, sources_of
 
 Tensor = Any
 
 
-class Pieces:
+class LinearSteps:
     """The linear steps of a net as torch operations in one precision.
 
     `alive` is called before each step; it may raise to end a pass over a large net.
@@ -45,11 +45,11 @@ class Pieces:
     def _constant(self, step: Step) -> tuple[Tensor, ...]:
         if isinstance(step, Dense | Conv):
             return self.tensor(step.weight), self.tensor(step.bias)
-        if isinstance(step, Scale):
+        if isinstance(step, ScaleShift):
             return self.tensor(step.factor).reshape(-1), self.tensor(step.offset).reshape(-1)
-        if isinstance(step, Total):
+        if isinstance(step, WeightedSum):
             return step.weights
-        if isinstance(step, Take):
+        if isinstance(step, Selection):
             fill = None if step.fill is None else np.where(step.index < 0, step.fill, 0.0).reshape(-1)
             return torch.as_tensor(step.index.reshape(-1)), None if fill is None else self.tensor(fill)
         return ()
@@ -62,7 +62,7 @@ class Pieces:
     def mass(self, at: int, largest: list[Tensor], bias: bool = True) -> Tensor:
         """The sum |w| |v| + |b| per output (q, n), for sources at most `largest` (q, n) in magnitude."""
         const = self._constants[at]
-        if isinstance(self.net.steps[at], Take):
+        if isinstance(self.net.steps[at], Selection):
             const = const[0], None if const[1] is None else const[1].abs()
         else:
             const = tuple(abs(value) for value in const)
@@ -75,9 +75,9 @@ class Pieces:
             return out + const[1] if bias else out
         if isinstance(step, Conv):
             return self._convolve(step, const[0], const[1] if bias else None, values[0], at)
-        if isinstance(step, Scale):
+        if isinstance(step, ScaleShift):
             return values[0] * const[0] + const[1] if bias else values[0] * const[0]
-        if isinstance(step, Total):
+        if isinstance(step, WeightedSum):
             return sum((v * w for v, w in zip(values[1:], const[1:], strict=True)), values[0] * const[0])
         index, fill = const
         joined = values[0] if len(values) == 1 else torch.cat(values, 1)
@@ -105,9 +105,9 @@ class Pieces:
             return [rows @ const[0]]
         if isinstance(step, Conv):
             return [self._deconvolve(step, const[0], self._phases[at], rows)]
-        if isinstance(step, Scale):
+        if isinstance(step, ScaleShift):
             return [rows * const[0]]
-        if isinstance(step, Total):
+        if isinstance(step, WeightedSum):
             return [rows * w for w in step.weights]
         index, fill = const
         if fill is not None:
@@ -155,11 +155,11 @@ class Pieces:
     def bias(self, at: int) -> Tensor | None:
         """What step `at` adds whatever its sources are, flat (n,), or None."""
         step, const = self.net.steps[at], self._constants[at]
-        if isinstance(step, Dense | Scale):
+        if isinstance(step, Dense | ScaleShift):
             return const[1]
         if isinstance(step, Conv):
             return const[1].repeat_interleave(step.shape[1] * step.shape[2])
-        return const[1] if isinstance(step, Take) else None
+        return const[1] if isinstance(step, Selection) else None
 
     def terms(self, at: int) -> int:
         """How many products one element of a forward or backward pass through step `at` sums at most."""
@@ -169,7 +169,7 @@ class Pieces:
         if isinstance(step, Conv):
             out, inner, *kernel = step.weight.shape
             return int(max(out // step.groups, inner) * prod(kernel))
-        if isinstance(step, Take):
+        if isinstance(step, Selection):
             return int(np.bincount(step.index[step.index >= 0].reshape(-1)).max(initial=1))
         return len(sources_of(step)) + 1
 

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.graph.ir import Activation, Net, Product, Scale, Start, Take, sources_of
+from holdfast.graph.ir import Activation, FreeInputs, Net, Product, ScaleShift, Selection, sources_of
 from holdfast.graph.lower.tidy import distinct
-from holdfast.verify.linear.curves import Hinge, bend
+from holdfast.verify.linear.curves import ReluRelaxation, bend
 from holdfast.verify.linear.passes import Region
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.shapes import ProductBend, product_range, span
+from holdfast.verify.linear.pieces import LinearSteps
+from holdfast.verify.linear.shapes import ProductRelaxation, product_range, span
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.rounding import curve_error, step_error
 
@@ -32,7 +32,7 @@ class Effort:
     finish: Finish | None = None  # makes tuned queries' bounds tighter still
 
 
-def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
+def ball(pieces: LinearSteps, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     """Centre and radius (1, n) that contain the box of the specification, rounded outward."""
     ends = ((lower, -np.inf), (upper, np.inf))
     low, high = (np.nextafter(np.asarray(end, np.float64), outward) for end, outward in ends)
@@ -44,18 +44,20 @@ def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     return centre.reshape(1, -1), wide.reshape(1, -1)
 
 
-def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Region | None = None) -> Region:
+def bounds(
+    pieces: LinearSteps, lower: Any, upper: Any, effort: Effort, known: Region | None = None
+) -> Region:
     """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
     centre, radius = ball(pieces, lower, upper)
     region = Region(pieces, centre, radius)
     region.lower[0], region.upper[0] = _outward(centre - radius, centre + radius)
     depth, refined = {0: 0}, set[int]()
     for at, step in enumerate(pieces.net.steps):
-        if isinstance(step, Start):
+        if isinstance(step, FreeInputs):
             continue
         # A box stays one where every element is scaled by itself: intervals are exact up to the next step.
-        moved = isinstance(step, Take) and len(step.sources) == 1 and distinct(step)
-        depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, Scale))
+        moved = isinstance(step, Selection) and len(step.sources) == 1 and distinct(step)
+        depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, ScaleShift))
         if not isinstance(step, Activation | Product):
             _hold(region, at, interval(pieces, at, region), known)
             continue
@@ -65,7 +67,7 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Region
         refined.update(sources_of(step))
         if isinstance(step, Product):
             left, right = ((region.lower[s], region.upper[s]) for s in (step.left, step.right))
-            region.bends[at], ends = ProductBend(step, left, right), product_range(left, right)
+            region.bends[at], ends = ProductRelaxation(step, left, right), product_range(left, right)
         else:
             below, above = region.lower[step.source], region.upper[step.source]
             region.bends[at], ends = bend(step, below, above), span(step, below, above)
@@ -106,7 +108,7 @@ def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     return low, torch.nextafter(upper, torch.full_like(upper, torch.inf))
 
 
-def interval(pieces: Pieces, at: int, region: Region) -> tuple[Tensor, Tensor]:
+def interval(pieces: LinearSteps, at: int, region: Region) -> tuple[Tensor, Tensor]:
     """Bounds (1, n) of a linear step from its sources' bounds, rounded outward."""
     sources = sources_of(pieces.net.steps[at])
     lower, upper = [region.lower[s] for s in sources], [region.upper[s] for s in sources]
@@ -165,4 +167,4 @@ def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bo
 
 def unstable(region: Region) -> int:
     """How many neurons have an undecided sign."""
-    return sum(len(b.index) for b in region.bends.values() if isinstance(b, Hinge))
+    return sum(len(b.index) for b in region.bends.values() if isinstance(b, ReluRelaxation))

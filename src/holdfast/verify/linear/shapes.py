@@ -179,7 +179,7 @@ class Planes:
         return torch.where(rows >= 0, low, self.ua * a + self.ub * b + self.uo)
 
 
-class ProductBend:
+class ProductRelaxation:
     """A product of two steps: theta (q, 2, n) mixes two planes below and two above (McCormick 1976).
 
     For la <= a <= ua and lb <= b <= ub the products (a - la)(b - lb), (ua - a)(ub - b), (ua - a)(b - lb) and

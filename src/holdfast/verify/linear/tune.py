@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from holdfast.verify.linear.curves import Convex
-from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
+from holdfast.verify.linear.curves import ConvexRelaxation
+from holdfast.verify.linear.passes import BackwardPass, Region, attained, backward, forward
 from holdfast.verify.rounding import UNIT
 
 Tensor = Any
@@ -18,7 +18,7 @@ Thetas = Mapping[int, Tensor]  # by activation step
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class QueryRows:
     """The r rows of each query's conjunction: (q, r, k), their offsets (q, r), and inputs (q, r, n)."""
 
     rows: Tensor
@@ -45,9 +45,9 @@ class Queries:
     rows_in: Tensor | None = None
     split: Thetas | None = None
     beta: Thetas | None = None
-    parts: Parts | None = None
+    parts: QueryRows | None = None
     mix: Tensor | None = None
-    spec: Parts | None = None
+    spec: QueryRows | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -76,7 +76,7 @@ def _picked(value: Any, index: Tensor) -> Any:
     """Some of the queries' values: of a tensor, of tensors by step, or of all fields."""
     if value is None or isinstance(value, int):
         return value
-    if isinstance(value, Parts | Queries):
+    if isinstance(value, QueryRows | Queries):
         return replace(value, **{f.name: _picked(getattr(value, f.name), index) for f in fields(value)})
     return {at: v[index] for at, v in value.items()} if isinstance(value, Mapping) else value[index]
 
@@ -87,7 +87,7 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
     return {at: region.bends[at].lines(theta, split.get(at)) for at, theta in queries.theta.items()}
 
 
-def bound(region: Region, queries: Queries, careful: bool = False) -> Traced:
+def bound(region: Region, queries: Queries, careful: bool = False) -> BackwardPass:
     """One backward pass for these queries, the offset taken off."""
     lines, extra, fixed = lines_of(region, queries), _extra(queries), _fixed(queries)
     traced = backward(region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed)
@@ -96,13 +96,13 @@ def bound(region: Region, queries: Queries, careful: bool = False) -> Traced:
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
 
 
-def exactly(queries: Queries, spec: Parts) -> tuple[Tensor, Queries]:
+def exactly(queries: Queries, spec: QueryRows) -> tuple[Tensor, Queries]:
     """The mix (q, r) in float64, never below zero, and the queries with the specification's rows so mixed."""
     mix = torch.ones_like(spec.offset) if queries.mix is None else queries.mix.double().clamp(min=0)
     return mix, replace(queries, parts=spec).mixed(mix)
 
 
-def _specified(region: Region, queries: Queries, spec: Parts, lower: Tensor) -> Tensor:
+def _specified(region: Region, queries: Queries, spec: QueryRows, lower: Tensor) -> Tensor:
     """A careful bound (q,) of the queries' rows as one of the specification's, the offset taken off.
 
     The rows differ by what they were rounded, times the largest outputs; sums over the r rows and the last
@@ -204,7 +204,7 @@ def tune(
             open_, now = open_[index], now.pick(index)
             lines = {k: v.pick(index) for k, v in traced.lines.items()}
             rows = {k: v[index] for k, v in traced.rows.items()}
-            traced = Traced(traced.lower[index], traced.rows_in[index], rows, lines)
+            traced = BackwardPass(traced.lower[index], traced.rows_in[index], rows, lines)
             for move in moves.values():
                 move.pick(index)
         now = _climb(region, now, traced, moves, rate, beta_rate)
@@ -213,7 +213,7 @@ def tune(
 
 
 def _climb(
-    region: Region, now: Queries, traced: Traced, moves: Moves, rate: float, beta_rate: float
+    region: Region, now: Queries, traced: BackwardPass, moves: Moves, rate: float, beta_rate: float
 ) -> Queries:
     point = attained(region, traced)
     relaxed = forward(region, now.top, traced, point)
@@ -225,7 +225,7 @@ def _climb(
             split = None if now.split is None else now.split.get(at)
             move = moves["theta", at].step(bend.slope(theta[at], rows, z, split), rate)
             # Where an interval may be of any size, steps are shares of it.
-            move = move * bend.pace if isinstance(bend, Convex) else move
+            move = move * bend.pace if isinstance(bend, ConvexRelaxation) else move
             theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
             moved = beta[at] + moves["beta", at].step(_outside(now.split[at], z), beta_rate)

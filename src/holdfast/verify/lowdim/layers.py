@@ -11,7 +11,18 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Step, Take, Total, step_values
+from holdfast.graph.ir import (
+    Activation,
+    Array,
+    Conv,
+    Dense,
+    Net,
+    ScaleShift,
+    Selection,
+    Step,
+    WeightedSum,
+    step_values,
+)
 
 NEURONS = 4096  # in all
 INPUTS = 64
@@ -19,7 +30,7 @@ WEIGHTS = 1 << 23  # of one linear step
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class AffineLayer:
     """z = weight (m, n) @ v + bias, then max(z, slope · z).
 
     The true weights are within terms · u · size of these (u = 2**-53), the bias within terms · u · bias_size:
@@ -35,9 +46,9 @@ class Layer:
     terms: int = 0
     exact: bool = False
 
-    def then(self, matrix: Array, shift: Array) -> Layer:
+    def then(self, matrix: Array, shift: Array) -> AffineLayer:
         """Matrix (k, m) @ this + shift, without an activation."""
-        return Layer(
+        return AffineLayer(
             weight=matrix @ self.weight,
             bias=matrix @ self.bias + shift,
             size=np.abs(matrix) @ self.size,
@@ -47,15 +58,15 @@ class Layer:
         )
 
 
-def picked(first: int, count: int) -> Layer:
+def picked(first: int, count: int) -> AffineLayer:
     """Values first .. first + count, as they are."""
     pick, zero = np.eye(first + count)[first:], np.zeros(count)
-    return Layer(pick, zero, pick, zero, np.ones(count), exact=True)
+    return AffineLayer(pick, zero, pick, zero, np.ones(count), exact=True)
 
 
-def joined(layers: Sequence[Layer], width: int) -> Layer:
+def joined(layers: Sequence[AffineLayer], width: int) -> AffineLayer:
     """The rows of all, over `width` values."""
-    return Layer(
+    return AffineLayer(
         weight=np.concatenate([_wide(part.weight, width) for part in layers]),
         bias=np.concatenate([part.bias for part in layers]),
         size=np.concatenate([_wide(part.size, width) for part in layers]),
@@ -70,12 +81,12 @@ def _wide(matrix: Array, width: int) -> Array:
     return np.pad(matrix, ((0, 0), (0, width - matrix.shape[1])))
 
 
-def taken(step: Take, parts: Sequence[Layer], width: int) -> Layer:
+def taken(step: Selection, parts: Sequence[AffineLayer], width: int) -> AffineLayer:
     """The step over the values its sources are layers of."""
     whole, index = joined(parts, width), step.index.ravel()
     found = index >= 0
     fill = np.zeros(len(index)) if step.fill is None else step.fill.ravel()
-    return Layer(
+    return AffineLayer(
         weight=whole.weight[index] * found[:, None],
         bias=np.where(found, whole.bias[index], fill),
         size=whole.size[index] * found[:, None],
@@ -86,7 +97,7 @@ def taken(step: Take, parts: Sequence[Layer], width: int) -> Layer:
     )
 
 
-def summed(step: Total, parts: Sequence[Layer], width: int) -> Layer:
+def summed(step: WeightedSum, parts: Sequence[AffineLayer], width: int) -> AffineLayer:
     """The step over the values its sources are layers of."""
     weight = size = np.zeros((len(parts[0].bias), width))
     bias = bias_size = np.zeros(len(weight))
@@ -95,15 +106,15 @@ def summed(step: Total, parts: Sequence[Layer], width: int) -> Layer:
         size = size + abs(factor) * _wide(part.size, width)
         bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
-    return Layer(
+    return AffineLayer(
         weight=weight, bias=bias, size=size, bias_size=bias_size, slope=np.ones(len(bias)), terms=terms
     )
 
 
-def scaled(step: Scale, layer: Layer) -> Layer:
+def scaled(step: ScaleShift, layer: AffineLayer) -> AffineLayer:
     """The step over the values its source is a layer of."""
     factor, offset = step.factor.ravel(), step.offset.ravel()
-    return Layer(
+    return AffineLayer(
         weight=factor[:, None] * layer.weight,
         bias=factor * layer.bias + offset,
         size=np.abs(factor)[:, None] * layer.size,
@@ -114,15 +125,15 @@ def scaled(step: Scale, layer: Layer) -> Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Layers:
+class LayerStack:
     """The hidden layers of a net, and its outputs and its inputs as layers over the last of them."""
 
-    hidden: tuple[Layer, ...]
-    output: Layer
-    start: Layer | None  # None when the inputs were not asked for
+    hidden: tuple[AffineLayer, ...]
+    output: AffineLayer
+    start: AffineLayer | None  # None when the inputs were not asked for
     roundoff: float = 0.0  # of the evaluation that bounds must cover
 
-    def rows(self, rows: Array, inputs: Array | None, bound: Array) -> Layer:
+    def rows(self, rows: Array, inputs: Array | None, bound: Array) -> AffineLayer:
         """Rows @ y + inputs @ x - bound as the layer after the hidden ones."""
         if inputs is None:
             return self.output.then(rows, -bound)
@@ -132,7 +143,7 @@ class Layers:
         return both.then(np.hstack([rows, inputs]), -bound)
 
 
-def layers_of(net: Net, inputs: bool = False) -> Layers | None:
+def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
     """The net as dense layers; None if it is not such a net or has too many neurons.
 
     With `inputs` they are carried along, for rows that tie inputs and outputs.
@@ -141,7 +152,7 @@ def layers_of(net: Net, inputs: bool = False) -> Layers | None:
     neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
     if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
-    build = _Build(net, known=[(picked(0, net.inputs), 0)])
+    build = _LayerBuilder(net, known=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
         made = build.layer_of(step)
         if made is None or made[0].weight.size > WEIGHTS:
@@ -154,23 +165,23 @@ def layers_of(net: Net, inputs: bool = False) -> Layers | None:
     hidden = tuple(joined(group, build.width(level)) for level, group in enumerate(build.groups))
     width = build.width(top)
     ends = joined((output,), width), None if start is None else joined((start,), width)
-    return Layers(hidden, *ends, net.roundoff)
+    return LayerStack(hidden, *ends, net.roundoff)
 
 
 @dataclass
-class _Build:
+class _LayerBuilder:
     """Levels under way: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
 
     net: Net
-    known: list[tuple[Layer, int]]  # each step as a layer over a level, and that level
-    groups: list[list[Layer]] = field(default_factory=list)
-    carried: dict[tuple[int, int], Layer] = field(default_factory=dict)
+    known: list[tuple[AffineLayer, int]]  # each step as a layer over a level, and that level
+    groups: list[list[AffineLayer]] = field(default_factory=list)
+    carried: dict[tuple[int, int], AffineLayer] = field(default_factory=dict)
 
     def width(self, level: int) -> int:
         """How many neurons a level has so far."""
         return self.net.inputs if level == 0 else sum(len(part.bias) for part in self.groups[level - 1])
 
-    def above(self, layer: Layer, level: int, slope: float) -> Layer:
+    def above(self, layer: AffineLayer, level: int, slope: float) -> AffineLayer:
         """The layer's values after an activation of this slope, over the next level."""
         if level == len(self.groups):
             self.groups.append([])
@@ -178,7 +189,7 @@ class _Build:
         self.groups[level].append(replace(layer, slope=np.full(count, slope), exact=False))
         return picked(first, count)
 
-    def raised(self, step: int, level: int) -> Layer:
+    def raised(self, step: int, level: int) -> AffineLayer:
         """A known step as a layer over a level at or above its own."""
         layer, own = self.known[step]
         for above in range(own + 1, level + 1):
@@ -187,24 +198,24 @@ class _Build:
             layer = self.carried[step, above]
         return layer
 
-    def layer_of(self, step: Step) -> tuple[Layer, int] | None:
+    def layer_of(self, step: Step) -> tuple[AffineLayer, int] | None:
         """The step as a layer over the level it stands on, and that level; None if it cannot be one."""
-        if isinstance(step, Take | Total):
+        if isinstance(step, Selection | WeightedSum):
             if not step.sources:
                 return None
             level = max(self.known[source][1] for source in step.sources)
             parts = [self.raised(source, level) for source in step.sources]
             width = self.width(level)
-            if isinstance(step, Take):
+            if isinstance(step, Selection):
                 return taken(step, parts, width), level
             return summed(step, parts, width), level
-        if not isinstance(step, Activation | Dense | Conv | Scale):
+        if not isinstance(step, Activation | Dense | Conv | ScaleShift):
             return None
         layer, level = self.known[step.source]
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
             return (self.above(layer, level, slope), level + 1) if 0.0 <= slope <= 1.0 else None
-        if isinstance(step, Scale):
+        if isinstance(step, ScaleShift):
             return scaled(step, layer), level
         if prod(step.shape) * len(layer.bias) > WEIGHTS:
             return None

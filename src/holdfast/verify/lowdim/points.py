@@ -3,14 +3,14 @@
 import numpy as np
 
 from holdfast.verify.lowdim.program import begin, find_vertex, improve
-from holdfast.verify.lowdim.tables import Program, Reals, Space, Stack, State, Table
+from holdfast.verify.lowdim.tables import BoxStack, LayerTable, LinearProgram, Reals, State, Workspace
 from holdfast.verify.lowdim.zonotope import add_rows, gradient, kernel, part
 
 STEPS = 30  # of one climb
 
 
 @kernel
-def evaluate(net: Table, space: Space, point: Reals) -> tuple[int, float]:
+def evaluate(net: LayerTable, space: Workspace, point: Reals) -> tuple[int, float]:
     """The case nearest to being met at a point, and the value of its worst row (at most 0: met), nearly.
 
     Only ONNX Runtime says whether it counts. What every neuron was is left in `seen`.
@@ -51,7 +51,7 @@ def rounded(x: float, low: float, high: float) -> float:
 
 
 @part
-def aim(space: Space, lp: Program, stack: Stack, goals: int, trust: float) -> None:
+def aim(space: Workspace, lp: LinearProgram, stack: BoxStack, goals: int, trust: float) -> None:
     """Solve the program of a climb's step: rows taken as linear, a part of the box about the point."""
     n = stack.point.size
     for g in range(goals):
@@ -70,7 +70,7 @@ def aim(space: Space, lp: Program, stack: Stack, goals: int, trust: float) -> No
 
 
 @part
-def climb(net: Table, space: Space, lp: Program, stack: Stack, wanted: float) -> float:
+def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, wanted: float) -> float:
     """The value of the nearest case's worst row at the best point met, which `trial` becomes.
 
     Each step solves the case's rows, taken as linear, within a part of the box about the point; the part
@@ -111,7 +111,7 @@ def chance(state: State) -> float:
 
 
 @part
-def burst(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> bool:
+def burst(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> bool:
     """Whether one of some climbs ended unsafe, at `point`; they start anywhere, or in boxes still open."""
     for c in range(state.climbs):
         box = int(chance(state) * (state.top + 1))
@@ -127,7 +127,7 @@ def burst(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> 
 
 
 @kernel
-def seen_best(stack: Stack, point: Reals, value: float, state: State) -> bool:
+def seen_best(stack: BoxStack, point: Reals, value: float, state: State) -> bool:
     """Whether the value is one that is wanted; the best point is kept."""
     if value < state.best:
         state.best = value

@@ -9,7 +9,7 @@ bound on t, so the search may end at any time. Nothing is believed of the floati
 recomputes the bound from the multipliers, made non-negative, and the rows as they came.
 """
 
-from holdfast.verify.lowdim.tables import Program, Signs, Space, Stack, State, Table
+from holdfast.verify.lowdim.tables import BoxStack, LayerTable, LinearProgram, Signs, State, Workspace
 from holdfast.verify.lowdim.zonotope import TINY, UP, U, backward, kernel, part
 
 OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
@@ -19,7 +19,15 @@ TOLERANCE = 1e-9  # how far outside its range a variable may stand
 
 @kernel
 def put_row(
-    net: Table, space: Space, lp: Program, at: int, k: int, i: int, factor: float, shift: float, error: float
+    net: LayerTable,
+    space: Workspace,
+    lp: LinearProgram,
+    at: int,
+    k: int,
+    i: int,
+    factor: float,
+    shift: float,
+    error: float,
 ) -> None:
     """Set row `at` of the program to factor · (neuron i of layer k) + shift - error <= 0 (or t)."""
     f, m, n = net.first[k - 1], net.sizes[k], space.count[k]
@@ -34,7 +42,7 @@ def put_row(
 
 
 @kernel
-def goal_rows(net: Table, space: Space, lp: Program, case: int) -> float:
+def goal_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -> float:
     """The highest certified bound of one of the case's rows, which are the first goals now."""
     last, best, at = net.sizes.size - 1, -1e300, 0
     for i in range(net.start[case], net.start[case + 1]):
@@ -46,7 +54,7 @@ def goal_rows(net: Table, space: Space, lp: Program, case: int) -> float:
 
 
 @kernel
-def back_rows(net: Table, space: Space, lp: Program, case: int) -> float:
+def back_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -> float:
     """The highest backward bound of one of the case's rows, which are the next goals now; not certified."""
     n, total = net.sizes[0], space.count[net.sizes.size - 1]
     at, best = net.start[case + 1] - net.start[case], -1e300
@@ -66,7 +74,7 @@ def back_rows(net: Table, space: Space, lp: Program, case: int) -> float:
 
 
 @kernel
-def phase_rows(net: Table, space: Space, lp: Program, phase: Signs, rows: int) -> int:
+def phase_rows(net: LayerTable, space: Workspace, lp: LinearProgram, phase: Signs, rows: int) -> int:
     """How many rows there are with one for each fixed phase that the ranges do not settle."""
     for k in range(1, net.sizes.size - 1):
         f = net.first[k - 1]
@@ -79,7 +87,7 @@ def phase_rows(net: Table, space: Space, lp: Program, phase: Signs, rows: int) -
 
 
 @kernel
-def place_of_cut(lp: Program, rank: float, had: int, rows: int, most: int) -> int:
+def place_of_cut(lp: LinearProgram, rank: float, had: int, rows: int, most: int) -> int:
     """Where a cut of this rank goes: a new row, the row of the weakest cut, or -1."""
     if rows - had < most and rows < lp.fixed.size:
         return rows
@@ -91,7 +99,7 @@ def place_of_cut(lp: Program, rank: float, had: int, rows: int, most: int) -> in
 
 
 @kernel
-def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int:
+def cut_rows(net: LayerTable, space: Workspace, lp: LinearProgram, rows: int, most: int) -> int:
     """How many rows there are with the cuts that the vertex in `point` violates most, by their weight.
 
     After an open activation y >= z and y >= slope·z; the form of y is keep·z + lift/2 + radius·symbol.
@@ -125,7 +133,7 @@ def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int
 
 
 @kernel
-def certified(lp: Program, rows: int, n: int) -> float:
+def certified(lp: LinearProgram, rows: int, n: int) -> float:
     """A lower bound on Σ weight·(fixed + row·e) over the cube, all rounding subtracted.
 
     When it is positive, no point meets all rows: the sum would be at most 0 there.
@@ -150,7 +158,7 @@ def certified(lp: Program, rows: int, n: int) -> float:
 
 
 @kernel
-def begin(lp: Program, goals: int, rows: int, n: int) -> None:
+def begin(lp: LinearProgram, goals: int, rows: int, n: int) -> None:
     """Set up the tableau in which t is given by the goal whose own bound is highest."""
     best = 0
     for i in range(1, goals):
@@ -183,7 +191,7 @@ def begin(lp: Program, goals: int, rows: int, n: int) -> None:
 
 
 @kernel
-def append(lp: Program, r: int, n: int) -> None:
+def append(lp: LinearProgram, r: int, n: int) -> None:
     """Put row r, written into `row`, `fixed` and `norm`, into the tableau too."""
     table, row = lp.table[r], lp.row[r]
     value = -lp.fixed[r]
@@ -204,7 +212,7 @@ def append(lp: Program, r: int, n: int) -> None:
 
 
 @kernel
-def worst_row(lp: Program, rows: int, n: int) -> tuple[int, float]:
+def worst_row(lp: LinearProgram, rows: int, n: int) -> tuple[int, float]:
     """The basic variable furthest outside its range and by how much (negative: above it), or -1."""
     row, far, by = -1, TOLERANCE, 0.0
     for i in range(rows):
@@ -220,7 +228,7 @@ def worst_row(lp: Program, rows: int, n: int) -> tuple[int, float]:
 
 
 @kernel
-def entering(lp: Program, row: int, by: float, rows: int, n: int) -> int:
+def entering(lp: LinearProgram, row: int, by: float, rows: int, n: int) -> int:
     """The column that replaces the row's variable, after the flips on the way there; -1 when none can."""
     table = lp.table[row]
     count = 0
@@ -250,7 +258,7 @@ def entering(lp: Program, row: int, by: float, rows: int, n: int) -> int:
 
 
 @kernel
-def pivot(lp: Program, row: int, col: int, by: float, rows: int, n: int) -> None:
+def pivot(lp: LinearProgram, row: int, col: int, by: float, rows: int, n: int) -> None:
     """Let the row's variable leave to its violated end and the column's enter."""
     lead = lp.table[row]
     a = lead[col]
@@ -281,7 +289,7 @@ def pivot(lp: Program, row: int, col: int, by: float, rows: int, n: int) -> None
 
 
 @kernel
-def weigh(lp: Program, row: int, by: float, rows: int, n: int) -> None:
+def weigh(lp: LinearProgram, row: int, by: float, rows: int, n: int) -> None:
     """Set the multipliers of the optimum (row -1), or of the row that cannot be met."""
     for i in range(rows):
         lp.weight[i] = 0.0
@@ -294,7 +302,7 @@ def weigh(lp: Program, row: int, by: float, rows: int, n: int) -> None:
 
 
 @kernel
-def improve(lp: Program, rows: int, n: int, enough: float) -> tuple[int, float]:
+def improve(lp: LinearProgram, rows: int, n: int, enough: float) -> tuple[int, float]:
     """How it ended, and a certified bound (of the weighted sum; positive: no point meets the rows).
 
     Continues from the tableau as it is; ends as soon as the bound is above `enough`, at the optimum, or after
@@ -326,7 +334,7 @@ def improve(lp: Program, rows: int, n: int, enough: float) -> tuple[int, float]:
 
 
 @kernel
-def find_vertex(lp: Program, rows: int, n: int) -> None:
+def find_vertex(lp: LinearProgram, rows: int, n: int) -> None:
     """Set `point` to where the symbols stand in the last tableau."""
     for j in range(n + 1):
         if lp.column[j] < n:
@@ -339,7 +347,7 @@ def find_vertex(lp: Program, rows: int, n: int) -> None:
 
 @part
 def solve_case(
-    net: Table, space: Space, lp: Program, case: int, rows: int, enough: float
+    net: LayerTable, space: Workspace, lp: LinearProgram, case: int, rows: int, enough: float
 ) -> tuple[int, int, float]:
     """How the case's program ended, how many rows it has with its cuts, and its certified bound."""
     total, goals = space.count[net.sizes.size - 1], 2 * (net.start[case + 1] - net.start[case])
@@ -361,7 +369,7 @@ def solve_case(
 
 @part
 def settle(
-    net: Table, space: Space, lp: Program, stack: Stack, case: int, state: State
+    net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, case: int, state: State
 ) -> tuple[int, int, float]:
     """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
     bound = goal_rows(net, space, lp, case)

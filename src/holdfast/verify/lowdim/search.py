@@ -14,9 +14,27 @@ import numpy as np
 
 from holdfast.core.extras import check
 from holdfast.graph.ir import Array
-from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
-from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
-from holdfast.verify.problem import Answer, Case, Clock, DType, Problem, narrowest, same_box
+from holdfast.verify.lowdim.layers import AffineLayer, LayerStack, layers_of, picked
+from holdfast.verify.lowdim.tables import (
+    FOUND,
+    FULL,
+    LEAF,
+    STATE,
+    BoxStack,
+    LayerTable,
+    LinearProgram,
+    Workspace,
+    allocate,
+)
+from holdfast.verify.problem import (
+    Case,
+    Deadline,
+    DType,
+    EngineResult,
+    VerificationProblem,
+    narrowest,
+    same_box,
+)
 from holdfast.verify.rounding import EXTRA, MERGED, SURE, UNIT, gamma
 
 ENGINE = "boxes"
@@ -34,7 +52,7 @@ PATIENCE = 0.15  # seconds a call of the kernel may take, about
 _OPEN = ("lower", "upper", "phase", "alive")  # arrays with a row for each box on the stack
 
 
-def search(problem: Problem, clock: Clock) -> Answer:
+def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
     """Whether a case can be met, for a net of few inputs made of linear steps and relus; else unknown.
 
     "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
@@ -42,10 +60,10 @@ def search(problem: Problem, clock: Clock) -> Answer:
     cases = [case for case in problem.cases if not (case.lower > case.upper).any()]  # NaN is no proof
     layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))
     if layers is None:
-        return Answer("unknown", ENGINE, note="not a small network of linear layers and ReLUs")
+        return EngineResult("unknown", ENGINE, note="not a small network of linear layers and ReLUs")
     if clock.left < COMPILING and not ready():
         note = "the time limit is too short to compile the kernels; run `holdfast vnncomp warm` once"
-        return Answer("unknown", ENGINE, note=note)
+        return EngineResult("unknown", ENGINE, note=note)
     with ThreadPoolExecutor(max(1, clock.budget.jobs)) as pool:
         return _Search(problem, clock, layers, pool).run(cases)
 
@@ -53,11 +71,13 @@ def search(problem: Problem, clock: Clock) -> Answer:
 class _Search:
     """A search under way: what was proven and what was left open."""
 
-    def __init__(self, problem: Problem, clock: Clock, layers: Layers, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, problem: VerificationProblem, clock: Deadline, layers: LayerStack, pool: ThreadPoolExecutor
+    ) -> None:
         self.problem, self.clock, self.layers, self.pool = problem, clock, layers, pool
         self.margin, self.seen, self.parked = np.inf, 0, 0
 
-    def run(self, cases: Sequence[Case]) -> Answer:
+    def run(self, cases: Sequence[Case]) -> EngineResult:
         """The answer for all cases."""
         for numbers in same_box(cases):
             group = [cases[number] for number in numbers]
@@ -65,7 +85,7 @@ class _Search:
                 if not len(case.bound):  # every point of its box is a witness
                     point = 0.5 * case.lower + 0.5 * case.upper
                     if self.problem.violates(point[None])[0]:
-                        return Answer("violated", ENGINE, point)
+                        return EngineResult("violated", ENGINE, point)
                     self.parked += 1
             answer = self.group([case for case in group if len(case.bound)])
             if answer is not None:
@@ -73,32 +93,34 @@ class _Search:
         note = f"{self.seen:,} boxes"
         if self.parked:
             note = f"{note}, {self.parked} of them at the resolution of float64"
-            return Answer("unknown", ENGINE, note=note, at_limit=True)
+            return EngineResult("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
-        return Answer("holds", ENGINE, margin=margin, note=note)
+        return EngineResult("holds", ENGINE, margin=margin, note=note)
 
-    def group(self, cases: Sequence[Case]) -> Answer | None:
+    def group(self, cases: Sequence[Case]) -> EngineResult | None:
         """The answer if the cases, all of one box, decide it."""
         if not cases:
             return None
         net, target = table_of(self.layers, cases), _target(self.layers, cases)
         jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
         kind = self.problem.dtype
-        walkers = [Walker(net, cases, target, seed, kind)]
+        walkers = [BoxWalker(net, cases, target, seed, kind)]
         walkers[0].put_box(cases[0])
         climbs = CLIMBS
         while any(walker.open for walker in walkers):
             if self.clock.left <= 0:
-                return Answer("timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes")
+                return EngineResult(
+                    "timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes"
+                )
             busy = [walker for walker in walkers if walker.open]
-            codes = self.pool.map(partial(Walker.walk, climbs=climbs), busy)
+            codes = self.pool.map(partial(BoxWalker.walk, climbs=climbs), busy)
             for walker, code in zip(busy, codes, strict=True):
                 answer = self.judged(walker, code)
                 if answer is not None:
                     return answer
             climbs = walkers[0].fair_climbs()
             if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
-                walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers), kind))
+                walkers.append(BoxWalker(net, cases, target, seed + 7919 * len(walkers), kind))
             for walker in walkers:
                 richest = max(walkers, key=lambda w: w.open)
                 if not walker.open and richest.open > 1:
@@ -109,13 +131,13 @@ class _Search:
         self.seen += sum(walker.seen for walker in walkers)
         return None
 
-    def judged(self, walker: Walker, code: int) -> Answer | None:
+    def judged(self, walker: BoxWalker, code: int) -> EngineResult | None:
         """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
         if code not in (FOUND, LEAF):
             return None
         point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
-            return Answer("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
+            return EngineResult("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
         if code == FOUND:
             # Do not pause again at a point as bad as this one.
             state = walker.state
@@ -125,10 +147,10 @@ class _Search:
         if self.parked < PARKED:
             return None
         note = f"{self.parked} boxes at the resolution of float64"
-        return Answer("unknown", ENGINE, note=note, at_limit=True)
+        return EngineResult("unknown", ENGINE, note=note, at_limit=True)
 
 
-def _target(layers: Layers, cases: Sequence[Case]) -> float:
+def _target(layers: LayerStack, cases: Sequence[Case]) -> float:
     """The bound with which a box is settled at once, small beside what the rows are in the box's middle."""
     values = 0.5 * cases[0].lower + 0.5 * cases[0].upper
     start = values
@@ -172,24 +194,27 @@ def _signature() -> tuple[Any, ...]:
     from numba import typeof
 
     case = Case(np.zeros(1), np.zeros(1), np.ones((1, 1)), np.zeros(1))
-    smallest = Walker(table_of(Layers((), picked(0, 1), None), [case]), [case])
+    smallest = BoxWalker(table_of(LayerStack((), picked(0, 1), None), [case]), [case])
     return tuple(typeof(array) for array in smallest.arrays)
 
 
-def table_of(layers: Layers, cases: Sequence[Case]) -> Table:
+def table_of(layers: LayerStack, cases: Sequence[Case]) -> LayerTable:
     """The net, its last layer giving the rows of the cases."""
     rows = np.concatenate([case.rows for case in cases])
     bound = np.concatenate([case.bound for case in cases])
     ties = [np.zeros((len(c.bound), len(c.lower))) if c.inputs is None else c.inputs for c in cases]
     tied = any(case.inputs is not None for case in cases)
-    parts: list[Layer] = [*layers.hidden, layers.rows(rows, np.concatenate(ties) if tied else None, bound)]
+    parts: list[AffineLayer] = [
+        *layers.hidden,
+        layers.rows(rows, np.concatenate(ties) if tied else None, bound),
+    ]
     sizes = [parts[0].weight.shape[1], *(len(part.bias) for part in parts)]
     unit = [
         2.0 * UNIT * (max(part.weight.shape) + part.terms + MERGED + 8)
         + gamma(part.weight.shape[1] + part.terms + EXTRA, layers.roundoff)
         for part in parts
     ]
-    return Table(
+    return LayerTable(
         sizes=np.array(sizes),
         first=np.cumsum([0, *sizes[1:]]),
         at=np.cumsum([0, *(part.weight.size for part in parts)]),
@@ -204,12 +229,12 @@ def table_of(layers: Layers, cases: Sequence[Case]) -> Table:
     )
 
 
-class Walker:
+class BoxWalker:
     """A stack of open boxes and what was met on the way; `walk` works on it."""
 
     def __init__(
         self,
-        net: Table,
+        net: LayerTable,
         cases: Sequence[Case],
         target: float = SURE,
         seed: int = 0,
@@ -230,8 +255,8 @@ class Walker:
             "rows": 2 * int(np.diff(net.start).max()) + min(hidden, PHASES) + CUTS,
             "depth": DEPTH,
         }
-        self.net, self.space, self.lp = net, allocate(Space, sizes), allocate(Program, sizes)
-        self.stack, self.state = allocate(Stack, sizes), np.zeros(1, STATE).view(np.recarray)[0]
+        self.net, self.space, self.lp = net, allocate(Workspace, sizes), allocate(LinearProgram, sizes)
+        self.stack, self.state = allocate(BoxStack, sizes), np.zeros(1, STATE).view(np.recarray)[0]
         self.boxes = FIRST
         state, stack, case = self.state, self.stack, cases[0]
         low, high = case.ends(dtype)
@@ -294,7 +319,7 @@ class Walker:
         """How many boxes were looked at."""
         return int(self.state.seen)
 
-    def share(self, other: Walker) -> None:
+    def share(self, other: BoxWalker) -> None:
         """Move the lower half of the stack, mostly the larger boxes, to a walker that has none."""
         while len(other.stack.lower) < self.open + 2:
             other.deepen()

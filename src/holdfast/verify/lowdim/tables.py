@@ -18,10 +18,10 @@ Inputs = Annotated[Reals, "d", "inputs"]
 Widest = Annotated[Reals, "d", "widest"]  # as long as the widest layer
 Rows = Annotated[Reals, "d", "rows"]
 Columns = Annotated[Reals, "d", "columns"]  # one for each symbol and one more
-Group = TypeVar("Group", bound="Space | Program | Stack")
+Group = TypeVar("Group", bound="Workspace | LinearProgram | BoxStack")
 
 
-class Table(NamedTuple):
+class LayerTable(NamedTuple):
     """Layers 1..n, flat; the last one gives row values, and a case is met when all its rows are <= 0."""
 
     sizes: Whole  # (n + 1,) neurons of each layer, the inputs first
@@ -37,7 +37,7 @@ class Table(NamedTuple):
     start: Whole  # (cases + 1,) where each case's rows begin
 
 
-class Space(NamedTuple):
+class Workspace(NamedTuple):
     """What a kernel writes while it looks at one box; one for each thread."""
 
     centre: Neurons  # of the forms before the activations
@@ -73,7 +73,7 @@ class Space(NamedTuple):
     share: Annotated[Reals, "d", "symbols", "inputs"]  # whence a symbol comes
 
 
-class Program(NamedTuple):
+class LinearProgram(NamedTuple):
     """A linear program over the symbols: rows fixed[i] + row[i]·e <= t (goals) or <= 0 (the others)."""
 
     row: Annotated[Reals, "d", "rows", "symbols"]
@@ -96,7 +96,7 @@ class Program(NamedTuple):
     order: Annotated[Whole, "q", "columns"]
 
 
-class Stack(NamedTuple):
+class BoxStack(NamedTuple):
     """Boxes still open, the next one on top."""
 
     lower: Annotated[Reals, "d", "depth", "inputs"]

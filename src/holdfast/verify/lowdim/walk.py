@@ -13,12 +13,12 @@ from holdfast.verify.lowdim.tables import (
     FULL,
     LEAF,
     MORE,
-    Program,
+    BoxStack,
+    LayerTable,
+    LinearProgram,
     Reals,
-    Space,
-    Stack,
     State,
-    Table,
+    Workspace,
 )
 from holdfast.verify.lowdim.zonotope import EMPTY, TINY, UP, WILD, U, forward, kernel, part
 
@@ -26,7 +26,7 @@ ALONE = 0.05  # the least part of its weight in the rows one by one that a symbo
 
 
 @kernel
-def clip_by(space: Space, row: Reals, fixed: float, norm: float, level: float, slack: float) -> None:
+def clip_by(space: Workspace, row: Reals, fixed: float, norm: float, level: float, slack: float) -> None:
     """Cut one case's range of the input symbols to where fixed + row·e <= level + slack can be."""
     for j in range(space.middle.size):
         a = row[j]
@@ -41,7 +41,7 @@ def clip_by(space: Space, row: Reals, fixed: float, norm: float, level: float, s
 
 
 @kernel
-def clip(space: Space, lp: Program, rows: int, total: int, level: float) -> None:
+def clip(space: Workspace, lp: LinearProgram, rows: int, total: int, level: float) -> None:
     """Widen the range of the input symbols by what this case needs."""
     n = space.middle.size
     for j in range(n):
@@ -60,7 +60,7 @@ def clip(space: Space, lp: Program, rows: int, total: int, level: float) -> None
 
 
 @kernel
-def cut_box(space: Space, lower: Reals, upper: Reals) -> bool:
+def cut_box(space: Workspace, lower: Reals, upper: Reals) -> bool:
     """Whether anything was cut off the box by the ranges of its symbols that are needed."""
     cut = False
     for j in range(lower.size):
@@ -77,7 +77,7 @@ def cut_box(space: Space, lower: Reals, upper: Reals) -> bool:
 
 
 @kernel
-def share_symbols(net: Table, space: Space) -> None:
+def share_symbols(net: LayerTable, space: Workspace) -> None:
     """Set for each symbol which part of it comes from which input."""
     n, share = net.sizes[0], space.share
     for j in range(n):
@@ -100,7 +100,7 @@ def share_symbols(net: Table, space: Space) -> None:
 
 
 @kernel
-def best_input(space: Space, lp: Program, total: int, floor: Reals) -> tuple[int, float]:
+def best_input(space: Workspace, lp: LinearProgram, total: int, floor: Reals) -> tuple[int, float]:
     """The input that the weighted row owes most to, and how much; -1 when none is wide enough."""
     n, best, most = floor.size, -1, -1.0
     for d in range(n):
@@ -115,7 +115,7 @@ def best_input(space: Space, lp: Program, total: int, floor: Reals) -> tuple[int
 
 
 @kernel
-def best_neuron(space: Space, lp: Program, n: int, total: int) -> tuple[int, float]:
+def best_neuron(space: Workspace, lp: LinearProgram, n: int, total: int) -> tuple[int, float]:
     """The open neuron that weighs most in the weighted row, and how much; -1 when none does."""
     best, most = -1, 0.0
     for s in range(n, total):
@@ -125,7 +125,7 @@ def best_neuron(space: Space, lp: Program, n: int, total: int) -> tuple[int, flo
 
 
 @kernel
-def copy_up(stack: Stack, top: int) -> None:
+def copy_up(stack: BoxStack, top: int) -> None:
     """Copy the box at `top` to the place above it."""
     for d in range(stack.lower.shape[1]):
         stack.lower[top + 1, d], stack.upper[top + 1, d] = stack.lower[top, d], stack.upper[top, d]
@@ -136,7 +136,7 @@ def copy_up(stack: Stack, top: int) -> None:
 
 
 @kernel
-def halve(stack: Stack, top: int, d: int, x: float) -> None:
+def halve(stack: BoxStack, top: int, d: int, x: float) -> None:
     """Replace the box at `top` by its halves along input d, the one with x on top."""
     copy_up(stack, top)
     at = 0.5 * stack.lower[top, d] + 0.5 * stack.upper[top, d]
@@ -147,7 +147,7 @@ def halve(stack: Stack, top: int, d: int, x: float) -> None:
 
 
 @kernel
-def split(net: Table, space: Space, lp: Program, stack: Stack, top: int) -> bool:
+def split(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, top: int) -> bool:
     """Whether the box at `top` could be split in two; they are then at `top` and above."""
     n, total = net.sizes[0], space.count[net.sizes.size - 1]
     share_symbols(net, space)
@@ -163,7 +163,7 @@ def split(net: Table, space: Space, lp: Program, stack: Stack, top: int) -> bool
 
 
 @kernel
-def split_widest(stack: Stack, top: int) -> bool:
+def split_widest(stack: BoxStack, top: int) -> bool:
     """Whether the box at `top` could be halved where it is widest."""
     best, most = -1, 1.0
     for d in range(stack.floor.size):
@@ -176,7 +176,7 @@ def split_widest(stack: Stack, top: int) -> bool:
 
 
 @kernel
-def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> None:
+def remember(net: LayerTable, space: Workspace, lp: LinearProgram, case: int, rows: int) -> None:
     """Keep the weighted row that says where to split: weights of backward rows go to forward ones.
 
     At a vertex inside the cube the rows cancel in all symbols but those that hardly matter. So that not
@@ -199,7 +199,7 @@ def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> Non
 
 
 @kernel
-def try_vertex(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> bool:
+def try_vertex(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> bool:
     """Whether the program's vertex looks unsafe in the net itself."""
     for j in range(net.sizes[0]):
         x = space.middle[j] + space.half[j] * lp.point[j]
@@ -209,7 +209,9 @@ def try_vertex(net: Table, space: Space, lp: Program, stack: Stack, state: State
 
 
 @part
-def look(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> tuple[int, int]:
+def look(
+    net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State
+) -> tuple[int, int]:
     """DONE when no case can be met in the top box, FOUND, or MORE; and how the worst case's program ended."""
     total, top = space.count[net.sizes.size - 1], state.top
     for j in range(net.sizes[0]):
@@ -235,7 +237,7 @@ def look(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> t
 
 
 @kernel
-def any_open(net: Table, space: Space) -> bool:
+def any_open(net: LayerTable, space: Workspace) -> bool:
     """Whether an activation is open in the box."""
     for q in range(net.first[net.sizes.size - 2]):  # noqa: SIM110 - a kernel
         if space.state[q] >= 2:
@@ -244,7 +246,7 @@ def any_open(net: Table, space: Space) -> bool:
 
 
 @part
-def step(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
+def step(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
     """MORE, FOUND or LEAF, after the box on top was looked at, and dropped or split.
 
     A LEAF was dropped undecided, with a point that nearly is a counterexample.
@@ -278,7 +280,7 @@ def step(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> i
 
 
 @kernel
-def walk(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
+def walk(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
     """Why it paused: DONE when nothing is open, MORE after as many boxes as asked, FULL, FOUND, LEAF."""
     if burst(net, space, lp, stack, state):
         return FOUND
@@ -301,7 +303,7 @@ def cached_walk(sources: str) -> Callable[..., int]:
     and so a change of any kernel is noticed too.
     """
 
-    def run(net: Table, space: Space, lp: Program, stack: Stack, state: State) -> int:
+    def run(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
         _ = sources
         return walk(net, space, lp, stack, state)
 

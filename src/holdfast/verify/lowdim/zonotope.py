@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from numba import njit
 
-from holdfast.verify.lowdim.tables import Reals, Signs, Space, Table, Whole
+from holdfast.verify.lowdim.tables import LayerTable, Reals, Signs, Whole, Workspace
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FINE, EMPTY, WILD = 1, 0, -1
@@ -68,7 +68,7 @@ def add_rows(out: Reals, coef: Reals, pick: Whole, count: int, table: Reals) -> 
 
 
 @kernel
-def enter(space: Space, lower: Reals, upper: Reals) -> int:
+def enter(space: Workspace, lower: Reals, upper: Reals) -> int:
     """FINE, or WILD when the box is not finite; the inputs' forms: middle ± half covers the box."""
     state = FINE
     for i in range(lower.size):
@@ -88,7 +88,7 @@ def enter(space: Space, lower: Reals, upper: Reals) -> int:
 
 
 @kernel
-def carry_symbols(net: Table, space: Space, k: int) -> None:
+def carry_symbols(net: LayerTable, space: Workspace, k: int) -> None:
     """Set the forms of layer k (1..) from those of the layer before."""
     n, m = net.sizes[k - 1], net.sizes[k]
     column = net.column[net.at[k - 1] : net.at[k]]
@@ -123,7 +123,7 @@ def carry_symbols(net: Table, space: Space, k: int) -> None:
 
 
 @kernel
-def bound_layer(net: Table, space: Space, k: int) -> None:
+def bound_layer(net: LayerTable, space: Workspace, k: int) -> None:
     """Set centre, error and range of layer k (1..), after `carry_symbols`."""
     n, m, f, unit = net.sizes[k - 1], net.sizes[k], net.first[k - 1], net.unit[k - 1]
     column, size = net.column[net.at[k - 1] : net.at[k]], net.size[net.at[k - 1] : net.at[k]]
@@ -166,7 +166,7 @@ def relaxed(low: float, high: float, slope: float) -> tuple[float, float]:
 
 
 @kernel
-def relax(net: Table, space: Space, k: int, phase: Signs) -> int:
+def relax(net: LayerTable, space: Workspace, k: int, phase: Signs) -> int:
     """FINE, EMPTY when layer k (1..) cannot be in these phases, or WILD; the forms after its activations."""
     f, total = net.first[k - 1], space.count[k]
     for i in range(net.sizes[k]):
@@ -200,7 +200,7 @@ def relax(net: Table, space: Space, k: int, phase: Signs) -> int:
 
 
 @part
-def forward(net: Table, space: Space, lower: Reals, upper: Reals, phase: Signs) -> int:
+def forward(net: LayerTable, space: Workspace, lower: Reals, upper: Reals, phase: Signs) -> int:
     """FINE, EMPTY when the box cannot be in these phases, or WILD; the forms and ranges of all layers."""
     if enter(space, lower, upper) == WILD:
         return WILD
@@ -216,7 +216,7 @@ def forward(net: Table, space: Space, lower: Reals, upper: Reals, phase: Signs) 
 
 
 @kernel
-def step_back(space: Space, weight: Reals, used: int, n: int) -> None:
+def step_back(space: Workspace, weight: Reals, used: int, n: int) -> None:
     """Set `here` to the picked coefficients times the rows of a layer's weights (.., n)."""
     here = space.here[:n]
     for i in range(n):
@@ -225,7 +225,7 @@ def step_back(space: Space, weight: Reals, used: int, n: int) -> None:
 
 
 @kernel
-def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, float]:
+def backward(net: LayerTable, space: Workspace, row: int, out: Reals) -> tuple[float, float]:
     """The constant and the error of a lower bound on the row, whose slopes (inputs,) are put into `out`.
 
     The bound is constant + slopes·x - error; ranges and states are those of the forward pass.
@@ -266,7 +266,7 @@ def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, flo
 
 
 @kernel
-def gradient(net: Table, space: Space, row: int, out: Reals) -> None:
+def gradient(net: LayerTable, space: Workspace, row: int, out: Reals) -> None:
     """Set `out` to the row's slopes (inputs,) at the point evaluated last."""
     last = net.sizes.size - 1
     n = net.sizes[last - 1]

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Net, Product, Start, Total, sources_of
-from holdfast.verify.linear.pieces import Pieces
+from holdfast.graph.ir import Activation, FreeInputs, Net, Product, WeightedSum, sources_of
+from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.shapes import CONCAVE, CONVEX, SHAPED, curve, derivative, span
 from holdfast.verify.rounding import MERGED, UNIT, curve_error, step_error
 
@@ -147,7 +147,7 @@ def _sine(lower: Tensor, upper: Tensor) -> Band:
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class AffineForm:
     """The form c (b, n), A (b, d, n), its spread |A| 1 and off (b, n), and bounds (b, n) of the values."""
 
     middle: Tensor
@@ -164,7 +164,7 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class ProductForm:
     """left * right = other * left + own * right - own * other + at most rest, (b, n) each."""
 
     own: Tensor
@@ -173,29 +173,30 @@ class Times:
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class ForwardPass:
     """What the way forward leaves for the way back, by step.
 
     `mass` (b, n) are the magnitudes of sums and products; of curves, the errors of evaluating them.
     """
 
-    output: Form
+    output: AffineForm
     bands: dict[int, Band]
-    times: dict[int, Times]
-    sources: dict[int, Form]  # what curves were given
+    times: dict[int, ProductForm]
+    sources: dict[int, AffineForm]  # what curves were given
     mass: dict[int, Tensor]
 
 
-class Machine:
+class FormBounds:
     """A net's linear steps in float64, and what their sums can be off."""
 
     def __init__(self, net: Net, alive: Callable[[], None] = lambda: None) -> None:
         self.net = net
         # Pieces knows linear steps and curves; a product is a place holder there and is never asked of it.
         plain = (
-            Total((s.left, s.right), (1.0, 1.0), s.shape) if isinstance(s, Product) else s for s in net.steps
+            WeightedSum((s.left, s.right), (1.0, 1.0), s.shape) if isinstance(s, Product) else s
+            for s in net.steps
         )
-        self.pieces = Pieces(replace(net, steps=tuple(plain)), torch.float64, alive)
+        self.pieces = LinearSteps(replace(net, steps=tuple(plain)), torch.float64, alive)
         # Curves that end somewhere need bounds that do not reach beyond.
         self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
 
@@ -210,13 +211,13 @@ class Machine:
         return step_error(self.net, self.net.steps[at])
 
 
-def start(lower: Tensor, upper: Tensor) -> Form:
+def start(lower: Tensor, upper: Tensor) -> AffineForm:
     """The inputs over boxes (b, d), rounded outward."""
     centre = (lower + upper) / 2
     radius = torch.maximum(upper - centre, centre - lower)
     radius = torch.nextafter(radius, torch.full_like(radius, torch.inf))
     slopes, none = torch.diag_embed(radius), torch.zeros_like(centre)
-    return Form(centre, slopes, radius, none, *_ends(centre, radius, UNIT))
+    return AffineForm(centre, slopes, radius, none, *_ends(centre, radius, UNIT))
 
 
 def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
@@ -224,15 +225,15 @@ def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     return middle - reach - pad, middle + reach + pad
 
 
-def forward(machine: Machine, given: Form) -> Passed:
+def forward(machine: FormBounds, given: AffineForm) -> ForwardPass:
     """The forms of all steps for the forms of the inputs."""
-    held: dict[int, Form] = {}
+    held: dict[int, AffineForm] = {}
     bands: dict[int, Band] = {}
-    times: dict[int, Times] = {}
-    sources: dict[int, Form] = {}
+    times: dict[int, ProductForm] = {}
+    sources: dict[int, AffineForm] = {}
     mass: dict[int, Tensor] = {}
     for at, step in enumerate(machine.net.steps):
-        if isinstance(step, Start):
+        if isinstance(step, FreeInputs):
             held[at] = given
             mass[at] = given.size
         elif isinstance(step, Activation):
@@ -250,10 +251,10 @@ def forward(machine: Machine, given: Form) -> Passed:
         for source in set(sources_of(step)):
             if machine.pieces.readers[source] == at:
                 del held[source]
-    return Passed(held[len(machine.net.steps) - 1], bands, times, sources, mass)
+    return ForwardPass(held[len(machine.net.steps) - 1], bands, times, sources, mass)
 
 
-def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]:
+def _mapped(machine: FormBounds, at: int, given: list[AffineForm]) -> tuple[AffineForm, Tensor]:
     pieces = machine.pieces
     boxes, inputs = given[0].slopes.shape[:2]
     middle = pieces.forward(at, [form.middle for form in given])
@@ -268,10 +269,10 @@ def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]
     if machine.partial:
         low, high = _apart(machine, at, given, unit + machine.step_error(at))
         lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
-    return Form(middle=middle, slopes=slopes, spread=spread, off=off, lower=lower, upper=upper), mass
+    return AffineForm(middle=middle, slopes=slopes, spread=spread, off=off, lower=lower, upper=upper), mass
 
 
-def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[Tensor, Tensor]:
+def _apart(machine: FormBounds, at: int, given: list[AffineForm], unit: float) -> tuple[Tensor, Tensor]:
     """Bounds of a linear step whose sources may be anywhere between theirs: a sum of exps stays positive."""
     middles = [(form.lower + form.upper) / 2 for form in given]
     radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(given, middles, strict=True)]
@@ -287,7 +288,7 @@ def _spread(slopes: Tensor) -> Tensor:
     return torch.linalg.vector_norm(slopes, ord=1, dim=1) * (1 + 4 * slopes.shape[1] * UNIT)
 
 
-def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) -> Form:
+def _bent(ends: tuple[Tensor, Tensor], given: AffineForm, found: Band, error: Tensor) -> AffineForm:
     """A curve's form: the line in the middle of the band, up to the `error` (b, n) of evaluating the curve.
 
     Its values are also between the `ends`.
@@ -300,12 +301,12 @@ def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) 
     spread = found.slope.abs() * given.spread * (1 + unit)
     low, high = _ends(middle, spread + off, unit)
     least, most = ends
-    return Form(
+    return AffineForm(
         middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
     )
 
 
-def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
+def _multiplied(left: AffineForm, right: AffineForm, error: float) -> tuple[AffineForm, ProductForm]:
     unit = 16 * UNIT
     own, other = (left.lower + left.upper) / 2, (right.lower + right.upper) / 2
     half = [torch.maximum(f.upper - c, c - f.lower) * (1 + unit) for f, c in ((left, own), (right, other))]
@@ -320,7 +321,7 @@ def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
     least, most = corners.amin(0), corners.amax(0)
     least, most = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
-    form = Form(
+    form = AffineForm(
         middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
     )
-    return form, Times(own, other, rest)
+    return form, ProductForm(own, other, rest)

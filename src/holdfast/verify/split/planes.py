@@ -16,7 +16,7 @@ import torch
 from holdfast.graph.ir import Activation, Product, sources_of
 from holdfast.verify.problem import Case, stacked_rows
 from holdfast.verify.rounding import UNIT
-from holdfast.verify.split.forms import Band, Form, Machine, Passed
+from holdfast.verify.split.forms import AffineForm, Band, FormBounds, ForwardPass
 
 Tensor = Any
 TURNS = 24  # of the weights of a conjunction
@@ -34,7 +34,7 @@ class Plane:
     loss: Tensor
 
 
-def along(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+def along(given: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
     """Rows (q, k) of the forms of the outputs plus rows (q, d) of the inputs, each of its own box (q,)."""
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     base = (rows * output.middle[box]).sum(1) - (rows.abs() * output.off[box]).sum(1) * (1 + unit)
@@ -43,7 +43,7 @@ def along(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) ->
     return _tied(given, box, over, base, slopes)
 
 
-def between(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+def between(given: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
     """The same when every output may be anywhere between its own bounds."""
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     positive = rows.clamp(min=0)
@@ -53,7 +53,7 @@ def between(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) 
     return _tied(given, box, over, base, torch.zeros_like(over))
 
 
-def _tied(given: Form, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) -> Plane:
+def _tied(given: AffineForm, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) -> Plane:
     """A plane with the rows over the inputs themselves."""
     if bool(over.any()):
         base = base + (over * given.middle[box]).sum(1)
@@ -62,9 +62,11 @@ def _tied(given: Form, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) 
     return Plane(base, slopes, torch.zeros_like(given.middle))
 
 
-def backward(machine: Machine, given: Form, passed: Passed, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+def backward(
+    machine: FormBounds, given: AffineForm, passed: ForwardPass, box: Tensor, rows: Tensor, over: Tensor
+) -> Plane:
     """Rows (q, k) of the outputs plus rows `over` (q, d) of the inputs, each of its own box (q,)."""
-    walk = _Back(machine, passed, box, given)
+    walk = _BackwardPass(machine, passed, box, given)
     top = len(machine.net.steps) - 1
     pending = {top: rows}
     for at in range(top, 0, -1):
@@ -79,10 +81,10 @@ def backward(machine: Machine, given: Form, passed: Passed, box: Tensor, rows: T
     return Plane(base - 1.01 * slack, ends * radius, walk.loss)
 
 
-class _Back:
+class _BackwardPass:
     """A way back under way: constants, what rounding may have added, and losses."""
 
-    def __init__(self, machine: Machine, passed: Passed, box: Tensor, given: Form) -> None:
+    def __init__(self, machine: FormBounds, passed: ForwardPass, box: Tensor, given: AffineForm) -> None:
         self.machine, self.passed, self.box = machine, passed, box
         self.const = given.middle.new_zeros(len(box))
         self.slack = torch.zeros_like(self.const)
@@ -132,7 +134,7 @@ class _Back:
         self.attribute(rows.abs() * rest, self.passed.sources[at])
         return [(step.left, rows * other), (step.right, rows * own)]
 
-    def attribute(self, loss: Tensor, given: Form) -> None:
+    def attribute(self, loss: Tensor, given: AffineForm) -> None:
         """Charge what a curve loses (q, n) to the inputs by their shares in what it is given."""
         total = loss.new_zeros(len(given.middle), loss.shape[1]).index_add_(0, self.box, loss)
         share = total / given.spread.clamp(min=1e-30)
@@ -140,7 +142,7 @@ class _Back:
 
 
 @dataclass(frozen=True, eq=False)
-class Goals:
+class CaseRows:
     """All cases: rows (c, m, k), of inputs (c, m, d), bounds (c, m); short cases repeat their first row."""
 
     rows: Tensor
@@ -148,7 +150,7 @@ class Goals:
     bound: Tensor
 
     @classmethod
-    def of(cls, cases: Sequence[Case]) -> Goals:
+    def of(cls, cases: Sequence[Case]) -> CaseRows:
         """The cases side by side; one without rows is met by any output."""
         rows, over, bound = stacked_rows(cases)
         over = np.zeros((*bound.shape, len(cases[0].lower))) if over is None else over
@@ -172,19 +174,19 @@ class Goals:
 
 
 @dataclass(frozen=True, eq=False)
-class Mix:
+class CaseBounds:
     """The best bounds of p cases (p,), the weights of the planes that gave them (p, m), and slopes (p, d)."""
 
     lower: Tensor
     weight: Tensor
     slopes: Tensor
 
-    def pick(self, which: Tensor) -> Mix:
+    def pick(self, which: Tensor) -> CaseBounds:
         """Those of some of the cases."""
-        return Mix(self.lower[which], self.weight[which], self.slopes[which])
+        return CaseBounds(self.lower[which], self.weight[which], self.slopes[which])
 
 
-def mixed(base: Tensor, slopes: Tensor) -> Mix:
+def mixed(base: Tensor, slopes: Tensor) -> CaseBounds:
     """The best mix of planes, bases (p, m) already beyond the bounds, slopes (p, m, d).
 
     The least value of a mix is concave in the weights: they climb by its gradient, the planes' values at the
@@ -195,7 +197,7 @@ def mixed(base: Tensor, slopes: Tensor) -> Mix:
     best, at = alone.max(1)
     weight = torch.nn.functional.one_hot(at, base.shape[1]).to(base.dtype)
     if base.shape[1] == 1:
-        return Mix(best, weight, slopes[:, 0])
+        return CaseBounds(best, weight, slopes[:, 0])
     tried = torch.full_like(base, 1.0 / base.shape[1])
     for turn in range(TURNS):
         blend = (tried[:, :, None] * slopes).sum(1)
@@ -206,7 +208,7 @@ def mixed(base: Tensor, slopes: Tensor) -> Mix:
         value = base - (slopes * blend.sign()[:, None]).sum(2)
         value = value / value.abs().amax(1, keepdim=True).clamp(min=1e-30)
         tried = torch.softmax(tried.clamp(min=1e-9).log() + value * 3.0 / (1 + 0.3 * turn), 1)
-    return Mix(best, weight, (weight[:, :, None] * slopes).sum(1))
+    return CaseBounds(best, weight, (weight[:, :, None] * slopes).sum(1))
 
 
 def stacked(planes: Sequence[Plane], bound: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,10 +16,19 @@ from numpy.typing import NDArray
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import full_precision, threads
-from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, narrowest, products, same_box
+from holdfast.verify.problem import (
+    Case,
+    Deadline,
+    EngineResult,
+    OutOfTime,
+    VerificationProblem,
+    narrowest,
+    products,
+    same_box,
+)
 from holdfast.verify.rounding import NEAR, REPLAYED, SURE, UNIT
-from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
-from holdfast.verify.split.planes import Goals, Mix, Plane, along, backward, between, mixed, stacked
+from holdfast.verify.split.forms import AffineForm, FormBounds, ForwardPass, forward, start
+from holdfast.verify.split.planes import CaseBounds, CaseRows, Plane, along, backward, between, mixed, stacked
 
 Tensor = Any
 ENGINE = "input splitting"
@@ -33,7 +42,7 @@ LEAST = 1e-290  # slopes below have lost digits, and clip nothing
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes:
+class BoxBatch:
     """Corners (b, d) of boxes, and p pairs of a box and a case that is open on it, ordered by box."""
 
     lower: Tensor
@@ -42,7 +51,7 @@ class Boxes:
     case: Tensor
 
     @classmethod
-    def of(cls, cases: Sequence[Case]) -> Boxes:
+    def of(cls, cases: Sequence[Case]) -> BoxBatch:
         """The boxes of the cases, one unit in the last place wider; cases of equal boxes share one."""
         groups = same_box(cases)
         firsts = [cases[group[0]] for group in groups]
@@ -55,16 +64,18 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.lower)
 
-    def part(self, which: slice) -> Boxes:
+    def part(self, which: slice) -> BoxBatch:
         """Some boxes in a row, with their pairs."""
         first, last, _ = which.indices(len(self))
         mine = (self.box >= first) & (self.box < last)
-        return Boxes(self.lower[first:last], self.upper[first:last], self.box[mine] - first, self.case[mine])
+        return BoxBatch(
+            self.lower[first:last], self.upper[first:last], self.box[mine] - first, self.case[mine]
+        )
 
 
-def joined(one: Boxes, other: Boxes) -> Boxes:
+def joined(one: BoxBatch, other: BoxBatch) -> BoxBatch:
     """The boxes of both."""
-    return Boxes(
+    return BoxBatch(
         torch.cat([one.lower, other.lower]),
         torch.cat([one.upper, other.upper]),
         torch.cat([one.box, other.box + len(one)]),
@@ -72,7 +83,7 @@ def joined(one: Boxes, other: Boxes) -> Boxes:
     )
 
 
-def clipped(boxes: Boxes, pairs: Tensor, base: Tensor, slopes: Tensor) -> Boxes:
+def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> BoxBatch:
     """The boxes that have one of these pairs, without parts where a plane of each of theirs is positive.
 
     What is asked for lies only where base + slopes t <= 0 for all planes (m,), (m, d) of a pair; with the
@@ -99,23 +110,23 @@ def clipped(boxes: Boxes, pairs: Tensor, base: Tensor, slopes: Tensor) -> Boxes:
     left = torch.maximum(lower, centre + radius * least - room)
     right = torch.minimum(upper, centre + radius * most + room)
     empty = left > right  # nothing is met there: any box will do
-    return Boxes(torch.where(empty, centre, left), torch.where(empty, centre, right), number, case)
+    return BoxBatch(torch.where(empty, centre, left), torch.where(empty, centre, right), number, case)
 
 
-def halved(boxes: Boxes, score: Tensor, lowest: Tensor, floor: Tensor, times: int) -> Boxes:
+def halved(boxes: BoxBatch, score: Tensor, lowest: Tensor, floor: Tensor, times: int) -> BoxBatch:
     """The boxes cut in two as often, each along the input of the largest score (b, d); worst bounds last."""
     order = lowest.argsort(descending=True)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order))
-    now = Boxes(boxes.lower[order], boxes.upper[order], place[boxes.box], boxes.case)
+    now = BoxBatch(boxes.lower[order], boxes.upper[order], place[boxes.box], boxes.case)
     score = score[order].nan_to_num(0.0, 0.0, 0.0) + 1e-300
     for _ in range(times):
         now, score = _twice(now, score, floor)
     by_box = now.box.argsort(stable=True)
-    return Boxes(now.lower, now.upper, now.box[by_box], now.case[by_box])
+    return BoxBatch(now.lower, now.upper, now.box[by_box], now.case[by_box])
 
 
-def _twice(boxes: Boxes, score: Tensor, floor: Tensor) -> tuple[Boxes, Tensor]:
+def _twice(boxes: BoxBatch, score: Tensor, floor: Tensor) -> tuple[BoxBatch, Tensor]:
     width = boxes.upper - boxes.lower
     wide = width > floor
     # Without a score, the widest side beside its floor.
@@ -131,41 +142,41 @@ def _twice(boxes: Boxes, score: Tensor, floor: Tensor) -> tuple[Boxes, Tensor]:
     again = able[boxes.box]
     score = score.clone()
     score[each, axis] /= 2
-    kept = Boxes(boxes.lower, first, boxes.box, boxes.case)
-    others = Boxes(second, boxes.upper[able], number[boxes.box[again]], boxes.case[again])
+    kept = BoxBatch(boxes.lower, first, boxes.box, boxes.case)
+    others = BoxBatch(second, boxes.upper[able], number[boxes.box[again]], boxes.case[again])
     return joined(kept, others), torch.cat([score, score[able]])
 
 
-def search(problem: Problem, clock: Clock) -> Answer:
+def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
     """Whether a case can be met, by halving boxes of inputs; else what was reached.
 
     "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     cases = [case for case in problem.cases if (case.lower <= case.upper).all()]
     if not cases:
-        return Answer("holds", ENGINE, note="every case is empty")
+        return EngineResult("holds", ENGINE, note="every case is empty")
     if not problem.net.inputs:
-        return Answer("unknown", ENGINE, note="there is no free input to split")
+        return EngineResult("unknown", ENGINE, note="there is no free input to split")
     # One box alone would take seconds, or the weights in float64 most of the memory.
     weights = sum(step.weight.size for step in problem.net.steps if isinstance(step, Dense | Conv))
     work = _work(problem.net, max(len(case.bound) for case in cases))
     if work > MOST_ALONE or 4 * 8 * weights > clock.budget.memory_bytes // 2:
-        return Answer("unknown", ENGINE, note="the network is too large for input splitting")
+        return EngineResult("unknown", ENGINE, note="the network is too large for input splitting")
     with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         under_way = _Search(problem, cases, clock)
         try:
             return under_way.run()
         except OutOfTime:
             note = f"{under_way.seen:,} boxes; the time limit was reached within one pass over the network"
-            return Answer("timeout", ENGINE, note=note)
+            return EngineResult("timeout", ENGINE, note=note)
 
 
 @dataclass(frozen=True, eq=False)
-class Bounded:
+class OpenPairs:
     """Pairs still open, by number: their bounds, planes, and what each input of a box may gain."""
 
     pair: Tensor
-    mix: Mix
+    mix: CaseBounds
     base: Tensor
     slopes: Tensor
     loss: Tensor
@@ -174,11 +185,11 @@ class Bounded:
 class _Search:
     """A search under way."""
 
-    def __init__(self, problem: Problem, cases: Sequence[Case], clock: Clock) -> None:
+    def __init__(self, problem: VerificationProblem, cases: Sequence[Case], clock: Deadline) -> None:
         self.problem, self.cases, self.clock = problem, cases, clock
-        self.machine = Machine(problem.net, clock.check)
+        self.machine = FormBounds(problem.net, clock.check)
         self.net = TorchNet(problem.net, torch.float64)
-        self.goals = Goals.of(cases)
+        self.goals = CaseRows.of(cases)
         ends = zip(*(case.ends(problem.dtype) for case in cases), strict=True)
         self.first, self.last = (torch.as_tensor(np.stack(end).astype(np.float64)) for end in ends)
         self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
@@ -188,9 +199,9 @@ class _Search:
         bound = self.goals.bound.abs()
         self.near = NEAR * (1 + float(bound[bound.isfinite()].max()))
 
-    def run(self) -> Answer:
+    def run(self) -> EngineResult:
         """The answer once no box is open, or the time is up."""
-        stack = [Boxes.of(self.cases)]
+        stack = [BoxBatch.of(self.cases)]
         while stack:
             batch = stack.pop()
             if len(batch) > self.size:
@@ -201,13 +212,13 @@ class _Search:
             if late or open_ > MOST_OPEN:
                 status = "timeout" if late else "unknown"
                 note = f"{self.seen:,} boxes, {open_:,} open"
-                return Answer(status, ENGINE, margin=self.worst, note=note)  # type: ignore[arg-type]
+                return EngineResult(status, ENGINE, margin=self.worst, note=note)  # type: ignore[arg-type]
             begun = time.monotonic()
             witness, rest = self.step(batch, open_ - len(batch))
             if time.monotonic() - begun > SLOW:
                 self.size = max(1, len(batch) // 2)
             if witness is not None:
-                return Answer("violated", ENGINE, witness, note=f"{self.seen:,} boxes")
+                return EngineResult("violated", ENGINE, witness, note=f"{self.seen:,} boxes")
             if len(rest):
                 stack.append(rest)
                 if len(stack) > 1 and len(stack[-2]) + len(rest) <= self.size:
@@ -215,11 +226,11 @@ class _Search:
             self.clock.tell("splitting inputs", sum(map(len, stack)), self.worst)
         if self.parked:
             note = f"{self.parked:,} of {self.seen:,} boxes cannot be split further"
-            return Answer("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
+            return EngineResult("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
         margin = self.margin if math.isfinite(self.margin) else None
-        return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")
+        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")
 
-    def step(self, batch: Boxes, waiting: int) -> tuple[NDArray[Any] | None, Boxes]:
+    def step(self, batch: BoxBatch, waiting: int) -> tuple[NDArray[Any] | None, BoxBatch]:
         """A witness met on the way, and the halves of what is still open."""
         self.seen += len(batch)
         given = start(batch.lower, batch.upper)
@@ -252,7 +263,9 @@ class _Search:
         times = max(1, min(3, int(math.log2(max(2.0, self.size / (1 + waiting + len(kept)))))))
         return None, halved(rest, score[kept], lowest[kept], self.floor, times)
 
-    def bounded(self, given: Form, passed: Passed, batch: Boxes, sure: Tensor) -> Bounded | None:
+    def bounded(
+        self, given: AffineForm, passed: ForwardPass, batch: BoxBatch, sure: Tensor
+    ) -> OpenPairs | None:
         """The pairs that stay open, if any: cheap planes first, then a pass back."""
         asked = self.asked(batch.box, batch.case)
         planes = [plane(given, passed.output, *asked) for plane in (along, between)]
@@ -266,12 +279,14 @@ class _Search:
         base, slopes = torch.cat([base[left], more[0]], 1), torch.cat([slopes[left], more[1]], 1)
         mix = mixed(base, slopes)
         still = self.opened(mix.lower, sure[left])
-        found = Bounded(left[still], mix.pick(still), base[still], slopes[still], back.loss)
+        found = OpenPairs(left[still], mix.pick(still), base[still], slopes[still], back.loss)
         if self.goals.rows.shape[1] == 1 or not len(still):
             return found
         return self.again(given, passed, batch, found, sure[found.pair])
 
-    def again(self, given: Form, passed: Passed, batch: Boxes, found: Bounded, sure: Tensor) -> Bounded:
+    def again(
+        self, given: AffineForm, passed: ForwardPass, batch: BoxBatch, found: OpenPairs, sure: Tensor
+    ) -> OpenPairs:
         """The same after one more pass back, for the best mix of rows: tighter than a mix of passes."""
         case, box = batch.case[found.pair], batch.box[found.pair]
         weight = found.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
@@ -283,13 +298,13 @@ class _Search:
         base, slopes = torch.cat([found.base, base], 1), torch.cat([found.slopes, slopes], 1)
         alone = mixed(base[:, -1:], slopes[:, -1:])
         better = alone.lower > found.mix.lower
-        mix = Mix(
+        mix = CaseBounds(
             torch.where(better, alone.lower, found.mix.lower),
             found.mix.weight,
             torch.where(better[:, None], alone.slopes, found.mix.slopes),
         )
         open_ = self.opened(mix.lower, sure)
-        return Bounded(found.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
+        return OpenPairs(found.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
 
     def asked(self, box: Tensor, case: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The box, the rows and the input rows of every row of these pairs."""
@@ -304,7 +319,7 @@ class _Search:
             self.margin = min(self.margin, float(lower[done].min()))
         return (~done).nonzero().reshape(-1)
 
-    def met(self, given: Form, box: Tensor, case: Tensor, mix: Mix) -> NDArray[Any] | None:
+    def met(self, given: AffineForm, box: Tensor, case: Tensor, mix: CaseBounds) -> NDArray[Any] | None:
         """A replayed witness among the middles of boxes and the corners where their bounds are least."""
         radius = given.slopes.diagonal(dim1=1, dim2=2)[box]
         middle = given.middle[box]

@@ -16,7 +16,7 @@ from holdfast.verify.vnncomp.options import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.verify.vnncomp.run import Step
+    from holdfast.verify.vnncomp.run import InstanceProgress
 
 
 def run(options: VnncompRunOptions) -> int:
@@ -26,7 +26,7 @@ def run(options: VnncompRunOptions) -> int:
     """
     from holdfast.report.tables import Column, Table, to_text
     from holdfast.verify.vnncomp.instances import limited, read_instances, sampled
-    from holdfast.verify.vnncomp.run import Plan
+    from holdfast.verify.vnncomp.run import BenchmarkPlan
     from holdfast.verify.vnncomp.run import run as run_plan
 
     if options.seed is not None and options.sample is None:
@@ -34,7 +34,7 @@ def run(options: VnncompRunOptions) -> int:
     chosen = limited(read_instances(options.instances), options.timeout_scale, options.limit)
     if options.sample is not None:
         chosen = sampled(chosen, options.sample, options.seed or 0)
-    rows = run_plan(Plan(tuple(chosen), options.out, options.jobs), _tell)
+    rows = run_plan(BenchmarkPlan(tuple(chosen), options.out, options.jobs), _tell)
     kinds = ("holds", "violated", "timeout", "unknown", "error")
     counts = [sum(row.result == kind for row in rows) for kind in kinds]
     seconds = sum(row.seconds for row in rows)
@@ -100,7 +100,7 @@ def warm(_options: WarmOptions) -> int:
     return worst
 
 
-def _tell(step: Step) -> None:
+def _tell(step: InstanceProgress) -> None:
     """Print one line on standard error for a finished instance."""
     from holdfast.verify.vnncomp.instances import stem_of
 

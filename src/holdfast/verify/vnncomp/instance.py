@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.model import found_file
+from holdfast.core.model import existing_file
 from holdfast.core.processes import python
 from holdfast.engine.store import write_atomic
 from holdfast.verify.vnncomp.instances import Instance
@@ -48,7 +48,7 @@ WARM_PROBLEMS = (
 
 
 @dataclass(frozen=True)
-class Attempt:
+class InstanceOutcome:
     """What came of one process; `witness` is the text of the counterexample it wrote, empty if none."""
 
     status: Status
@@ -61,7 +61,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
+class InstanceProcess:
     """A process at work on an instance, with the folder its files go to."""
 
     instance: Instance
@@ -78,7 +78,7 @@ def verify_command() -> list[str]:
 
 def begin(
     command: Sequence[str], instance: Instance, cores: Sequence[int] = (), within: Path | None = None
-) -> Running:
+) -> InstanceProcess:
     """Start the command on an instance, on these cores alone (all if none), with a folder of its own."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
@@ -100,10 +100,10 @@ def begin(
     except OSError:
         folder.cleanup()
         raise
-    return Running(instance, process, folder, began, tuple(cores))
+    return InstanceProcess(instance, process, folder, began, tuple(cores))
 
 
-def wait(running: Sequence[Running]) -> list[tuple[Running, Attempt]]:
+def wait(running: Sequence[InstanceProcess]) -> list[tuple[InstanceProcess, InstanceOutcome]]:
     """At least one of the processes, those that have ended or had to be, each with what came of it."""
     while True:
         now = time.monotonic()
@@ -113,7 +113,7 @@ def wait(running: Sequence[Running]) -> list[tuple[Running, Attempt]]:
         time.sleep(_POLL)
 
 
-def abandon(running: Sequence[Running]) -> None:
+def abandon(running: Sequence[InstanceProcess]) -> None:
     """End the processes and remove their files."""
     for one in running:
         with one.folder:
@@ -146,12 +146,12 @@ def _tied_to(parent: int, cores: Sequence[int]) -> Any:
     return tie
 
 
-def _has_ended(one: Running) -> bool:
+def _has_ended(one: InstanceProcess) -> bool:
     """Whether the process has ended; it is not reaped, so that its group stays its own."""
     return os.waitid(os.P_PID, one.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _end(one: Running) -> tuple[int, Any]:
+def _end(one: InstanceProcess) -> tuple[int, Any]:
     """The exit code and the resources of the process, after it and all it left behind were killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(one.process.pid, signal.SIGKILL)
@@ -160,12 +160,12 @@ def _end(one: Running) -> tuple[int, Any]:
     return one.process.returncode, usage
 
 
-def _finish(one: Running) -> Attempt:
+def _finish(one: InstanceProcess) -> InstanceOutcome:
     """End the process and read what came of it from its files and its exit code."""
     late = not _has_ended(one)
     seconds = time.monotonic() - one.began
     code, usage = _end(one)
-    attempt = partial(Attempt, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
+    attempt = partial(InstanceOutcome, seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime)
     with one.folder:
         if late:
             return attempt("timeout", note=f"killed {GRACE:g} s after the time limit")
@@ -214,7 +214,7 @@ def _text(path: Path) -> str:
 
 def answer(
     network: Path, spec: Path, result: Path, limit: float, protocol: Protocol, command: Sequence[str] = ()
-) -> Attempt:
+) -> InstanceOutcome:
     """What came of the instance, after the result file was written in that protocol.
 
     Any problem, also on this side, is an error in the file. Only a file that cannot be written raises.
@@ -224,9 +224,9 @@ def answer(
         if not limit > 0:
             raise InputError(f"expected a time limit in seconds, got {limit:g}")
         for path in (network, spec):
-            if found_file(path) is None:
+            if existing_file(path) is None:
                 raise InputError(f"{path}: no such file")
-        files = [found_file(path) or path for path in (network, spec)]
+        files = [existing_file(path) or path for path in (network, spec)]
         instance = Instance(
             category="",
             network=str(network),
@@ -238,12 +238,12 @@ def answer(
         )
         ((_, attempt),) = wait([begin(command or verify_command(), instance)])
     except (HoldfastError, OSError) as problem:
-        attempt = Attempt("error", time.monotonic() - began, 0.0, note=str(problem))
+        attempt = InstanceOutcome("error", time.monotonic() - began, 0.0, note=str(problem))
     write_atomic(result, result_text(protocol, attempt.status, attempt.seconds, attempt.witness).encode())
     return attempt
 
 
-def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, Attempt]]:
+def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, InstanceOutcome]]:
     """The name of each small problem and what came of it: kernels are compiled before time is measured."""
     with tempfile.TemporaryDirectory(prefix="holdfast-warm-") as name:
         for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):

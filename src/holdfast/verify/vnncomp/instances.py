@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.core.errors import InputError
-from holdfast.core.model import found_file
+from holdfast.core.model import existing_file
 
 ROWS = "rows of network,specification,seconds"
 
@@ -124,7 +124,7 @@ def _instance(path: Path, number: int, cells: Sequence[str]) -> Instance:
         raise InputError(f"{path}:{number}: expected a time limit in seconds, got {cells[2]!r}")
     files = []
     for name in cells[:2]:
-        file = found_file(path.parent / name)
+        file = existing_file(path.parent / name)
         if file is None:
             raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
         files.append(file)

@@ -8,8 +8,8 @@ from holdfast.report.charts.lines import cactus
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, many, to_html
-from holdfast.verify.vnncomp.rules import Said
-from holdfast.verify.vnncomp.score import UNSCORED, Judged, Score, overall
+from holdfast.verify.vnncomp.rules import ToolAnswer
+from holdfast.verify.vnncomp.score import UNSCORED, JudgedInstance, Scoreboard, overall
 
 _PLOTS = 24  # benchmarks that get a plot of their own
 _READING = (
@@ -18,13 +18,13 @@ _READING = (
 )
 
 
-def disagreements(result: Score) -> list[tuple[Judged, str]]:
+def disagreements(result: Scoreboard) -> list[tuple[JudgedInstance, str]]:
     """Each instance on which tools, counterexamples or earlier votes disagree, and what is the case."""
     described = [(one, "; ".join(_disagreements(one))) for one in result.instances]
     return [(one, what) for one, what in described if what]
 
 
-def _disagreements(one: Judged) -> Iterator[str]:
+def _disagreements(one: JudgedInstance) -> Iterator[str]:
     said = one.said.values()
     holds, violated = ([s for s in said if s.status == answer] for answer in ("holds", "violated"))
     if one.ruling.contradicted:
@@ -43,11 +43,11 @@ def _disagreements(one: Judged) -> Iterator[str]:
             yield f"{s.tool} reports {s.status}{shown}, but {counts}"
 
 
-def _tools(said: Iterable[Said]) -> str:
+def _tools(said: Iterable[ToolAnswer]) -> str:
     return ", ".join(s.tool for s in said)
 
 
-def as_json(result: Score) -> dict[str, Any]:
+def as_json(result: Scoreboard) -> dict[str, Any]:
     """The score as plain values, for a script to read."""
     return {
         "rules": result.rules.name,
@@ -65,11 +65,11 @@ def as_json(result: Score) -> dict[str, Any]:
     }
 
 
-def _names(one: Judged) -> dict[str, Any]:
+def _names(one: JudgedInstance) -> dict[str, Any]:
     return {"category": one.category, "network": one.network, "spec": one.spec}
 
 
-def _plain(one: Judged, said: Said) -> dict[str, Any]:
+def _plain(one: JudgedInstance, said: ToolAnswer) -> dict[str, Any]:
     return {
         "result": said.status,
         "seconds": said.seconds,
@@ -79,7 +79,7 @@ def _plain(one: Judged, said: Said) -> dict[str, Any]:
     }
 
 
-def benchmark_table(result: Score) -> Table:
+def benchmark_table(result: Scoreboard) -> Table:
     """One row a benchmark and tool, then each tool's sum of percents."""
     columns: list[Column | str] = [  # in the order of the fields of a `Line`
         "benchmark",
@@ -101,13 +101,13 @@ def benchmark_table(result: Score) -> Table:
     return Table(columns, [list(vars(line).values()) for line in lines], result.rules.says)
 
 
-def disagreement_table(result: Score) -> Table:
+def disagreement_table(result: Scoreboard) -> Table:
     """One row for each instance on which tools, counterexamples or earlier votes disagree."""
     rows = [[one.category, one.name, what] for one, what in disagreements(result)]
     return Table(["benchmark", "instance", "explanation"], rows)
 
 
-def instance_table(result: Score) -> Table:
+def instance_table(result: Scoreboard) -> Table:
     """One row an instance: the truth, and of each tool its answer, its time and whether that is right."""
     columns: list[Column | str] = ["instance", "benchmark", "truth"]
     for tool in result.tools:
@@ -126,12 +126,12 @@ def instance_table(result: Score) -> Table:
     return Table(columns, rows)
 
 
-def write(result: Score, out: Path, command: str = "") -> Path:
+def write(result: Scoreboard, out: Path, command: str = "") -> Path:
     """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
     return write_page(page(result, command), out, "vnncomp.html")
 
 
-def page(result: Score, command: str = "") -> str:
+def page(result: Scoreboard, command: str = "") -> str:
     """The score as one self-contained HTML file."""
     first = result.tools[0]
     own = overall(result, first)
@@ -169,7 +169,7 @@ def page(result: Score, command: str = "") -> str:
     )
 
 
-def _alerts(result: Score, found: int) -> Iterator[Alert]:
+def _alerts(result: Scoreboard, found: int) -> Iterator[Alert]:
     if found:
         yield Alert(f"{many(found, 'instance')} with disagreement", "disagreements")
     grades = [s.grade for one in result.instances for s in one.said.values() if s.status == "violated"]
@@ -180,7 +180,7 @@ def _alerts(result: Score, found: int) -> Iterator[Alert]:
         yield Alert(f"{result.left_out} instances that only other tools ran are skipped", "benchmarks")
 
 
-def _sections(result: Score, found: Table) -> Iterator[Section]:
+def _sections(result: Scoreboard, found: Table) -> Iterator[Section]:
     yield Section("cactus", "Solved over time", tuple(_plots(result)), _READING)
     table = benchmark_table(result)
     unscored = [name for name in result.categories if name in UNSCORED]
@@ -207,7 +207,7 @@ def _table_section(
     return Section(identifier, title, (Figure("", body, note, wide=True),), lead)
 
 
-def _plots(result: Score) -> Iterator[Figure]:
+def _plots(result: Scoreboard) -> Iterator[Figure]:
     """The plot of all instances, and one a benchmark if there are several."""
     several = len(result.categories) > 1
     if several:
@@ -219,6 +219,6 @@ def _plots(result: Score) -> Iterator[Figure]:
         yield Figure(category, plot, wide=not several)
 
 
-def _times(result: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
+def _times(result: Scoreboard, instances: Sequence[JudgedInstance]) -> Mapping[str, list[float]]:
     solved = [[s for s in one.said.values() if one.ruling.standing[s.tool] == "right"] for one in instances]
     return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in result.tools}

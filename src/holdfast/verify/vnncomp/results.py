@@ -117,7 +117,7 @@ def _values(text: str, where: str) -> tuple[list[float], list[float]]:
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """The result of one instance; `witness` is a path from the csv's folder, `key` says what was run."""
 
     category: str
@@ -134,7 +134,7 @@ class Row:
     key: str = ""
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = tuple(field.name for field in fields(ResultRow))
 # Names of the columns in tables other than ours.
 _ALIASES = {
     "benchmark": "category",
@@ -149,7 +149,7 @@ _ALIASES = {
 }
 
 
-def table_text(rows: Sequence[Row]) -> str:
+def table_text(rows: Sequence[ResultRow]) -> str:
     """The content of our results."""
     return header() + "".join(map(line_of, rows))
 
@@ -159,7 +159,7 @@ def header() -> str:
     return _line(COLUMNS)
 
 
-def line_of(row: Row) -> str:
+def line_of(row: ResultRow) -> str:
     """A row as a line of csv, its newline included."""
     return _line([_text(value) for value in vars(row).values()])
 
@@ -178,7 +178,7 @@ def _text(value: object) -> str:
     return str(value).replace("\n", " ").replace("\r", " ")
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ResultRow]:
     """The rows of a results csv: ours, or one the organisers published; InputError says what else it is.
 
     Without a header the columns are category, onnx, vnnlib, prepare time, result, run time (2021 and later),
@@ -202,7 +202,7 @@ def read_rows(path: Path) -> list[Row]:
     ]
 
 
-def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) -> Row:
+def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) -> ResultRow:
     where = f"{path}:{number}"
     if not names:
         if len(cells) < 5:
@@ -223,4 +223,4 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
     row |= {name: number_of(row[name]) for name in ("limit", "seconds", "cpu_seconds", "margin")}
     if row["seconds"] is None and status in ("holds", "violated"):
         raise InputError(f"{where}: expected the seconds of the run, got {values.get('seconds')!r}")
-    return Row(**{**row, "result": status, "seconds": row["seconds"] or 0.0})
+    return ResultRow(**{**row, "result": status, "seconds": row["seconds"] or 0.0})

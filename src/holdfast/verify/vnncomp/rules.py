@@ -99,7 +99,7 @@ def percent(points: int, best: int) -> float:
 
 
 @dataclass(frozen=True)
-class Said:
+class ToolAnswer:
     """What one tool said of an instance; `seconds` are those that are scored, `grade` is of its witness."""
 
     tool: str
@@ -134,7 +134,7 @@ class Ruling:
     contradicted: bool
 
 
-def judge(rules: Rules, said: Sequence[Said], votes: Votes | None = None) -> Ruling:
+def judge(rules: Rules, said: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
     """The ruling on what tools said of one instance; votes count where a vote decides, else nowhere."""
     votes = votes or Votes()
     truth, reason = _by_vote(said, votes) if rules.needs == "none" else _by_witness(rules, said)
@@ -151,7 +151,7 @@ def judge(rules: Rules, said: Sequence[Said], votes: Votes | None = None) -> Rul
     return Ruling(truth, reason, standing, points, contradicted)
 
 
-def _by_vote(said: Sequence[Said], votes: Votes) -> tuple[Answer | None, str]:
+def _by_vote(said: Sequence[ToolAnswer], votes: Votes) -> tuple[Answer | None, str]:
     if any(s.tool == RANDOM_TOOL and s.status == "violated" for s in said):
         return "violated", "random tests violate it"
     holds = votes.holds + sum(s.status == "holds" for s in said)
@@ -160,7 +160,7 @@ def _by_vote(said: Sequence[Said], votes: Votes) -> tuple[Answer | None, str]:
     return truth, f"{holds} report holds, {violated} report violated"
 
 
-def _by_witness(rules: Rules, said: Sequence[Said]) -> tuple[Answer | None, str]:
+def _by_witness(rules: Rules, said: Sequence[ToolAnswer]) -> tuple[Answer | None, str]:
     violated = [s for s in said if s.status == "violated"]
     proven = [s.tool for s in violated if _proves(rules, s.grade)]
     if proven:
@@ -182,7 +182,7 @@ def _proves(rules: Rules, grade: Grade) -> bool:
     return grade == "valid" or (grade == "tolerated" and rules.needs in ("contradicted", "any"))
 
 
-def _standing(rules: Rules, this: Said, truth: Answer | None, said: Sequence[Said]) -> Standing:
+def _standing(rules: Rules, this: ToolAnswer, truth: Answer | None, said: Sequence[ToolAnswer]) -> Standing:
     if this.status not in ("holds", "violated"):
         return "none"
     if rules.needs == "own" and this.status == "violated" and this.grade != "unchecked":

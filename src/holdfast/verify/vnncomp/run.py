@@ -23,7 +23,7 @@ from holdfast.core.sources import code_of
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of
-from holdfast.verify.vnncomp.results import Row, header, line_of, read_rows, table_text
+from holdfast.verify.vnncomp.results import ResultRow, header, line_of, read_rows, table_text
 
 FOLDERS = "folders.json"  # next to the counterexamples: the folders of their benchmarks
 
@@ -61,7 +61,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dict[str, Row]:
+def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dict[str, ResultRow]:
     """The finished rows by key; rows of the same instances that were run otherwise are dropped from disk."""
     whole = out.read_bytes() if out.exists() else b""
     first = header().encode()
@@ -81,7 +81,7 @@ def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dic
     return {row.key: row for row in kept if row.key in keys}
 
 
-def append(out: Path, row: Row) -> None:
+def append(out: Path, row: ResultRow) -> None:
     """Append the row in one write and force it to the disk."""
     try:
         with os.fdopen(os.open(out, os.O_WRONLY | os.O_APPEND), "wb", buffering=0) as stream:
@@ -95,7 +95,7 @@ def append(out: Path, row: Row) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What is to be run, where the results go, and by what command (the verifier's, if not another)."""
 
     instances: tuple[Instance, ...]
@@ -105,17 +105,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Step:
+class InstanceProgress:
     """One finished instance, how many are, how many were before, and about how many seconds are left."""
 
-    row: Row
+    row: ResultRow
     done: int
     total: int
     reused: int
     left: float
 
 
-def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Row]:
+def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda step: None) -> list[ResultRow]:
     """The row of every instance of the plan, in its order; what was finished before is not run again."""
     if not plan.instances:
         raise InputError("expected at least one instance to run, got none")
@@ -139,7 +139,7 @@ def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Ro
                 allowed = sum(row.limit or 0.0 for row in done)
                 share = min(1.0, sum(row.seconds for row in done) / allowed) if allowed else 0.0
                 left = share * sum(plan.instances[p].limit for p in todo if p not in rows) / plan.jobs
-                tell(Step(row, len(rows), len(keys), reused, left))
+                tell(InstanceProgress(row, len(rows), len(keys), reused, left))
         ordered = [rows[place] for place in range(len(keys))]
         others = [row for row in read_rows(plan.out) if row.key not in keys]
         content = table_text([*others, *ordered]).encode()  # the rows of other plans before those of this one
@@ -158,7 +158,7 @@ def shares(jobs: int) -> list[tuple[int, ...]]:
     return [tuple(cores[i::jobs]) for i in range(jobs)]
 
 
-def _keys(plan: Plan) -> list[str]:
+def _keys(plan: BenchmarkPlan) -> list[str]:
     """What identifies the result of each instance; the second of two equal lines of a csv has its own."""
     digest = cache(of_file)
     keys: list[str] = []
@@ -173,12 +173,14 @@ def _keys(plan: Plan) -> list[str]:
     return keys
 
 
-def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[tuple[int, Row], None, None]:
+def _worked(
+    plan: BenchmarkPlan, keys: Sequence[str], todo: Sequence[int]
+) -> Generator[tuple[int, ResultRow], None, None]:
     """The place and the row of each instance to do, as they are finished."""
     folder = witness_folder(plan.out)
     free = shares(plan.jobs)
     waiting = list(todo)[::-1]
-    running: dict[instance.Running, int] = {}
+    running: dict[instance.InstanceProcess, int] = {}
     try:
         while waiting or running:
             while waiting and free:
@@ -192,7 +194,7 @@ def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[t
         instance.abandon(list(running))
 
 
-def _row(one: Instance, attempt: instance.Attempt, key: str, folder: Path) -> Row:
+def _row(one: Instance, attempt: instance.InstanceOutcome, key: str, folder: Path) -> ResultRow:
     names = {"category": one.category, "network": one.network, "spec": one.spec}
     facts: dict[str, Any] = names | vars(attempt) | {"key": key}
     if attempt.witness:
@@ -200,4 +202,4 @@ def _row(one: Instance, attempt: instance.Attempt, key: str, folder: Path) -> Ro
         file = folder / f"{name}-{key[:8]}.counterexample"
         write_atomic(file, attempt.witness.encode())
         facts["witness"] = f"{folder.name}/{file.name}"
-    return Row(limit=one.limit, result=facts.pop("status"), **facts)
+    return ResultRow(limit=one.limit, result=facts.pop("status"), **facts)

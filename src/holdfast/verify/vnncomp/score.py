@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.verify.vnncomp.results import Row, header, read_rows
-from holdfast.verify.vnncomp.rules import Rules, Ruling, Said, Votes, judge, percent, scored_seconds
+from holdfast.verify.vnncomp.results import ResultRow, header, read_rows
+from holdfast.verify.vnncomp.rules import Rules, Ruling, ToolAnswer, Votes, judge, percent, scored_seconds
 from holdfast.verify.vnncomp.witnesses import graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
@@ -20,20 +20,20 @@ UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One row of one table."""
 
-    row: Row
+    row: ResultRow
     table: Path
     ours: bool
 
 
-def read_tools(sources: Sequence[str]) -> dict[str, list[Entry]]:
+def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     """The tools of these tables (path, or name=path), in order; tables of one name and other rows are one.
 
     Without a name ours are holdfast, others are called as their file, results.csv as its folder.
     """
-    tables: dict[str, list[Entry]] = {}
+    tables: dict[str, list[TableEntry]] = {}
     for source in sources:
         given, sign, after = source.partition("=")
         given, path = (
@@ -50,15 +50,15 @@ def read_tools(sources: Sequence[str]) -> dict[str, list[Entry]]:
             name = f"{name} ({path.stem})"
         if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
-        tables.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
+        tables.setdefault(name, []).extend(TableEntry(row, path, ours) for row in rows)
     return tables
 
 
-def _names(row: Row) -> tuple[str, str, str]:
+def _names(row: ResultRow) -> tuple[str, str, str]:
     return row.category, row.network, row.spec
 
 
-def aligned(tools: Mapping[str, Sequence[Entry]]) -> dict[Key, dict[str, Entry]]:
+def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, TableEntry]]:
     """What each tool said of each instance, instances in the order in which they first appear.
 
     Tables name the same file by different paths, so as few last parts of a path are compared as tell the
@@ -70,7 +70,7 @@ def aligned(tools: Mapping[str, Sequence[Entry]]) -> dict[Key, dict[str, Entry]]
         return all(len({_key_names(r, depth) for r in rows}) == len({*map(_names, rows)}) for rows in tables)
 
     depth = next(filter(tells_apart, range(1, 9)), 9)
-    found: dict[Key, dict[str, Entry]] = {}
+    found: dict[Key, dict[str, TableEntry]] = {}
     for tool, entries in tools.items():
         seen: Counter[tuple[str, str, str]] = Counter()
         for entry in entries:
@@ -80,7 +80,7 @@ def aligned(tools: Mapping[str, Sequence[Entry]]) -> dict[Key, dict[str, Entry]]
     return found
 
 
-def _key_names(row: Row, depth: int) -> tuple[str, str, str]:
+def _key_names(row: ResultRow, depth: int) -> tuple[str, str, str]:
     network, spec = ("/".join(Path(n.removesuffix(".gz")).parts[-depth:]) for n in (row.network, row.spec))
     return re.sub(r"^20\d\d_", "", row.category), network, spec
 
@@ -121,13 +121,13 @@ def _base(name: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedInstance:
     """One instance: what each tool said of it, and the ruling."""
 
     category: str
     network: str
     spec: str
-    said: Mapping[str, Said]
+    said: Mapping[str, ToolAnswer]
     ruling: Ruling
     votes: Votes | None = None
 
@@ -138,7 +138,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Line:
+class ToolScore:
     """One tool on one benchmark; `seconds` is the mean over what it solved, `cpu_seconds` the sum of all."""
 
     category: str
@@ -156,13 +156,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Score:
+class Scoreboard:
     """All results, judged; `totals` are the sums of percents by tool."""
 
     rules: Rules
     tools: tuple[str, ...]
-    instances: tuple[Judged, ...]
-    lines: tuple[Line, ...]
+    instances: tuple[JudgedInstance, ...]
+    lines: tuple[ToolScore, ...]
     totals: Mapping[str, float]
     left_out: int  # instances only others have
 
@@ -174,7 +174,7 @@ class Score:
 
 def score(
     sources: Sequence[str], rules: Rules, votes: Paths = (), benchmarks: Paths = (), *, every: bool = False
-) -> Score:
+) -> Scoreboard:
     """The score of these tables, the first one's instances (with `every` also those only others have).
 
     Counterexamples are replayed where the files are found: in `benchmarks`, as our run found them, or nearby.
@@ -191,26 +191,26 @@ def score(
     for key, entries in found.items():
         if not every and names[0] not in entries:
             continue
-        said: dict[str, Said] = {}
+        said: dict[str, ToolAnswer] = {}
         for tool, entry in entries.items():
             row = entry.row
             grade = graded(rules, row, entry.table, library, ours=entry.ours)
             seconds = scored_seconds(rules, row.seconds, overheads[tool])
-            said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
+            said[tool] = ToolAnswer(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
         row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
         ruling = judge(rules, list(said.values()), earlier)
         instances.append(
-            Judged(
+            JudgedInstance(
                 category=key[0], network=row.network, spec=row.spec, said=said, ruling=ruling, votes=earlier
             )
         )
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
-    return Score(rules, names, tuple(instances), lines, totals, left_out=len(found) - len(instances))
+    return Scoreboard(rules, names, tuple(instances), lines, totals, left_out=len(found) - len(instances))
 
 
-def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
+def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterator[ToolScore]:
     for category in dict.fromkeys(one.category for one in instances):
         here = [one for one in instances if one.category == category]
         points = {tool: sum(one.ruling.points.get(tool, 0) for one in here) for tool in tools}
@@ -222,7 +222,7 @@ def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
             right = [s for s, standing in said if standing == "right"]
             holds = sum(s.status == "holds" for s in right)
             standings = [standing for _, standing in said]
-            yield Line(
+            yield ToolScore(
                 category,
                 tool,
                 instances=len(here),
@@ -243,13 +243,13 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def overall(result: Score, tool: str) -> Line:
+def overall(result: Scoreboard, tool: str) -> ToolScore:
     """A tool on all benchmarks together; `percent` is the sum, so that each benchmark counts the same."""
     own = [line for line in result.lines if line.tool == tool]
     solved = sum(line.solved for line in own)
     spent = sum(line.seconds * line.solved for line in own if line.seconds is not None)
     counted = ("instances", "solved", "holds", "violated", "wrong", "undecided", "points")
-    return Line(
+    return ToolScore(
         category="all",
         tool=tool,
         seconds=spent / solved if solved else None,

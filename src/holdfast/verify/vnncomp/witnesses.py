@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.model import found_file, read_onnx, read_unpacked
+from holdfast.core.model import existing_file, read_onnx, read_unpacked
 from holdfast.graph.session import condense, open_session
-from holdfast.verify.vnncomp.results import Counterexample, Row, read_counterexample
+from holdfast.verify.vnncomp.results import Counterexample, ResultRow, read_counterexample
 from holdfast.verify.vnncomp.rules import Grade, Rules
 from holdfast.verify.vnncomp.run import remembered
 from holdfast.verify.vnnlib import Spec, read_vnnlib
@@ -82,7 +82,7 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
 
 
 @dataclass(frozen=True)
-class Library:
+class BenchmarkLibrary:
     """Where benchmark files may lie: folders by category, and others; what was opened stays open."""
 
     known: Mapping[str, Path] = field(default_factory=dict)
@@ -102,7 +102,9 @@ class Library:
         return _first_file(place.joinpath(*end) for end in ends for place in places)
 
 
-def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
+def graded(
+    rules: Rules, row: ResultRow, table: Path, library: BenchmarkLibrary, *, ours: bool
+) -> tuple[Grade, str]:
     """The grade of the counterexample of a row, and why it is not better; unchecked without a violation.
 
     Our results name its file, and without it are missing. Others are unchecked without one where the
@@ -141,7 +143,7 @@ def _graded(rules: Rules, text: str, replay: Replay, spec: Spec, file: Path) -> 
     return grade(rules, spec, found, point, outputs[: spec.outputs])
 
 
-def _published(row: Row, table: Path) -> Path | None:
+def _published(row: ResultRow, table: Path) -> Path | None:
     """Where the organisers put a counterexample: <category>/<network>_<spec>.counterexample(.gz)."""
     network, spec = (Path(name.removesuffix(".gz")) for name in (row.network, row.spec))
     name = f"{network.stem}_{spec.stem}.counterexample"
@@ -152,7 +154,7 @@ def _published(row: Row, table: Path) -> Path | None:
 
 def _first_file(paths: Iterable[Path]) -> Path | None:
     """The first of the paths that is there, plain or packed."""
-    return next(filter(None, map(found_file, paths)), None)
+    return next(filter(None, map(existing_file, paths)), None)
 
 
 def open_replay(path: Path) -> Replay:
@@ -178,11 +180,11 @@ def open_replay(path: Path) -> Replay:
     return replay
 
 
-def library_of(tables: Sequence[Path], folders: Sequence[Path]) -> Library:
+def library_of(tables: Sequence[Path], folders: Sequence[Path]) -> BenchmarkLibrary:
     """The library of these benchmark folders, of those our own runs remember, and of what lies around."""
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"--benchmarks: expected a folder, got {folder}")
     known = {category: place for table in tables for category, place in remembered(table).items()}
     around = [*folders, *(table.parent for table in tables), Path.cwd()]
-    return Library(known, tuple(dict.fromkeys(path.resolve() for path in around)))
+    return BenchmarkLibrary(known, tuple(dict.fromkeys(path.resolve() for path in around)))

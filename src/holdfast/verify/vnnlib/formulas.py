@@ -26,7 +26,7 @@ _COMPARISONS = frozenset(("<=", ">=", "<", ">", "="))
 _IDLE = frozenset(("set-logic", "set-info", "set-option", "check-sat", "get-model", "get-value", "exit"))
 
 
-class Misfit(InputError):
+class InvalidFormula(InputError):
     """Something that cannot stand where it stands; `item` says at which place of its list."""
 
     def __init__(self, message: str, item: int = 0) -> None:
@@ -42,7 +42,7 @@ class Bound(NamedTuple):
     value: float
 
 
-class Row(NamedTuple):
+class LinearRow(NamedTuple):
     """The weights times the variables sum up to at most `bound`, or to less if `strict`."""
 
     weights: tuple[tuple[Variable, float], ...]
@@ -54,7 +54,7 @@ class All(NamedTuple):
     """A conjunction; equal tuples are shared, so that cases of one box can share its arrays."""
 
     bounds: tuple[Bound, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[LinearRow, ...] = ()
 
 
 # One of these must hold: the empty list is false, and [All()] is true.
@@ -67,7 +67,7 @@ def number(text: str, at: int) -> float | None:
         return None
     value = float(text)
     if not isfinite(value):
-        raise Misfit(f"expected a number of float64, got {text!r}, which is too large", at)
+        raise InvalidFormula(f"expected a number of float64, got {text!r}, which is too large", at)
     return value + 0.0  # no negative zero
 
 
@@ -102,7 +102,7 @@ def multiply(terms: list[Term]) -> Term:
         elif rest is None:
             rest = term
         else:
-            raise Misfit("expected a linear term, got a product of two terms with variables", at)
+            raise InvalidFormula("expected a linear term, got a product of two terms with variables", at)
     return {None: factor} if rest is None else {name: weight * factor for name, weight in rest.items()}
 
 
@@ -112,7 +112,7 @@ def divide(terms: list[Term]) -> Term:
     for at, term in enumerate(terms[1:], 2):
         divisor = term.get(None, Fraction(0))
         if not term.keys() <= {None} or not divisor:
-            raise Misfit("expected a constant other than 0 to divide by", at)
+            raise InvalidFormula("expected a constant other than 0 to divide by", at)
         result = {name: weight / divisor for name, weight in result.items()}
     return result
 
@@ -134,7 +134,7 @@ def compare(sign: str, left: Term, right: Term) -> Formula:
     (name, weight), *others = weights.items()
     if name >= 0 and not others:
         return [bound_of(name, "upper" if weight > 0 else "lower", _near(constant / weight), strict)]
-    row = Row(tuple((name, _near(weight)) for name, weight in weights.items()), _near(constant), strict)
+    row = LinearRow(tuple((name, _near(weight)) for name, weight in weights.items()), _near(constant), strict)
     return [All(rows=(row,))]
 
 
@@ -149,7 +149,7 @@ def _near(value: Fraction) -> float:
     try:
         return float(value) + 0.0
     except OverflowError:
-        raise Misfit("expected numbers of float64, got one that is too large") from None
+        raise InvalidFormula("expected numbers of float64, got one that is too large") from None
 
 
 def conjoin(parts: list[Formula]) -> Formula:
@@ -163,7 +163,7 @@ def conjoin(parts: list[Formula]) -> Formula:
             factors = [[All(bounds, tuple(row for case in cases for row in case.rows))]]
         for factor in factors:
             if len(result) * len(factor) > LIMIT:
-                raise Misfit(
+                raise InvalidFormula(
                     f"expected at most {LIMIT:,} cases after multiplying out, got {len(result):,} times "
                     f"{len(factor):,}; split the specification"
                 )
@@ -200,13 +200,13 @@ def read_command(text: str, begin: int, script: Script) -> int:
                     _command(items, script)
                     return token.end()
                 item, start = _meaning(items, script), starts[0]
-            except Misfit as problem:
-                raise Misfit(str(problem), (starts[1:] or starts)[problem.item]) from None
+            except InvalidFormula as problem:
+                raise InvalidFormula(str(problem), (starts[1:] or starts)[problem.item]) from None
         elif token[0][0] == ";":
             continue
         stack[-1][0].append(item)
         stack[-1][1].append(start)
-    raise Misfit("expected ')' to close this list, got the end of the file", stack[-1][1][0])
+    raise InvalidFormula("expected ')' to close this list, got the end of the file", stack[-1][1][0])
 
 
 def _command(items: list[Item], script: Script) -> None:
@@ -217,24 +217,24 @@ def _command(items: list[Item], script: Script) -> None:
             script.asserted.extend(_formulas(items))
             return
         case ["assert", *rest]:
-            raise Misfit(f"expected one formula to assert, got {len(rest)}")
+            raise InvalidFormula(f"expected one formula to assert, got {len(rest)}")
         case ["declare-const", str(name), kind] | ["declare-fun", str(name), tuple(), kind]:
             variable = variable_of(name)
             if variable is None:
-                raise Misfit(f"expected a variable X_0, X_1, ... or Y_0, Y_1, ..., got {name!r}", 1)
+                raise InvalidFormula(f"expected a variable X_0, X_1, ... or Y_0, Y_1, ..., got {name!r}", 1)
             if kind != "Real":
-                raise Misfit(f"expected {name} to be Real, got {kind!r}", len(items) - 1)
+                raise InvalidFormula(f"expected {name} to be Real, got {kind!r}", len(items) - 1)
             script.declared.append(variable)
             return
         case ["declare-const", *_]:
-            raise Misfit("expected (declare-const NAME Real)")
+            raise InvalidFormula("expected (declare-const NAME Real)")
         case ["declare-fun", *_]:
-            raise Misfit("expected (declare-fun NAME () Real)")
+            raise InvalidFormula("expected (declare-fun NAME () Real)")
         case [str(head), *_]:
             got = repr(head)
         case _:
             got = "a list" if items else "an empty list"
-    raise Misfit(f"expected declare-const, declare-fun or assert, got {got}")
+    raise InvalidFormula(f"expected declare-const, declare-fun or assert, got {got}")
 
 
 def _meaning(items: list[Item], script: Script) -> Item:
@@ -242,10 +242,10 @@ def _meaning(items: list[Item], script: Script) -> Item:
         return ()
     head = items[0]
     if not isinstance(head, str):
-        raise Misfit("expected an operator such as <=, and, or, +, got a list")
+        raise InvalidFormula("expected an operator such as <=, and, or, +, got a list")
     if head in _COMPARISONS:
         if len(items) < 3:
-            raise Misfit(f"expected two terms to compare with {head}, got {len(items) - 1}")
+            raise InvalidFormula(f"expected two terms to compare with {head}, got {len(items) - 1}")
         plain = _plain(head, items, script)
         if plain is not None:
             return plain
@@ -255,9 +255,9 @@ def _meaning(items: list[Item], script: Script) -> Item:
     if head == "or":
         return [case for formula in _formulas(items) for case in formula]
     if head not in _SUMS:
-        raise Misfit(f"expected one of <= >= < > = and or + - * /, got {head!r}")
+        raise InvalidFormula(f"expected one of <= >= < > = and or + - * /, got {head!r}")
     if len(items) == 1:
-        raise Misfit(f"expected terms after {head}, got none")
+        raise InvalidFormula(f"expected terms after {head}, got none")
     return _SUMS[head](list(_terms(items, script)))
 
 
@@ -269,7 +269,7 @@ def _formulas(items: list[Item]) -> Iterator[Formula]:
             yield [All()] if item == "true" else []
         else:
             got = repr(item) if isinstance(item, str) else "a term"
-            raise Misfit(f"expected a formula such as (<= Y_0 Y_1), got {got}", at)
+            raise InvalidFormula(f"expected a formula such as (<= Y_0 Y_1), got {got}", at)
 
 
 def _plain(sign: str, items: list[Item], script: Script) -> Formula | None:
@@ -282,13 +282,13 @@ def _plain(sign: str, items: list[Item], script: Script) -> Formula | None:
         return None
     weight, strict = 1.0 if sign[0] == "<" else -1.0, len(sign) == 1
     if other is not None:
-        return [All(rows=(Row(((name, weight), (other, -weight)), 0.0, strict),))]
+        return [All(rows=(LinearRow(((name, weight), (other, -weight)), 0.0, strict),))]
     value = number(right, 2)
     if value is None:
         return None
     if name >= 0:
         return [bound_of(name, "upper" if weight > 0 else "lower", value, strict)]
-    return [All(rows=(Row(((name, weight),), weight * value + 0.0, strict),))]
+    return [All(rows=(LinearRow(((name, weight),), weight * value + 0.0, strict),))]
 
 
 def _terms(items: list[Item], script: Script) -> Iterator[Term]:
@@ -296,11 +296,11 @@ def _terms(items: list[Item], script: Script) -> Iterator[Term]:
         if isinstance(item, dict):
             yield item
         elif not isinstance(item, str):
-            raise Misfit("expected a number, a variable or a sum, got a formula", at)
+            raise InvalidFormula("expected a number, a variable or a sum, got a formula", at)
         elif (variable := variable_of(item)) is not None:
             script.names[item] = variable
             yield {variable: Fraction(1)}
         elif number(item, at) is not None:
             yield {None: Fraction(item)}
         else:
-            raise Misfit(f"expected a number, X_i or Y_i, got {item!r}", at)
+            raise InvalidFormula(f"expected a number, X_i or Y_i, got {item!r}", at)

@@ -15,10 +15,19 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.extras import require
-from holdfast.core.model import found_file, read_unpacked
+from holdfast.core.model import existing_file, read_unpacked
 from holdfast.core.types import Floats
 from holdfast.verify.vnnlib import formulas
-from holdfast.verify.vnnlib.formulas import All, Bound, Formula, Misfit, Row, Script, Term, Variable
+from holdfast.verify.vnnlib.formulas import (
+    All,
+    Bound,
+    Formula,
+    InvalidFormula,
+    LinearRow,
+    Script,
+    Term,
+    Variable,
+)
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
 LIMIT_BYTES = 1 << 29
@@ -70,11 +79,13 @@ def _box(common: tuple[Floats, Floats], bounds: tuple[Bound, ...]) -> tuple[Floa
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):
             others = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
-            raise Misfit(f"expected a bounded input set, got no {side} bound of X_{missing[0]}{others}")
+            raise InvalidFormula(
+                f"expected a bounded input set, got no {side} bound of X_{missing[0]}{others}"
+            )
     return lower, upper
 
 
-def _table(inputs: int, outputs: int, rows: tuple[Row, ...]) -> tuple[Any, ...]:
+def _table(inputs: int, outputs: int, rows: tuple[LinearRow, ...]) -> tuple[Any, ...]:
     """Weights of the outputs, bounds, which are strict, and weights of the inputs if there are any."""
     weights = np.zeros((len(rows), inputs + outputs))  # Y_0 is the last column
     for line, row in zip(weights, rows, strict=True):
@@ -87,7 +98,7 @@ def _table(inputs: int, outputs: int, rows: tuple[Row, ...]) -> tuple[Any, ...]:
 
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
     """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz, of at most `limit` bytes unpacked."""
-    path = found_file(Path(path)) or Path(path)
+    path = existing_file(Path(path)) or Path(path)
     try:
         data = read_unpacked(path, limit)
     except FileNotFoundError:
@@ -108,7 +119,7 @@ def parse_vnnlib(text: str, where: str = "<text>") -> Spec:
         return parse_two(text, where)
     try:
         return _parse(text)
-    except Misfit as problem:
+    except InvalidFormula as problem:
         line = text.count("\n", 0, problem.item) + 1
         column = problem.item - text.rfind("\n", 0, problem.item)
         raise InputError(f"{where}:{line}:{column}: {problem}") from None
@@ -124,7 +135,7 @@ def _parse(text: str, quick: bool = True) -> Spec:
         if at == len(text):
             return spec_of(*_sizes(text, script), script.asserted)
         if text[at] != "(":
-            raise Misfit(f"expected '(', got {text[at : at + 40].split()[0]!r}", at)
+            raise InvalidFormula(f"expected '(', got {text[at : at + 40].split()[0]!r}", at)
         at = formulas.read_command(text, at, script)
 
 
@@ -164,13 +175,17 @@ def _sizes(text: str, script: Script) -> tuple[int, int]:
         size = len(indices)
         gap = next((i for i in range(size) if i not in indices), None)
         if not size:
-            raise Misfit(f"expected (declare-const {letter}_0 Real), got no {letter} variable", len(text))
+            raise InvalidFormula(
+                f"expected (declare-const {letter}_0 Real), got no {letter} variable", len(text)
+            )
         if gap is not None:
-            raise Misfit(f"expected {letter}_{gap} to be declared: {size} {letter} variables are", len(text))
+            raise InvalidFormula(
+                f"expected {letter}_{gap} to be declared: {size} {letter} variables are", len(text)
+            )
     used = next((name for name, variable in script.names.items() if variable not in declared), None)
     if used is not None:
         place = next(token.start() for token in formulas.TOKEN.finditer(text) if token[0] == used)
-        raise Misfit(f"expected a declared variable, got {used}, which is not declared", place)
+        raise InvalidFormula(f"expected a declared variable, got {used}, which is not declared", place)
     return len(inputs), len(outputs)
 
 
@@ -186,7 +201,7 @@ def parse_two(text: str, where: str) -> Spec:
     try:
         offsets, inputs, outputs = _offsets(query)
         return spec_of(inputs, outputs, [_formula(one.expr, offsets) for one in query.assertions])
-    except Misfit as problem:
+    except InvalidFormula as problem:
         raise InputError(f"{where}: {problem}") from None
 
 
@@ -202,17 +217,19 @@ def _report(report: str) -> str:
 def _offsets(query: Any) -> tuple[dict[str, Variable], int, int]:
     """The variable of each tensor's first entry, and how many inputs and outputs there are."""
     if len(query.networks) != 1:
-        raise Misfit(
+        raise InvalidFormula(
             f"expected one network, got {len(query.networks)}; holdfast verifies one network at a time"
         )
     (network,) = query.networks
     if network.hidden:
-        raise Misfit(f"expected inputs and outputs only, got the hidden node {network.hidden[0].name!r}")
+        raise InvalidFormula(
+            f"expected inputs and outputs only, got the hidden node {network.hidden[0].name!r}"
+        )
     if len(network.inputs) != 1:
-        raise Misfit(f"expected a network with one input, got {len(network.inputs)}")
+        raise InvalidFormula(f"expected a network with one input, got {len(network.inputs)}")
     for tensor in (*network.inputs, *network.outputs):
         if tensor.dtype.name not in _KINDS:
-            raise Misfit(f"expected {tensor.name!r} to be real or float, got {tensor.dtype.name}")
+            raise InvalidFormula(f"expected {tensor.name!r} to be real or float, got {tensor.dtype.name}")
     offsets: dict[str, Variable] = {network.inputs[0].name: 0}
     outputs = 0
     for tensor in network.outputs:
@@ -232,7 +249,7 @@ def _formula(node: Any, offsets: dict[str, Variable]) -> Formula:
         case kind if kind in _SIGNS:
             signs = [_SIGNS[kind]]
         case kind:
-            raise Misfit(f"expected comparisons, and, or, got {kind}: {node}")
+            raise InvalidFormula(f"expected comparisons, and, or, got {kind}: {node}")
     left, right = _term(node.lhs, offsets), _term(node.rhs, offsets)
     return [case for sign in signs for case in formulas.compare(sign, left, right)]
 
@@ -259,4 +276,4 @@ def _term(node: Any, offsets: dict[str, Variable]) -> Term:
         case _ if hasattr(node, "lexeme"):
             return {None: Fraction(node.lexeme)}
         case kind:
-            raise Misfit(f"expected a linear term, got {kind}: {node}")
+            raise InvalidFormula(f"expected a linear term, got {kind}: {node}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Box, Property, Rows
+from holdfast.core.property import InputBox, LinearConstraints, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import TensorInfo, inputs_of, outputs_of, read_proto
 from holdfast.verify.problem import first_float, input_type
@@ -117,19 +117,25 @@ def property_of(spec: Spec, network: Network) -> Property:
     proto = read_proto(network.path)
     shape, dtype = _shape(network, spec, proto), input_type(proto, network.path)
     keys = [(id(case.lower), id(case.upper)) for case in spec.cases]
-    boxes: dict[tuple[int, int], Box] = {}
+    boxes: dict[tuple[int, int], InputBox] = {}
     moved = 0
     for key, case in dict(zip(keys, spec.cases, strict=True)).items():
         lower, upper, count = _representable(case.lower, case.upper, dtype)
-        boxes[key] = Box(lower.reshape(shape), upper.reshape(shape))
+        boxes[key] = InputBox(lower.reshape(shape), upper.reshape(shape))
         moved = max(moved, count)
-    around = list(boxes.values()) or [Box(np.zeros(shape), np.zeros(shape))]  # any: nothing is unsafe then
-    threat = Box(reduce(np.minimum, [b.lower for b in around]), reduce(np.maximum, [b.upper for b in around]))
+    around = list(boxes.values()) or [
+        InputBox(np.zeros(shape), np.zeros(shape))
+    ]  # any: nothing is unsafe then
+    threat = InputBox(
+        reduce(np.minimum, [b.lower for b in around]), reduce(np.maximum, [b.upper for b in around])
+    )
     unsafe = []
     for key, case in zip(keys, spec.cases, strict=True):
         # Outputs are floats: less than a bound is at most the number before it.
         bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
-        unsafe.append(Rows(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[key]))
+        unsafe.append(
+            LinearConstraints(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[key])
+        )
     notes = list(spec.notes)
     if moved:
         notes.append(f"{moved:,} fixed inputs are not {dtype.name} values; the nearest ones were used")

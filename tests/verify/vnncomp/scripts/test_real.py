@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from helpers import models as making
 from holdfast.verify.vnncomp.instances import limited, read_instances
 from holdfast.verify.vnncomp.rules import RULES
-from holdfast.verify.vnncomp.run import Plan, run
+from holdfast.verify.vnncomp.run import BenchmarkPlan, run
 from holdfast.verify.vnncomp.score import score
 
 SCRIPTS = Path(__file__).resolve().parents[4] / "vnncomp"
@@ -51,7 +51,7 @@ def test_the_scripts_answer(sums, tmp_path, version, word):
 
 def test_a_benchmark_is_run_and_its_counterexample_replays(sums, tmp_path):
     out = tmp_path / "r.csv"
-    rows = run(Plan(read_instances(sums), out))
+    rows = run(BenchmarkPlan(read_instances(sums), out))
     assert [row.result for row in rows] == ["holds", "violated"]
     assert all(row.engine and row.cpu_seconds for row in rows)
     made = score([str(out)], RULES["2026"])
@@ -67,7 +67,7 @@ def test_packed_files_of_the_competition(shared_data, tmp_path):
     first, second = limited(read_instances(folder)[:2], most=60)
     assert first.network_path.suffix == ".gz"
     out = tmp_path / "r.csv"
-    assert [row.result for row in run(Plan((first, second), out))] == ["holds", "violated"]
+    assert [row.result for row in run(BenchmarkPlan((first, second), out))] == ["holds", "violated"]
     made = score([str(out)], RULES["2025"])
     assert made.instances[1].said["holdfast"].grade == "valid"
     assert made.lines[0].wrong == 0

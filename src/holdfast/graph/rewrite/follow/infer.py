@@ -14,7 +14,7 @@ from holdfast.graph.session import open_session
 
 
 @dataclass(frozen=True)
-class Window:
+class PoolWindow:
     """How a pool looks along one axis; `before` and `after` are cells of padding."""
 
     kernel: int
@@ -29,7 +29,7 @@ class Window:
         return self.dilation * (self.kernel - 1) + 1
 
 
-def pooled(cells: int, window: Window, ceil: bool) -> int:
+def pooled(cells: int, window: PoolWindow, ceil: bool) -> int:
     """The number of windows over `cells` cells: eq. 8 of the SysNoise paper, with its last window checked.
 
     O = ⌊(W − K + P_before + P_after) / S⌋ + 1, or ⌈…⌉ in ceil mode; in ceil mode the last window is dropped
@@ -44,7 +44,7 @@ def pooled(cells: int, window: Window, ceil: bool) -> int:
     return count - 1 if (count - 1) * window.stride >= cells + window.before else count
 
 
-def windows_of(node: Any) -> list[Window] | None:
+def windows_of(node: Any) -> list[PoolWindow] | None:
     """How a pool node looks along each of its spatial axes; None if it pads to ⌈W/S⌉ whatever its mode."""
     given = attributes_of(node)
     if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
@@ -54,7 +54,7 @@ def windows_of(node: Any) -> list[Window] | None:
     strides, dilations = (given.get(name) or [1] * rank for name in ("strides", "dilations"))
     pads = given.get("pads") if given.get("auto_pad") != b"VALID" else None
     pads = pads or [0] * (2 * rank)
-    return [Window(kernel[i], strides[i], pads[i], pads[i + rank], dilations[i]) for i in range(rank)]
+    return [PoolWindow(kernel[i], strides[i], pads[i], pads[i + rank], dilations[i]) for i in range(rank)]
 
 
 def ceils(node: Any) -> bool:
@@ -70,7 +70,7 @@ SMALL = 64  # numbers: targets, sizes, pads; what shape inference may want to se
 
 
 @dataclass(frozen=True)
-class Known:
+class TensorFacts:
     """What is known of a tensor: its element type, its shape, its value; the last two may be None."""
 
     kind: int
@@ -78,7 +78,7 @@ class Known:
     value: Array | None = None
 
 
-def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
+def outputs_of(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[TensorFacts]:
     """What is known of each output of a node of a model; ValueError if its inputs do not fit together."""
     attributes, array = attributes_of(node), None
     if node.op_type == "Constant" and "value" in attributes:
@@ -86,14 +86,14 @@ def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known
     elif node.op_type == "Shape" and (shape := inputs[node.input[0]].shape) is not None:
         array = np.array(shape[attributes.get("start") : attributes.get("end")], np.int64)
     if array is not None:
-        return [Known(kind_of(array), array.shape, array)]
+        return [TensorFacts(kind_of(array), array.shape, array)]
     if node.op_type in POOLS:
         return _pool(node, inputs[node.input[0]])
     given = [inputs[name] for name in node.input if name]
     if given and all(k.value is not None for k in given) and node.op_type not in RANDOM:
         found = run_alone(node, {n: inputs[n].value for n in node.input if n}, model)
         if found is not None:
-            return [Known(kind_of(v), v.shape, v) for v in found]
+            return [TensorFacts(kind_of(v), v.shape, v) for v in found]
     return _inferred(node, inputs, model)
 
 
@@ -102,7 +102,7 @@ def kind_of(value: Array) -> int:
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
 
 
-def _pool(node: Any, source: Known) -> list[Known]:
+def _pool(node: Any, source: TensorFacts) -> list[TensorFacts]:
     shape = None
     if source.shape is not None:
         windows, cells = windows_of(node), source.shape[2:]
@@ -115,12 +115,12 @@ def _pool(node: Any, source: Known) -> list[Known]:
             raise ValueError(f"its window is larger than its input of {'×'.join(map(str, cells))} cells")
         shape = (*source.shape[:2], *sizes)
     kinds = (source.kind, TensorProto.INT64)
-    return [Known(kind, shape) for _, kind in zip(node.output, kinds, strict=False)]
+    return [TensorFacts(kind, shape) for _, kind in zip(node.output, kinds, strict=False)]
 
 
-def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
+def _inferred(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[TensorFacts]:
     """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
-    unknown = [Known(0, None) for _ in node.output]
+    unknown = [TensorFacts(0, None) for _ in node.output]
     if subgraphs(node):
         return unknown  # If, Loop, Scan: what they give depends on more than their inputs
     types = {n: helper.make_tensor_type_proto(k.kind, k.shape) for n, k in inputs.items() if n and k.kind}
@@ -152,16 +152,16 @@ def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]
             feed[name] = np.zeros(each.shape, helper.tensor_dtype_to_np_dtype(each.kind))
         else:
             return shapes
-    return [Known(kind_of(v), v.shape) for v in run_alone(node, feed, model) or ()] or shapes
+    return [TensorFacts(kind_of(v), v.shape) for v in run_alone(node, feed, model) or ()] or shapes
 
 
-def _known(found: Any) -> Known:
+def _known(found: Any) -> TensorFacts:
     if found is None or not found.HasField("tensor_type"):
-        return Known(0, None)
+        return TensorFacts(0, None)
     kind = found.tensor_type
     dims = list(kind.shape.dim) if kind.HasField("shape") else None
     whole = dims is not None and all(d.HasField("dim_value") for d in dims)
-    return Known(kind.elem_type, tuple(d.dim_value for d in dims or ()) if whole else None)
+    return TensorFacts(kind.elem_type, tuple(d.dim_value for d in dims or ()) if whole else None)
 
 
 def run_alone(node: Any, feed: Mapping[str, Any], model: Any) -> Sequence[Array] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.graph.nodes import attributes_of, set_attribute
 from holdfast.graph.rewrite.follow.infer import Array, outputs_of
 from holdfast.graph.rewrite.follow.sizes import Axis, changed, extended, new_size, offset, old_size, regrouped
-from holdfast.graph.rewrite.follow.walk import Rule, Value, Walk, cannot, reach
+from holdfast.graph.rewrite.follow.walk import GraphWalk, Rule, TensorValue, cannot, reach
 
 ELEMENTWISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or"),
@@ -23,7 +23,7 @@ def was_now(axes: Sequence[Axis] | None) -> str:
     return f"{old} (now {new})" if old != new else old
 
 
-def follow_reshape(walk: Walk, node: Any) -> None:
+def follow_reshape(walk: GraphWalk, node: Any) -> None:
     """Recompute a constant target: axes that changed are found again, also through a flattened H·W."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     wanted = walk.value(node.output[0]).old_shape
@@ -47,14 +47,14 @@ def follow_reshape(walk: Walk, node: Any) -> None:
     walk.put(node, 1, new)
 
 
-def _fits(target: Array, source: Value) -> bool:
+def _fits(target: Array, source: TensorValue) -> bool:
     given, count = dict(enumerate(source.new_shape)), prod(source.new_shape)
     shape = [given.get(i, 0) if t == 0 else int(t) for i, t in enumerate(target)]
     fixed = prod(t for t in shape if t != -1)
     return count == fixed if -1 not in shape else fixed > 0 and count % fixed == 0
 
 
-def follow_expand(walk: Walk, node: Any) -> None:
+def follow_expand(walk: GraphWalk, node: Any) -> None:
     """Recompute a constant target along the axes of the input that changed."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     if source.axes is None or not source.changed or not target.constant or target.old is None:
@@ -68,7 +68,7 @@ def follow_expand(walk: Walk, node: Any) -> None:
         walk.put(node, 1, new)
 
 
-def follow_elementwise(walk: Walk, node: Any) -> None:
+def follow_elementwise(walk: GraphWalk, node: Any) -> None:
     """Continue constants that were cut to the old size; two data branches must meet at one size."""
     values = [walk.value(name) for name in node.input]
     leading = [v.axes for v in values if v.axes is not None and v.old is None]
@@ -84,7 +84,7 @@ def follow_elementwise(walk: Walk, node: Any) -> None:
     _meet(node, leading)
 
 
-def _short(value: Value, axes: Sequence[Axis]) -> bool:
+def _short(value: TensorValue, axes: Sequence[Axis]) -> bool:
     """Whether a known value was as long as an axis that changed, and is not as long as it is now.
 
     A value the graph computes from the shapes of its data may be half right: exporters write some of the
@@ -108,7 +108,7 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
                 raise cannot(node, f"joins branches that no longer have one size: {sizes}")
 
 
-def follow_concat(walk: Walk, node: Any) -> None:
+def follow_concat(walk: GraphWalk, node: Any) -> None:
     """Continue constants across; data branches must meet at one size across."""
     values = [walk.value(name) for name in node.input]
     if any(v.axes is None for v in values):
@@ -127,7 +127,7 @@ def follow_concat(walk: Walk, node: Any) -> None:
     _meet(node, leading, at)
 
 
-def follow_product(walk: Walk, node: Any) -> None:
+def follow_product(walk: GraphWalk, node: Any) -> None:
     """Refuse a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
     first, second = (walk.value(name) for name in node.input[:2])
     if not first.axes or not second.axes or first.constant == second.constant:
@@ -142,7 +142,7 @@ def follow_product(walk: Walk, node: Any) -> None:
         raise cannot(node, f"{has} (it had {old_size(data)}): {reads}")
 
 
-def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
+def arguments(walk: GraphWalk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
     """Integer arguments that are inputs 1, 2, … or, in older opsets, attributes; None if not known."""
     given: dict[str, Array | None] = dict.fromkeys(names)
     given |= {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
@@ -152,7 +152,7 @@ def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | 
     return given
 
 
-def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
+def set_argument(walk: GraphWalk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
     """Change such an argument where it is."""
     for attribute in node.attribute:
         if attribute.name == name:
@@ -162,7 +162,7 @@ def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Ar
     walk.put(node, list(names).index(name) + 1, new)
 
 
-def follow_slice(walk: Walk, node: Any) -> None:
+def follow_slice(walk: GraphWalk, node: Any) -> None:
     """Move starts and ends that were at the old end, or at the border of a part that changed."""
     names = ("starts", "ends", "axes", "steps")
     source, given = walk.value(node.input[0]), arguments(walk, node, names)
@@ -187,7 +187,7 @@ def follow_slice(walk: Walk, node: Any) -> None:
             set_argument(walk, node, names, name, points)
 
 
-def follow_split(walk: Walk, node: Any) -> None:
+def follow_split(walk: GraphWalk, node: Any) -> None:
     """Cut an axis that changed at the borders of its parts."""
     source, sizes = walk.value(node.input[0]), arguments(walk, node, ("split",))["split"]
     place = attributes_of(node).get("axis", 0)
@@ -207,7 +207,7 @@ def follow_split(walk: Walk, node: Any) -> None:
         set_argument(walk, node, ("split",), "split", new)
 
 
-def follow_gather(walk: Walk, node: Any) -> None:
+def follow_gather(walk: GraphWalk, node: Any) -> None:
     """Refuse a constant list of all cells of an axis that changed."""
     source, picked = walk.value(node.input[0]), walk.value(node.input[1])
     place = attributes_of(node).get("axis", 0)
@@ -219,7 +219,7 @@ def follow_gather(walk: Walk, node: Any) -> None:
         raise cannot(node, f"picks {picked.old.size} of {was_now([runs])} cells by a constant list")
 
 
-def refuse_unpool(walk: Walk, node: Any) -> None:
+def refuse_unpool(walk: GraphWalk, node: Any) -> None:
     """Refuse to put values back by indices into a map of another size."""
     if any(walk.value(name).changed for name in node.input):
         raise cannot(node, "puts values back by indices into a map of the old size")
@@ -228,7 +228,7 @@ def refuse_unpool(walk: Walk, node: Any) -> None:
 JOINS = ("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Concat", "Where")
 
 
-def follow_resize(walk: Walk, node: Any) -> None:
+def follow_resize(walk: GraphWalk, node: Any) -> None:
     """Give a Resize the size of the branch it meets; without one a whole factor stays the factor it was."""
     source, out = walk.value(node.input[0]), walk.value(node.output[0])
     if source.axes is None or out.axes is None:
@@ -251,7 +251,7 @@ def follow_resize(walk: Walk, node: Any) -> None:
     _set_size(walk, node, source, [wanted[a] for a in axes], axes)
 
 
-def _resized(walk: Walk, node: Any) -> tuple[int, ...] | None:
+def _resized(walk: GraphWalk, node: Any) -> tuple[int, ...] | None:
     """The shape a node would now give."""
     try:
         return outputs_of(node, walk.side(node, new=True), walk.model)[0].shape
@@ -265,7 +265,9 @@ def _across(source: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
     return list(range(1, len(out) - 1)) if last else list(range(2, len(out)))
 
 
-def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tuple[int, ...]) -> list[int]:
+def _alone(
+    walk: GraphWalk, node: Any, source: TensorValue, old: tuple[int, ...], now: tuple[int, ...]
+) -> list[int]:
     """The size without a branch to meet: constant sizes of a whole factor keep the factor."""
     new, across = list(now), _across(source.old_shape, old)
     sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
@@ -278,7 +280,7 @@ def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tupl
     return new
 
 
-def _set_size(walk: Walk, node: Any, source: Value, wanted: list[int], axes: list[int]) -> None:
+def _set_size(walk: GraphWalk, node: Any, source: TensorValue, wanted: list[int], axes: list[int]) -> None:
     """Write the size in the form the node had: sizes, or the scales that give it for any batch."""
     sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
     if sizes.constant and sizes.old is not None:
@@ -305,7 +307,7 @@ def scale(cells: int, wanted: int) -> Array:
     return np.asarray(found)
 
 
-def follow_transposed(walk: Walk, node: Any) -> None:
+def follow_transposed(walk: GraphWalk, node: Any) -> None:
     """End a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
     out = walk.value(node.output[0])
     across = list(range(2, len(out.axes or ())))
@@ -330,7 +332,7 @@ def follow_transposed(walk: Walk, node: Any) -> None:
     walk.touch(node)
 
 
-def partner(walk: Walk, node: Any, old: tuple[int, ...], across: list[int]) -> Value | None:
+def partner(walk: GraphWalk, node: Any, old: tuple[int, ...], across: list[int]) -> TensorValue | None:
     """The nearest branch of the same old height and width that what this node gives is joined with."""
     ahead, seen = [node.output[0]], set[int]()
     while ahead:

@@ -17,12 +17,12 @@ from holdfast.graph.rewrite.follow.infer import Array
 
 
 @dataclass(frozen=True)
-class Run:
+class AxisCells:
     """Cells in a row: how many there were and are; `parts` if they are several axes one after the other."""
 
     old: int
     new: int
-    parts: tuple[tuple[Run, ...], ...] = ()
+    parts: tuple[tuple[AxisCells, ...], ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -30,12 +30,12 @@ class Run:
         return self.old != self.new or any(run.changed for part in self.parts for run in part)
 
 
-Axis: TypeAlias = tuple[Run, ...]  # the product of its runs, the first one outermost
+Axis: TypeAlias = tuple[AxisCells, ...]  # the product of its runs, the first one outermost
 
 
 def axis(old: int, new: int) -> Axis:
     """An axis of which no more is known than its size."""
-    return (Run(old, new),)
+    return (AxisCells(old, new),)
 
 
 def old_size(runs: Axis) -> int:
@@ -59,7 +59,7 @@ def joined(parts: Sequence[Axis]) -> Axis:
         total = sum(old_size(part) for part in parts)
         return axis(total, total)
     old, new = sum(map(old_size, parts)), sum(map(new_size, parts))
-    return (Run(old, new, tuple(parts)),)
+    return (AxisCells(old, new, tuple(parts)),)
 
 
 def offset(runs: Axis, at: int) -> int | None:
@@ -78,12 +78,12 @@ def offset(runs: Axis, at: int) -> int | None:
     return None
 
 
-def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | Run:
+def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | AxisCells:
     """The axes of a Reshape to the old `shape`, or the changed run that the new axes would cut through."""
     left = _merged(axes)
     out: list[Axis] = []
     for i, size in enumerate(shape):
-        taken: list[Run] = []
+        taken: list[AxisCells] = []
         rest = size
         while rest > 1 and left:
             run = left.pop(0)
@@ -91,8 +91,8 @@ def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | 
                 rest //= run.old
                 taken.append(run)
             elif not run.changed and run.old % rest == 0:
-                taken.append(Run(rest, rest))
-                left.insert(0, Run(run.old // rest, run.old // rest))
+                taken.append(AxisCells(rest, rest))
+                left.insert(0, AxisCells(run.old // rest, run.old // rest))
                 rest = 1
             else:
                 return next((r for r in (run, *left) if r.changed), run)
@@ -104,12 +104,12 @@ def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | 
     return tuple(out) if not left else left[0]
 
 
-def _merged(axes: Sequence[Axis]) -> list[Run]:
+def _merged(axes: Sequence[Axis]) -> list[AxisCells]:
     """All runs in order, unchanged neighbours as one: how those are cut does not matter."""
-    runs: list[Run] = []
+    runs: list[AxisCells] = []
     for run in (run for each in axes for run in each):
         if not run.changed and runs and not runs[-1].changed:
-            runs[-1] = Run(runs[-1].old * run.old, runs[-1].new * run.new)
+            runs[-1] = AxisCells(runs[-1].old * run.old, runs[-1].new * run.new)
         elif run.changed or run.old != 1:
             runs.append(run)
     return runs
@@ -148,7 +148,7 @@ def _along(values: Array, runs: Axis) -> Array | None:
     return grid.reshape(new_size(runs), *rest)
 
 
-def _continued(values: Array, run: Run) -> Array | None:
+def _continued(values: Array, run: AxisCells) -> Array | None:
     if run.parts:
         cuts = np.cumsum([old_size(part) for part in run.parts])[:-1]
         parts = [_along(piece, part) for piece, part in zip(np.split(values, cuts), run.parts, strict=True)]

@@ -12,16 +12,18 @@ from onnx import helper, numpy_helper
 from holdfast.core.model import Card
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.nodes import attributes_of, names_in, subgraphs
-from holdfast.graph.rewrite.follow.infer import POOLS, Array, Known, kind_of, outputs_of, windows_of
+from holdfast.graph.rewrite.follow.infer import POOLS, Array, TensorFacts, kind_of, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session, runtime
 
-Rule: TypeAlias = Callable[["Walk", Any], None]  # changes the node it is given so that it follows its inputs
+Rule: TypeAlias = Callable[
+    ["GraphWalk", Any], None
+]  # changes the node it is given so that it follows its inputs
 
 
 @dataclass(frozen=True)
-class Value:
+class TensorValue:
     """A tensor in both graphs: its axes (None if they depend on the data) and its value, if constant."""
 
     kind: int
@@ -52,19 +54,19 @@ class Value:
         """The new shape; () if unknown."""
         return tuple(map(new_size, self.axes or ()))
 
-    def side(self, new: bool) -> Known:
+    def side(self, new: bool) -> TensorFacts:
         """What is known of it in one of the graphs."""
         shape = None if self.axes is None else (self.new_shape if new else self.old_shape)
-        return Known(self.kind, shape, self.new if new else self.old)
+        return TensorFacts(self.kind, shape, self.new if new else self.old)
 
 
 @dataclass
-class Walk:
+class GraphWalk:
     """The state of a walk: the model under change, what is known of its tensors, which nodes were changed."""
 
     model: ModelProto
     size: tuple[int, int]  # height and width of the network's input
-    values: dict[str, Value]
+    values: dict[str, TensorValue]
     rules: dict[str, Rule]
     makers: dict[str, int] = field(default_factory=dict)  # tensor -> number of the node that gives it
     users: dict[str, list[int]] = field(default_factory=dict)  # tensor -> numbers of the nodes that take it
@@ -79,11 +81,11 @@ class Walk:
             for name in node.input:
                 self.users.setdefault(name, []).append(i)
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> TensorValue:
         """What is known of a tensor; of one never seen (an outer one, an empty name) nothing."""
-        return self.values.get(name, Value(0, None))
+        return self.values.get(name, TensorValue(0, None))
 
-    def side(self, node: Any, new: bool) -> dict[str, Known]:
+    def side(self, node: Any, new: bool) -> dict[str, TensorFacts]:
         """What is known of a node's inputs in one of the graphs."""
         return {name: self.value(name).side(new) for name in node.input if name}
 
@@ -97,16 +99,16 @@ class Walk:
         while name in self.values:  # of a rewrite before this one
             name += "'"
         self.model.graph.initializer.append(numpy_helper.from_array(array, name))
-        self.values[name] = Value(kind_of(array), _fixed(array.shape), array, array)
+        self.values[name] = TensorValue(kind_of(array), _fixed(array.shape), array, array)
         node.input.extend([""] * (index + 1 - len(node.input)))
         node.input[index] = name
         self.touch(node)
 
 
-def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
+def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> GraphWalk:
     """The walk through all nodes of a model that is fed as its card says, one image at a time."""
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
-    values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
+    values = {w.name: TensorValue(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
     image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
     for given in model.graph.input:
@@ -114,14 +116,14 @@ def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
             kind = given.type.tensor_type
             free = image if len(kind.shape.dim) == 4 else (1,) * len(kind.shape.dim)
             dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
-            values[given.name] = Value(kind.elem_type, _fixed(dims))
-    walk = Walk(model, (height, width), values, rules)
+            values[given.name] = TensorValue(kind.elem_type, _fixed(dims))
+    walk = GraphWalk(model, (height, width), values, rules)
     for i in range(len(walk.nodes)):
         step(walk, i)
     return walk
 
 
-def reach(walk: Walk, name: str) -> bool:
+def reach(walk: GraphWalk, name: str) -> bool:
     """Whether a tensor is known, or can be made known without a node that is being done just now."""
     needed: set[int] = set()
     ahead = [name]
@@ -137,7 +139,7 @@ def reach(walk: Walk, name: str) -> bool:
     return True
 
 
-def step(walk: Walk, i: int) -> None:
+def step(walk: GraphWalk, i: int) -> None:
     """Process one node: what it gave, how it is changed, what it gives."""
     if i in walk.done:
         return
@@ -146,11 +148,13 @@ def step(walk: Walk, i: int) -> None:
     try:
         old = outputs_of(node, walk.side(node, new=False), walk.model)
     except ValueError:  # a graph that ONNX's shape inference cannot read: nothing is known from here on
-        old = [Known(0, None) for _ in node.output]
+        old = [TensorFacts(0, None) for _ in node.output]
     taken = tuple(node.input)
     for name, was in zip(node.output, old, strict=True):
         if name:  # so that a rule can see what the node used to give
-            walk.values[name] = Value(was.kind, None if was.shape is None else _fixed(was.shape), was.value)
+            walk.values[name] = TensorValue(
+                was.kind, None if was.shape is None else _fixed(was.shape), was.value
+            )
     rule = walk.rules.get(node.op_type)
     if rule is not None and node.domain in STANDARD:
         rule(walk, node)
@@ -168,7 +172,7 @@ def step(walk: Walk, i: int) -> None:
             axes = None
             if was.shape is not None and now.shape is not None and len(was.shape) == len(now.shape):
                 axes = _axes(walk, node, taken, was.shape, now.shape)
-            walk.values[name] = Value(now.kind, axes, was.value, now.value)
+            walk.values[name] = TensorValue(now.kind, axes, was.value, now.value)
     walk.doing.remove(i)
     walk.done.add(i)
 
@@ -193,7 +197,7 @@ def _fixed(shape: Iterable[int]) -> tuple[Axis, ...]:
 
 
 def _axes(
-    walk: Walk, node: Any, taken: tuple[str, ...], was: tuple[int, ...], now: tuple[int, ...]
+    walk: GraphWalk, node: Any, taken: tuple[str, ...], was: tuple[int, ...], now: tuple[int, ...]
 ) -> tuple[Axis, ...]:
     inputs = [axes for name in taken if (axes := walk.value(name).axes) is not None]
     if was == now and not any(changed(a) for axes in inputs for a in axes):
@@ -220,7 +224,7 @@ def _axes(
     )
 
 
-def tidy(walk: Walk, before: set[str]) -> None:
+def tidy(walk: GraphWalk, before: set[str]) -> None:
     """Drop declared shapes that are not true any more, and constants of `before` that no node takes now."""
     graph = walk.model.graph
     for info in [v for v in graph.value_info if walk.value(v.name).changed]:
@@ -237,7 +241,7 @@ def tidy(walk: Walk, before: set[str]) -> None:
             kept.remove(item)
 
 
-def proven(walk: Walk) -> None:
+def proven(walk: GraphWalk) -> None:
     """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph to the shapes foreseen."""
     constants = {w.name for w in walk.model.graph.initializer}
     given = {i.name: walk.value(i.name) for i in walk.model.graph.input if i.name not in constants}

@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.core.types import Floats, Image, Tensor
 from holdfast.data.signs import sprites
 from holdfast.data.signs.canvas import FIRST_SIGN, GROUP_OF, HEIGHT, Box, box, clouds, weights_of, window
-from holdfast.data.signs.conditions import Shot
+from holdfast.data.signs.conditions import SceneDrawing
 from holdfast.data.signs.faces import face, nearest_size
 
 SMALLEST: Final = 24.0
@@ -19,7 +19,7 @@ _TRIES: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class SignPlacement:
     """One sign to be drawn: its class, centre and side in pixels, and its depth in metres."""
 
     label: int
@@ -50,14 +50,18 @@ def overlap(a: Box, b: Box) -> bool:
     return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
-def place_of(shot: Shot, label: int, x: float, y: float, size: float, depth: float, mast: float) -> Place:
+def place_of(
+    shot: SceneDrawing, label: int, x: float, y: float, size: float, depth: float, mast: float
+) -> SignPlacement:
     """A sign of random yaw and roll: most face the driver, few are turned far."""
     yaw, roll = np.clip(shot.rng.normal(0, 13), -38, 38), np.clip(shot.rng.normal(0, 2.2), -7, 7)
     foot = shot.camera.y + shot.camera.focal * shot.camera.height / depth
-    return Place(label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast)
+    return SignPlacement(
+        label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast
+    )
 
 
-def _candidate(shot: Shot, size: float, label: int) -> Place | None:
+def _candidate(shot: SceneDrawing, size: float, label: int) -> SignPlacement | None:
     """A place on the verge or on an arm above the road; None if it would stand on the road."""
     camera, road, rng, half = shot.camera, shot.road, shot.rng, size / 2 + 2
     width = shot.canvas.size[1]
@@ -79,7 +83,7 @@ def _candidate(shot: Shot, size: float, label: int) -> Place | None:
     return place_of(shot, label, x, y, size, depth, mast)
 
 
-def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
+def _below(place: SignPlacement, label: int, rng: np.random.Generator) -> SignPlacement:
     """A second sign under the first on the same post."""
     size = place.size * rng.uniform(0.86, 1.0)
     y = place.y + 0.5 * (place.size + size) + 0.07 * size + 6.5
@@ -87,7 +91,7 @@ def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
     return replace(place, label=label, y=y, size=size, yaw=yaw)
 
 
-def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> bool:
+def _clear(new: SignPlacement, others: list[SignPlacement], *, shared: SignPlacement | None = None) -> bool:
     """Whether a new sign and its pole stay off the signs and poles that are there."""
     poles = [other for other in others if other is not shared]
     return not (
@@ -96,11 +100,11 @@ def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> b
     )
 
 
-def choose_places(shot: Shot) -> list[Place]:
+def choose_places(shot: SceneDrawing) -> list[SignPlacement]:
     """One to five places, farthest (smallest) first."""
     rng, width = shot.rng, shot.canvas.size[1]
     count = 1 + int(rng.choice(5, p=_COUNTS))
-    places: list[Place] = []
+    places: list[SignPlacement] = []
     for tries in range(_TRIES * 5):
         if len(places) == count or (tries >= _TRIES and places):
             break
@@ -121,7 +125,7 @@ def choose_places(shot: Shot) -> list[Place]:
 
 
 @dataclass(frozen=True)
-class Patch:
+class WarpedFace:
     """A warped face: colours (h, w, 3), weights (h, w) and the pixel of the picture at its corner."""
 
     colour: Image
@@ -147,7 +151,7 @@ def corners(size: float, yaw: float, roll: float) -> Floats:
     return np.asarray(flat @ turn * size)
 
 
-def warp(label: int, place_x: float, place_y: float, size: float, quad: Floats) -> Patch:
+def warp(label: int, place_x: float, place_y: float, size: float, quad: Floats) -> WarpedFace:
     """The face of a class warped onto a quadrilateral about a centre."""
     source = face(label, nearest_size(size * 1.05))
     side = source.shape[0]
@@ -158,10 +162,10 @@ def warp(label: int, place_x: float, place_y: float, size: float, quad: Floats) 
     matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
     rim = (*(int(v) for v in source[0, 0, :3]), 0)
     warped = cv2.warpPerspective(source, matrix, (2 * half, 2 * half), borderValue=rim)
-    return Patch(np.ascontiguousarray(warped[..., :3]), weights_of(warped[..., 3]), x, y)
+    return WarpedFace(np.ascontiguousarray(warped[..., :3]), weights_of(warped[..., 3]), x, y)
 
 
-def weather(shot: Shot, colour: Image, depth: float) -> Image:
+def weather(shot: SceneDrawing, colour: Image, depth: float) -> Image:
     """The colours (h, w, 3) of a face as years, dirt, light and air leave them."""
     mood, rng, (height, width) = shot.mood, shot.rng, colour.shape[:2]
     out = colour.astype(np.float32)
@@ -194,7 +198,7 @@ def _shadow(height: int, width: int, rng: np.random.Generator) -> Tensor:
     return np.asarray(dark + (1 - dark) * lit, dtype=np.float32)
 
 
-def carry(shot: Shot, place: Place) -> None:
+def carry(shot: SceneDrawing, place: SignPlacement) -> None:
     """Draw the post below a sign, or the mast and the arm that hold it above the road."""
     canvas, thick = shot.canvas, max(1.5, 0.085 * place.size)
     grey = shot.rng.uniform(110, 180)
@@ -210,7 +214,7 @@ def carry(shot: Shot, place: Place) -> None:
     canvas.post(place.mast, top - 0.2 * place.size, place.foot, thick * 2.2, grey)
 
 
-def plant(shot: Shot, place: Place) -> Box:
+def draw_sign(shot: SceneDrawing, place: SignPlacement) -> Box:
     """Draw the face of a sign; its extent xyxy in the picture, not clipped to it."""
     quad = corners(place.size, place.yaw, place.roll)
     if shot.rng.random() < 0.1:
@@ -243,7 +247,7 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
     return left, y1 - cut, left + wide, y1 - cut + tall
 
 
-def hide(shot: Shot, extent: Box, foot: float, others: list[Box]) -> None:
+def hide(shot: SceneDrawing, extent: Box, foot: float, others: list[Box]) -> None:
     """Cover at most 40 % of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
     canvas, rng = shot.canvas, shot.rng
     kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 from holdfast.core.fingerprint import of_bytes, of_file, sealed, unsealed
 
 
-class Made(NamedTuple):
+class Artifact(NamedTuple):
     """Files by the end of their names, and plain facts about them."""
 
     files: Mapping[str, bytes]
     facts: Mapping[str, Any]
 
 
-def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path], dict[str, Any]]:
+def cached_artifact(
+    stem: Path, key: str, make: Callable[[], Artifact]
+) -> tuple[dict[str, Path], dict[str, Any]]:
     """The files `stem` + ending and their facts, made now unless they are there, whole and of this key.
 
     `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
