@@ -13,7 +13,7 @@ from onnx import helper
 
 import holdfast
 from helpers.bounds import points_of
-from helpers.lowering import by_runtime, model
+from helpers.lower import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
 from holdfast.core.property import Budget, InputBox, LinearConstraints, Property
