@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers import models as making
-from helpers.counting_work import Counting, in_shards
+from helpers.counter_work import Counting, in_shards
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset

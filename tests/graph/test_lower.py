@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from helpers.lowering import agree, by_runtime, compare, model, one
+from helpers.lower import agree, by_runtime, compare, model, one
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Dense, FreeInputs, Net, evaluate
 from holdfast.graph.lower import lower_onnx

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from helpers.lowering import agree, model, one
+from helpers.lower import agree, model, one
 
 RNG = np.random.default_rng(7)
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
-from helpers.lowering import by_runtime
+from helpers.lower import by_runtime
 from helpers.operator_variants import VARIANTS
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import evaluate

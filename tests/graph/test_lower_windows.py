@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from helpers.lowering import agree, by_runtime, compare, model, one
+from helpers.lower import agree, by_runtime, compare, model, one
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Conv
 from holdfast.graph.lower import lower_onnx

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from helpers.lowering import model, one
+from helpers.lower import model, one
 from holdfast.graph.support import report, support
 
 

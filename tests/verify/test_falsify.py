@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import helper
 
-from helpers.lowering import by_runtime, model
+from helpers.lower import by_runtime, model
 from holdfast.core.property import Budget
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.falsify import CounterexampleSearch, falsify, targets_of

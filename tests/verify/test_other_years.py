@@ -12,7 +12,7 @@ import torch
 from onnx import helper
 
 from helpers.bounds import points_of
-from helpers.lowering import by_runtime, model
+from helpers.lower import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
 from holdfast.core.property import Budget, InputBox, LinearConstraints, Property

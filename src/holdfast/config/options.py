@@ -321,7 +321,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """The value as a message shows it, cut if it is long."""
+    """The value as text for a message, shortened if it is long."""
     if isinstance(value, str) and not value.strip():
         return "empty text"
     if isinstance(value, bool):

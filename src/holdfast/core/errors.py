@@ -52,7 +52,7 @@ class DataError(InputError):
 
 
 class ImageError(DataError):
-    """One image that cannot be decoded or predicted; a long run counts it and goes on."""
+    """One image that cannot be decoded or predicted; a long run counts it and continues."""
 
 
 class OutputError(HoldfastError):

@@ -106,7 +106,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _compiled(code: Any) -> str:
-    """Compiled code as text, for functions whose source is not at hand; empty without code."""
+    """Compiled code as text, for functions whose source is not available; empty without code."""
     if code is None:
         return ""
     constants = [_compiled(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]

@@ -1,4 +1,4 @@
-"""Where a picture lies in the network's input: the four resize policies and the way back."""
+"""The position of an image in the network's input: the four resize policies and the way back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def frame_of(original: Size, wanted: Input) -> Frame:
 
 
 def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
-    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
+    """The image (h, w, 3) resized by the given function and placed in the network's input, and its frame."""
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
     small = resize(image, frame.resized)
     width, height = frame.resized

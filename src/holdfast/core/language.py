@@ -8,7 +8,7 @@ TextKind: TypeAlias = Literal["piqa", "lambada", "hellaswag", "winogrande"]
 
 @dataclass(frozen=True)
 class Ending:
-    """A text whose likelihood behind a prompt is asked for."""
+    """A text whose likelihood after a prompt is computed."""
 
     prompt: str
     text: str
@@ -36,7 +36,7 @@ class TextSet:
 
 @dataclass(frozen=True)
 class ScoredQuestion:
-    """What a model said of one question, an entry an ending."""
+    """The scores of a model for one question, one entry per ending."""
 
     name: str
     sums: tuple[float, ...]  # log-likelihood of the ending, natural logarithm

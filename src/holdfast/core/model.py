@@ -43,7 +43,7 @@ class Input:
     policy: Policy = "stretch"
     short_side: int | None = None  # policies "crop" and "square": the short side before the centre crop
     pad: int = 114  # policy "letterbox": grey of the border
-    place: Place = "centre"  # policy "letterbox": where the picture lies
+    place: Place = "centre"  # policy "letterbox": position of the image
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from holdfast.core.types import Bools, Floats, Image
 
 @dataclass(frozen=True)
 class Position:
-    """Where a patch lies in every image: its top left pixel at column x and row y."""
+    """The position of a patch in every image: its top left pixel at column x and row y."""
 
     x: int = 0
     y: int = 0

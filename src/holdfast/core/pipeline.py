@@ -23,7 +23,7 @@ from holdfast.core.types import Image, Prediction, Size, Tensor
 
 Decode: TypeAlias = Callable[[bytes], Image]
 Recolour: TypeAlias = Callable[[Image], Image]
-Fit: TypeAlias = Callable[[Input], Input]  # how the picture is laid into the network's input
+Fit: TypeAlias = Callable[[Input], Input]  # how the image is fitted into the network's input
 Resize: TypeAlias = Callable[[Image, Size], Image]
 Normalise: TypeAlias = Callable[[Image, Input], Tensor]
 Run: TypeAlias = Callable[[Tensor], Mapping[str, Tensor]]

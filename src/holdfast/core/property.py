@@ -174,7 +174,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Replay:
-    """What ONNX Runtime said of a witness on the user's original file."""
+    """The result of running a witness in ONNX Runtime on the user's original file."""
 
     output: NDArray[np.floating]
     violated: bool
@@ -228,7 +228,7 @@ class Verdict(Result):
 def confirm(
     question: Property, verdict: Verdict, run: Run, dtype: np.dtype[Any] | type = np.float32
 ) -> Verdict:
-    """The verdict after its witness was replayed by `run` (ONNX Runtime on the original file).
+    """The verdict, confirmed by a replay of its witness with `run` (ONNX Runtime on the original file).
 
     `dtype` is the type of the network's input, in which the witness must be representable. A violation whose
     witness is outside the threat, or that does not replay, becomes `unknown`; an exception on the way becomes

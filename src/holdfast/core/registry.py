@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Part:
-    """A registered function with the facts told about it."""
+    """A registered function and its declared facts."""
 
     kind: str
     name: str

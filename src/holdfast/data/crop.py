@@ -41,7 +41,7 @@ class CropSettings:
 
 @dataclass(frozen=True)
 class CropSummary:
-    """What was cut: how many pictures, of how many targets, and why the others were left out."""
+    """The number of crops and targets, and why the others were skipped."""
 
     folder: Path
     format: str

@@ -100,7 +100,7 @@ def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: FolderIn
 
 
 def choose_split(found: Mapping[str, T], split: str | None, where: Path, problems: Problems) -> T:
-    """The split asked for, or the first of val, test, train that is there; a note if there are several."""
+    """The requested split, or the first existing one of val, test, train; a note if there are several."""
     if split is not None:
         same = _SAME if split in _SAME else ()
         longer = [name for name in found if name.startswith(split)]  # val for val2017
@@ -228,7 +228,7 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into that takes its place at the end; after an error nothing is kept."""
+    """Create a folder atomically: it appears under its name at the end; after an error nothing remains."""
     check_new(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

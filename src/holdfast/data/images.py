@@ -41,7 +41,7 @@ _ROTATIONS = (
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """What the header of an image says."""
+    """The facts in the header of an image."""
 
     format: str  # "JPEG", "PNG", ...: by content
     size: Size  # as stored, before any EXIF rotation
@@ -53,7 +53,7 @@ class ImageHeader:
 
 
 class _TruncatedHeader(Exception):
-    """The header goes on beyond the bytes given."""
+    """The header continues beyond the given bytes."""
 
 
 def sniff(data: bytes, name: str = "image") -> ImageHeader:

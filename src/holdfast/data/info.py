@@ -181,7 +181,7 @@ _HEAD_BYTES, _TAIL_BYTES = 32 << 10, 4 << 10
 
 
 class _EntryInfo(NamedTuple):
-    """What one entry turned out to be; `sniffed` and `truth` are None if it cannot be read."""
+    """What one entry contains; `sniffed` and `truth` are None if it cannot be read."""
 
     sniffed: ImageHeader | None
     truth: Boxes | Label | Ints | None  # or the pixels by class id of an embedded mask

@@ -66,7 +66,7 @@ class _Lines:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Within it a line is written whenever nothing was said for SILENT_SECONDS."""
+        """Write a line inside the context whenever nothing was printed for SILENT_SECONDS."""
         over = threading.Event()
 
         def beat() -> None:

@@ -46,7 +46,7 @@ class ClassificationRecord:
 
 @dataclass(frozen=True, eq=False)
 class SegmentationRecord:
-    """A segmenter's image: pixels by true class (row) and predicted class (column), ignored ones left out.
+    """A segmenter's image: pixels by true class (row) and predicted class (column), without ignored ones.
 
     `grid` (GRID, GRID) holds the predicted classes at evenly spread points, to tell two predictions apart; it
     is empty in records of a version that kept none.

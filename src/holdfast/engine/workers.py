@@ -25,7 +25,7 @@ PATIENCE = 5.0  # seconds an idle worker has to end by itself
 
 
 class WorkerTask(Protocol):
-    """What processes are given: it processes any shard of items, in any order."""
+    """The work of a process: it processes any shard of items, in any order."""
 
     def process(self, state: Any, shard: Sequence[Any], threads: int) -> tuple[Any, Any, tuple[int, int]]:
         """The answer, the state to keep for the next shard (None at first), and the progress it is."""

@@ -19,7 +19,7 @@ class Artifact(NamedTuple):
 def cached_artifact(
     stem: Path, key: str, make: Callable[[], Artifact]
 ) -> tuple[dict[str, Path], dict[str, Any]]:
-    """The files `stem` + ending and their facts, made now unless they are there, whole and of this key.
+    """The files `stem` + ending and their facts; built now unless they exist, complete and with this key.
 
     `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
     """

@@ -52,7 +52,7 @@ def numbered(count: int) -> tuple[str, ...]:
 
 
 class InvalidField(ValueError):
-    """A value that is not of the wanted kind; the message says what was expected."""
+    """A value of the wrong type; the message names the expected one."""
 
 
 _hints = lru_cache(maxsize=64)(get_type_hints)

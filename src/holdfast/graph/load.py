@@ -112,7 +112,7 @@ class ModelDescription:
 
 
 def describe(name_or_path: str | Path, card: Path | None = None) -> ModelDescription:
-    """What there is to say of a model; a file that is ONNX is described even if no card fits it."""
+    """The description of a model; an ONNX file is described even if no card fits it."""
     info = inspect(find_model(name_or_path))
     try:
         model = load_model(name_or_path, card)

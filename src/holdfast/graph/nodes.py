@@ -120,7 +120,7 @@ def check_deterministic(proto: Any, where: str) -> None:
 
 
 def dropout_trains(opset: int, attributes: Any, training_mode: Any) -> bool:
-    """Whether a Dropout node drops values; `training_mode` is its third input's value, None if left out."""
+    """Whether a Dropout node drops values; `training_mode` is its third input's value, None if omitted."""
     if opset < 7:
         return not attributes.get("is_test", 0)
     return opset >= 12 and training_mode is not None and bool(training_mode)

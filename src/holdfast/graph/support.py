@@ -81,7 +81,7 @@ def report(path: Path) -> tuple[str, bool]:
 def support(model: Any) -> Support:
     """What can be done with each node of an ONNX file (a path or a parsed proto), all inputs free.
 
-    The graph is lowered as it would be for a proof. After a node that cannot be, the walk goes on with a
+    The graph is lowered as it would be for a proof. After a node that cannot be, the walk continues with a
     value of the shape ONNX infers, so that every such node is named at once.
     """
     entry = entered(load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
@@ -104,7 +104,7 @@ def _name(node: Any) -> str:
 
 
 class _SupportCheck:
-    """The values met so far; names in `rounded` depend on a rounding, names in `lost` on nothing known."""
+    """The values so far; names in `rounded` depend on a rounding, names in `lost` on unknown values."""
 
     def __init__(self, proto: Any, build: StepBuilder, values: dict[str, Value]) -> None:
         self.build, self.values = build, values
@@ -169,7 +169,7 @@ class _SupportCheck:
 
 
 def _how(node: Node, emitted: list[Step]) -> str:
-    """What was done, told by the steps it took."""
+    """How a node was lowered, judged by the steps it produced."""
     if node.operator in ("Softmax", "LogSoftmax") and any(isinstance(v, View) for v in node.inputs):
         return _SOFTMAX
     if not any(isinstance(v, View) for v in node.inputs):

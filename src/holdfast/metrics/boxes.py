@@ -193,7 +193,7 @@ def _indices(values: ArrayLike, n: int, name: str) -> Ints:
 def single_values(
     boxes: ArrayLike, classes: ArrayLike, true_boxes: ArrayLike, true_classes: ArrayLike
 ) -> Floats:
-    """IoU · equal(class) of each image, (n,), the output of CCTSDB-YOLO; boxes are xyxy, one an image."""
+    """IoU · equal(class) of each image, (n,), the output of CCTSDB-YOLO; boxes are xyxy, one per image."""
     first, second = as_boxes(boxes, "boxes"), as_boxes(true_boxes, "true_boxes")
     predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
     sizes = {len(first), len(second), len(predicted), len(wanted)}

@@ -33,7 +33,7 @@ def classification_result(
 
 @dataclass(frozen=True, eq=False)
 class SegmentationResult:
-    """IoU of each class, (classes,), NaN where left out; their mean; and the share of right pixels."""
+    """IoU of each class, (classes,), NaN for skipped classes; their mean; and the share of correct pixels."""
 
     mean_iou: float
     iou: Floats
@@ -62,7 +62,7 @@ def pixel_confusion(
 
 
 def segmentation_result(confusion: Ints) -> SegmentationResult:
-    """IoU = TP / (TP + FP + FN) per class and the mean over classes that are not left out.
+    """IoU = TP / (TP + FP + FN) per class and the mean over the classes that are not skipped.
 
     A class absent in truth and prediction has no IoU; one that was only predicted counts with IoU 0.
     """

@@ -47,7 +47,7 @@ class Curve:
 
 
 def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: bool = False) -> Curve:
-    """The curve of detections given best first; outcome 1 is a hit, 0 a false positive, −1 left out."""
+    """The curve of detections given best first; outcome 1 is a hit, 0 a false positive, −1 ignored."""
     scores, outcomes = np.asarray(score, dtype=np.float64), np.asarray(outcome)
     if scores.shape != outcomes.shape:
         raise InputError(f"expected as many scores as outcomes, got {scores.shape} and {outcomes.shape}")

@@ -176,7 +176,7 @@ def converted(
     frame: Any, pixels: str, flags: int | None = None, width: int | None = None, height: int | None = None
 ) -> Any:
     """The frame in another format of pixels, or of another size; the flags are swscale's."""
-    # To compute the tables of a conversion takes longer than to convert a picture, so a few are kept. One
+    # To compute the tables of a conversion takes longer than to convert a image, so a few are kept. One
     # thread: threads of swscale take more time from other worker processes than they save.
     kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
     return _converter(get_ident(), kind).reformat(

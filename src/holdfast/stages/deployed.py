@@ -28,7 +28,7 @@ ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come be
 
 
 class CalibrationCache(dict[str, Any]):
-    """What calibration saw of each graph, by a hash of the graph. Pickled empty: a process keeps its own."""
+    """Calibration statistics of graphs, by their hashes. Pickled empty: each process has its own."""
 
     def __reduce__(self) -> tuple[type[CalibrationCache], tuple[()]]:
         return CalibrationCache, ()

@@ -84,7 +84,7 @@ class ReplaceStage:
 
 @dataclass(frozen=True)
 class NoiseOption:
-    """One way a deployed system differs, with what is told about it."""
+    """One way in which a deployed system differs from training, and its description."""
 
     family: str
     name: str

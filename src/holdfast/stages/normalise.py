@@ -1,4 +1,4 @@
-"""From a picture to the network's input: how it is laid into the input, and its pixels as a tensor."""
+"""From an image to the input of the network: how it is fitted, and its pixels as a tensor."""
 
 import dataclasses
 

@@ -67,7 +67,7 @@ def first_alike(
     count: int,
     tensors: Callable[[int], Iterable[NDArray[Any]]],
 ) -> NDArray[np.int64]:
-    """For each of the cells of one input the first cell that the network cannot tell from it, (count,).
+    """For each of the cells of one input the first cell that has the same outputs, (count,).
 
     `tensors` gives what a cell makes of the tensors that depend on this input alone.
     """
@@ -84,7 +84,7 @@ def first_alike(
 
 
 def _different(machine: CellEvaluator, cells: Sequence[InputCells], free: int) -> Values:
-    """A value in each cell of one input that the network can tell from those before it."""
+    """A value in each cell of one input whose outputs differ from those of earlier cells."""
     start = np.array([row.middle[0] for row in cells], np.float32)
     values = cells[free].middle
 
@@ -122,7 +122,7 @@ def outputs_of(machine: CellEvaluator, point: Values) -> tuple[bytes, Floats]:
 
 
 class _Subgraph:
-    """A part of the graph that is fed no more than it reads and runs no more than is asked for."""
+    """A part of the graph that gets only the inputs it reads and computes only the requested outputs."""
 
     def __init__(
         self, machine: CellEvaluator, given: Mapping[str, NDArray[Any]], names: Iterable[str]
@@ -241,7 +241,7 @@ def _tried(
     tally: _Tally,
     clock: Deadline,
 ) -> bool:
-    """Whether all cells of a box were tried before the time was up; the tally is kept."""
+    """Evaluate the cells of a box into the tally; return whether all of them fit into the time limit."""
     kinds = [_different(machine, cells, free) for free in range(len(cells))]
     left, judged = prod(map(len, kinds)), set[bytes]()
     choose(machine, left)

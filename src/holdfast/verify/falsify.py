@@ -107,7 +107,7 @@ def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | No
 
 @dataclass(frozen=True)
 class DescentSettings:
-    """How a descent moves: steps, the first one in half widths of the box, and by which rule."""
+    """Settings of a descent: steps, the first one in half widths of the box, and by which rule."""
 
     steps: int
     first: float
@@ -158,7 +158,7 @@ def falsify(
 
 
 class CounterexampleSearch:
-    """A search under way: the lowest value and its point for every case so far."""
+    """A running search: the lowest value so far and its point, for every case."""
 
     def __init__(
         self,

@@ -188,7 +188,7 @@ class VerificationProblem:
 
 @dataclass(frozen=True)
 class EngineResult:
-    """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven.
+    """The result of an engine; `witness` (n,) are free inputs, `margin` the smallest one proven.
 
     `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations,
     `at_limit` if what is left open cannot be split any more: nothing but rounding is in the way.
@@ -216,7 +216,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Deadline:
-    """How much may still be spent, and whom to tell how it goes."""
+    """The remaining time of a verification, and the callback for its progress."""
 
     budget: Budget
     started: float = field(default_factory=time.monotonic)

@@ -93,7 +93,7 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
 
 
 class _ChordPass:
-    """A pass over the steps under way: how far off the chords are (s, n), by step, and cuts found so far."""
+    """A running pass over the steps: how far off the chords are (s, n), by step, and cuts found so far."""
 
     def __init__(self, net: Net, left: Array, right: Array, first: Index, second: Index) -> None:
         self.net, self.left, self.right, self.first, self.second = net, left, right, first, second
@@ -281,7 +281,7 @@ def segments_of(asked: SweepCases) -> OpenPairs:
 
 
 class _Sweep:
-    """A sweep under way: what was proven, and how many segments were left in doubt."""
+    """A running sweep: the proven margins, and the number of undecided segments."""
 
     def __init__(self, problem: VerificationProblem, clock: Deadline) -> None:
         self.problem, self.clock = problem, clock

@@ -8,7 +8,7 @@ import torch
 from onnx import helper
 
 from helpers.bounds import KINDS, Row, dense_net, points_of, sample, values_of
-from helpers.lowering import by_runtime, model
+from helpers.lower import by_runtime, model
 from helpers.soundness import (
     ALPHA,
     CROWN,

@@ -25,7 +25,7 @@ class _Object(NamedTuple):
 
 
 class _Annotation(NamedTuple):
-    """What one xml file says."""
+    """The content of one XML file."""
 
     file: Path
     image: str  # the image's file name, as stated

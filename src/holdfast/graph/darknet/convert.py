@@ -51,7 +51,7 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
         "strides": cells,
         "scale_xy": tuple(head.scale_xy for head in heads),
     }
-    # Darknet stretches the picture to the input, unless [net] says letter_box=1; then the border is 0.5.
+    # Darknet stretches the image to the input, unless [net] says letter_box=1; then the border is 0.5.
     policy: Policy = "letterbox" if network.letter_box else "stretch"
     return Card(
         task="detect",

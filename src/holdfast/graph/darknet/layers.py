@@ -307,7 +307,7 @@ class _Shortcut(DarknetLayer):
 
 
 class _Scale(DarknetLayer):
-    """An earlier map times the map before: one factor a channel, or one a value ([sam])."""
+    """An earlier map times the map before: one factor per channel, or one per value ([sam])."""
 
     def __init__(self, section: Section) -> None:
         super().__init__(section)

@@ -17,7 +17,7 @@ Maps: TypeAlias = Sequence[tuple[int, int]]  # rows and columns of each level
 
 @dataclass(frozen=True)
 class AnchorsOptions:
-    """What a card may say of anchors and of the outputs that refer to them."""
+    """Options of a card for anchors and for the outputs that refer to them."""
 
     outputs: tuple[str, ...] = ()  # scores level by level, then deltas level by level
     proposals: str = ""  # the output that holds the boxes the deltas refer to, in place of anchors
@@ -96,7 +96,7 @@ def _per_cell(chosen: AnchorsOptions) -> int:
 
 
 def _pairs(tensors: list[Tensor], chosen: AnchorsOptions, card: Card) -> list[tuple[Tensor, Tensor]]:
-    """Scores (n, k) and deltas (n, 4·) of each level; empty if they cannot be told apart."""
+    """Scores (n, k) and deltas (n, 4·) of each level; empty if they cannot be distinguished."""
     width = len(card.classes) + (chosen.background != "none")
     if any(t.ndim not in (2, 3, 4) for t in tensors) or len(tensors) % 2:
         return []

@@ -102,7 +102,7 @@ _WORDS = {"count": "num|count", "boxes": "box", "scores": "score|conf", "labels"
 
 @dataclass(frozen=True)
 class BoxesOptions:
-    """What a card may say of outputs after NMS; without names they are told apart by name, then by shape."""
+    """Options of a card for outputs after NMS; by default they are recognised by name, then by shape."""
 
     boxes: str = ""
     scores: str = ""

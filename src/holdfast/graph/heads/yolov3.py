@@ -14,7 +14,7 @@ from holdfast.graph.candidates import Exp, above, bounded_exp, named, one_image,
 
 @dataclass(frozen=True)
 class Yolov3Options:
-    """What a card may say of YOLOv3 maps; lists go output by output."""
+    """Options of a card for YOLOv3 maps; lists have one entry per output."""
 
     anchors: tuple[tuple[tuple[float, ...], ...], ...]  # per output: [width, height] in input pixels
     outputs: tuple[str, ...] = ()  # without: by stride if those are given, else in the model's order

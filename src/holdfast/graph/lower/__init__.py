@@ -40,7 +40,7 @@ OPERATORS: Mapping[str, Lowering] = {
 
 
 class OperatorTable(NamedTuple):
-    """What nodes are turned into: a function an operator, and the words for one that has none."""
+    """How nodes are lowered: one function per operator, and the message for unsupported ones."""
 
     operators: Mapping[str, Lowering] = OPERATORS
     moves: Mapping[str, Lowering] = moves.OPERATORS  # of constants: ONNX Runtime would need a session each
@@ -158,7 +158,7 @@ def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool,
 
 @dataclass(frozen=True, eq=False)
 class PreparedGraph:
-    """A graph ready to be walked: its own functions inlined, its inputs and weights as values."""
+    """A graph ready to be lowered: its own functions inlined, its inputs and weights as values."""
 
     proto: Any
     build: StepBuilder

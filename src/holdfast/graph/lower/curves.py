@@ -139,7 +139,7 @@ def _gelu(node: Node, build: StepBuilder) -> list[Value]:
 
 
 def _softmax(node: Node, build: StepBuilder) -> list[Value]:
-    """As the last layer the value before it, if the caller said that only the order of the outputs counts.
+    """As the last layer the value before it, if only the order of the outputs matters to the caller.
 
     Elsewhere 1 / sum over j of exp(x_j - x_i): the sum is at least 1, so that dividing by it is safe.
     """

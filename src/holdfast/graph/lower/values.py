@@ -53,7 +53,7 @@ Value: TypeAlias = View | NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One node with its inputs' values; an input that was left out is None."""
+    """One node with its inputs' values; an omitted input is None."""
 
     operator: str
     name: str
@@ -83,7 +83,7 @@ class Node:
         return found
 
     def constant(self, at: int, what: str) -> NDArray[Any] | None:
-        """An input that must be constant, or None if it was left out."""
+        """An input that must be constant, or None if it is omitted."""
         found = self.inputs[at] if at < len(self.inputs) else None
         if isinstance(found, View):
             raise self.fail(f"its {what} depends on the network's input; expected a constant")
@@ -291,7 +291,7 @@ def folded(node: Node) -> list[NDArray[Any]]:
 
 
 def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
-    """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
+    """The outputs ONNX Runtime gives for this node on these arrays; None is an omitted input."""
     nested = [v.SerializeToString() for v in node.attributes.values() if isinstance(v, GraphProto)]
     if any(name.encode() in inside for inside in nested for name in (*RANDOM, "Dropout")):
         raise node.fail("it may draw random numbers inside")

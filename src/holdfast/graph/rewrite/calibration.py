@@ -45,7 +45,7 @@ class QuantGrid:
 def quantise(
     x: Floats, scale: float | Floats, zero: int | Integers = 0, low: int = LOW, high: int = HIGH
 ) -> Integers:
-    """The integers X̄ of equation (9); scale and zero may be arrays that broadcast (one a channel)."""
+    """The integers X̄ of equation (9); scale and zero may be arrays that broadcast (one per channel)."""
     return np.asarray(np.clip(np.rint(x / scale).astype(np.int64) + zero, low, high))
 
 
@@ -82,7 +82,7 @@ STEP = 8  # entropy tries every STEP-th clipping
 
 @dataclass(frozen=True)
 class TensorStatistics:
-    """What calibration saw of a tensor: its extremes, and counts in equal bins over [-limit, limit]."""
+    """Calibration statistics of a tensor: its extremes, and counts in equal bins over [-limit, limit]."""
 
     low: float
     high: float
@@ -126,7 +126,7 @@ def two_sided_percentile(seen: TensorStatistics) -> QuantGrid:
 
 
 def entropy(seen: TensorStatistics) -> QuantGrid:
-    """The symmetric grid up to T, where 128 levels up to T tell the most of the distribution of |x|.
+    """The symmetric grid up to T, where 128 levels up to T preserve most of the distribution of |x|.
 
     The search of TensorRT's entropy calibrator, with the details of NVIDIA's pytorch-quantization.
     """
@@ -172,7 +172,7 @@ TINY = 1e-30  # below it BINS / limit overflows float32, and all values count as
 
 @dataclass(frozen=True)
 class CalibrationStatistics:
-    """What was seen of each tensor, mean and variance of its channels, and on how many images (or texts).
+    """Statistics of each tensor, mean and variance of its channels, and on how many images (or texts).
 
     Channels lie along axis 1 of a picture's tensors and of what enters a convolution, and along the last axis
     of a text's. A tensor whose channels are as many as a text is long has none: it counts as one.

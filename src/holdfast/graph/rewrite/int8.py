@@ -168,7 +168,7 @@ def insert(
     means: dict[str, NDArray[np.float64]],
     per_channel: bool = True,
 ) -> None:
-    """Change the graph in place: activations on their grids, weights on one a channel or one a tensor.
+    """Change the graph in place: activations on their grids, weights on one per channel or one per tensor.
 
     `means` (of the channels that enter a layer) move its bias by what rounding the weights adds on average.
     """

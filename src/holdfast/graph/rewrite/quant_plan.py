@@ -120,7 +120,7 @@ class QuantPlan:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A graph with what is asked of it again and again."""
+    """A graph with cached lookups."""
 
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it

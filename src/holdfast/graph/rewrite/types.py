@@ -24,14 +24,14 @@ class RewriteContext:
     `observed` keeps what calibration saw, so that several rewrites of one graph run the images once.
     """
 
-    card: Card | None = None  # None: the model does not look at pictures
+    card: Card | None = None  # None: the model does not take images
     calibration: Callable[[], Iterable[Tensor | Feeds]] | None = None
     unit: str = "image"
     observed: MutableMapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def picture(self) -> Card:
-        """The card; CannotRewrite if the model has none, for it does not look at pictures."""
+        """The card; CannotRewrite if the model has none, because it does not take images."""
         if self.card is None:
             raise CannotRewrite("applies to image models only; this one has no card")
         return self.card

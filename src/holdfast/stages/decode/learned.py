@@ -1,9 +1,9 @@
 """A learned decoder: libjpeg-turbo's pixels with the losses of JPEG taken back by a small convolutional net.
 
-The net (models/decoder/restore.onnx, made by `python -m models.decoder`) sees the picture at half
+The net (models/decoder/restore.onnx, made by `python -m models.decoder`) sees the image at half
 size with the four pixels of each square side by side, where each pixel lies in its blocks, and how coarsely
-the file was quantised. It works tile by tile, so memory is bounded whatever the picture's size; a tile's rim
-is as wide as the net sees, so the result is that of the whole picture at once.
+the file was quantised. It works tile by tile, so memory is bounded whatever the image's size; a tile's rim
+is as wide as the net sees, so the result is that of the whole image at once.
 """
 
 import io
@@ -57,7 +57,7 @@ def facts_of(data: bytes) -> Tensor:
 
 
 def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
-    """The picture (h, w, 3) after the net, computed in tiles of `tile` pixels, a multiple of 16."""
+    """The image (h, w, 3) after the net, computed in tiles of `tile` pixels, a multiple of 16."""
     height, width = pixels.shape[:2]
     even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     made = np.empty_like(even)
@@ -74,7 +74,7 @@ def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
 
 
 def planes(pixels: Image, facts: Tensor) -> Tensor:
-    """The net's input (n, 19, h/2, w/2) for pictures (n, h, w, 3) of even sides and their facts (n, 3).
+    """The net's input (n, 19, h/2, w/2) for images (n, h, w, 3) of even sides and their facts (n, 3).
 
     Pictures begin at a corner of a 16-pixel block.
     """

@@ -108,7 +108,7 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
 
 
 def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Tensor]]:
-    """The size of the network's input (None: the picture's own), and the function that makes one."""
+    """The size of the network's input (None: that of the image), and the function that makes one."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         found = ", ".join(f"{i.name} {i.shape}" for i in inputs) or "none"

@@ -114,7 +114,7 @@ def _smooth(search: SearchState, state: BoxState) -> EngineResult | None:
 
 @dataclass(frozen=True, eq=False)
 class BoxState:
-    """Where a box stands: its bounds, the cases still open, their bounds, and what all that took."""
+    """The state of a box: its bounds, the open cases, their bounds, and the effort spent."""
 
     root: SearchRoot
     exact: Region  # the root's in float64

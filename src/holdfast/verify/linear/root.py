@@ -22,7 +22,7 @@ Finish: TypeAlias = Callable[[Region, Queries, float], Tensor]  # the last: a bo
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard the bounds before activations are worked on."""
+    """How much work goes into the bounds before activations."""
 
     iterations: int = 10
     decay: float = 0.85

@@ -174,7 +174,7 @@ class ProductForm:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What the way forward leaves for the way back, by step.
+    """Results of the forward pass that the backward pass needs, by step.
 
     `mass` (b, n) are the magnitudes of sums and products; of curves, the errors of evaluating them.
     """

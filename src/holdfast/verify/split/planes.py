@@ -82,7 +82,7 @@ def backward(
 
 
 class _BackwardPass:
-    """A way back under way: constants, what rounding may have added, and losses."""
+    """A running backward pass: constants, what rounding may have added, and losses."""
 
     def __init__(self, machine: FormBounds, passed: ForwardPass, box: Tensor, given: AffineForm) -> None:
         self.machine, self.passed, self.box = machine, passed, box

@@ -49,7 +49,7 @@ WARM_PROBLEMS = (
 
 @dataclass(frozen=True)
 class InstanceOutcome:
-    """What came of one process; `witness` is the text of the counterexample it wrote, empty if none."""
+    """The outcome of one process; `witness` is the text of the counterexample it wrote, empty if none."""
 
     status: Status
     seconds: float

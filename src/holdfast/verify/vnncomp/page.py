@@ -208,7 +208,7 @@ def _table_section(
 
 
 def _plots(result: Scoreboard) -> Iterator[Figure]:
-    """The plot of all instances, and one a benchmark if there are several."""
+    """The plot of all instances, and one per benchmark if there are several."""
     several = len(result.categories) > 1
     if several:
         plot = cactus(_times(result, result.instances), title="All benchmarks", desc=_READING, wide=True)

@@ -100,7 +100,7 @@ def percent(points: int, best: int) -> float:
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """What one tool said of an instance; `seconds` are those that are scored, `grade` is of its witness."""
+    """The answer of one tool for an instance; `seconds` are scored, `grade` is that of its counterexample."""
 
     tool: str
     status: Status
@@ -112,14 +112,14 @@ class ToolAnswer:
 
 @dataclass(frozen=True)
 class Votes:
-    """How many tools of an earlier competition said what."""
+    """The number of tools of an earlier competition per verdict."""
 
     holds: int = 0
     violated: int = 0
 
     @property
     def majority(self) -> Answer | None:
-        """What more of them said; None if neither."""
+        """The verdict of the majority; None in a tie."""
         return None if self.holds == self.violated else "holds" if self.holds > self.violated else "violated"
 
 
@@ -135,7 +135,7 @@ class Ruling:
 
 
 def judge(rules: Rules, said: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
-    """The ruling on what tools said of one instance; votes count where a vote decides, else nowhere."""
+    """The ruling on the answers of tools for one instance; votes count where a vote decides, else nowhere."""
     votes = votes or Votes()
     truth, reason = _by_vote(said, votes) if rules.needs == "none" else _by_witness(rules, said)
     standing = {s.tool: _standing(rules, s, truth, said) for s in said}

@@ -149,7 +149,7 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
 
 
 def shares(jobs: int) -> list[tuple[int, ...]]:
-    """The cores of each of so many jobs side by side; one job, or a system that cannot say, has all: ()."""
+    """The cores of each parallel job; () means all, for one job or where cores cannot be listed."""
     if jobs == 1 or not hasattr(os, "sched_getaffinity"):
         return [()] * jobs
     cores = sorted(os.sched_getaffinity(0))

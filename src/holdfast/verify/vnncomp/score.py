@@ -59,7 +59,7 @@ def _names(row: ResultRow) -> tuple[str, str, str]:
 
 
 def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, TableEntry]]:
-    """What each tool said of each instance, instances in the order in which they first appear.
+    """The answer of each tool for each instance, in the order of first appearance.
 
     Tables name the same file by different paths, so as few last parts of a path are compared as tell the
     instances of every table apart.
@@ -86,7 +86,7 @@ def _key_names(row: ResultRow, depth: int) -> tuple[str, str, str]:
 
 
 def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
-    """What tools of an earlier competition said, by category (of the csv's folder), network and spec.
+    """The answers of tools of an earlier competition, by category (of the csv's folder), network and spec.
 
     The columns are network, spec, tools_saying_holds, tools_saying_violated.
     """
@@ -122,7 +122,7 @@ def _base(name: str | None) -> str:
 
 @dataclass(frozen=True)
 class JudgedInstance:
-    """One instance: what each tool said of it, and the ruling."""
+    """One instance: the answer of each tool, and the ruling."""
 
     category: str
     network: str

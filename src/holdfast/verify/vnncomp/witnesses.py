@@ -83,7 +83,7 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
 
 @dataclass(frozen=True)
 class BenchmarkLibrary:
-    """Where benchmark files may lie: folders by category, and others; what was opened stays open."""
+    """Folders of benchmark files by category, and others; opened sessions stay open."""
 
     known: Mapping[str, Path] = field(default_factory=dict)
     roots: tuple[Path, ...] = ()

@@ -177,7 +177,7 @@ Item: TypeAlias = str | Term | Formula | tuple[str, ...]
 
 @dataclass
 class Script:
-    """What the commands read so far have said."""
+    """The declarations and assertions read so far."""
 
     declared: list[Variable] = field(default_factory=list)
     asserted: list[Formula] = field(default_factory=list)

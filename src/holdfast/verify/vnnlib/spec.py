@@ -82,7 +82,7 @@ def _common(spec: Spec) -> tuple[Floats, Floats]:
 
 
 def _bounds_text(lower: Floats, upper: Floats) -> Iterator[str]:
-    """The bounds of each input, those that are NaN left out."""
+    """The bounds of each input, without those that are NaN."""
     for i, (low, high) in enumerate(zip(lower.tolist(), upper.tolist(), strict=True)):
         if low == low:
             yield f"(>= X_{i} {low!r})"

@@ -353,7 +353,7 @@ def partner(walk: GraphWalk, node: Any, old: tuple[int, ...], across: list[int])
     return None
 
 
-# What keeps height and width, so that the search goes on behind it. A convolution may not: then the sizes
+# What keeps height and width, so that the search continues after it. A convolution may not: then the sizes
 # of the branches differed before, too, and the search ends there.
 PASSING = (
     *("Relu", "LeakyRelu", "PRelu", "Sigmoid", "Clip", "Elu", "HardSwish", "HardSigmoid", "Softplus", "Tanh"),
