@@ -8,7 +8,7 @@ from holdfast.audit.values import PATTERNS, RANGES
 from holdfast.config.options import FieldSpec, Options, fields_of
 from holdfast.core.errors import EXIT_CODES
 from holdfast.core.model import Card, Input
-from holdfast.experiment.plan import DOES, Condition, Experiment, GivenData, GivenModel
+from holdfast.experiment.plan import DOES, Condition, DatasetEntry, Experiment, ModelEntry
 from holdfast.metrics.rules import RULES
 from holdfast.stages.families import NoiseOption, families, options
 
@@ -50,7 +50,7 @@ def example_of(pattern: str) -> str:
 
 def experiment() -> str:
     """The page of experiment files."""
-    tables = {"`[[model]]`": GivenModel, "`[[data]]`": GivenData, "`[[condition]]`": Condition}
+    tables = {"`[[model]]`": ModelEntry, "`[[data]]`": DatasetEntry, "`[[condition]]`": Condition}
     text = ["# Experiment files\n", intro("experiment"), "## Top level\n", key_table(Experiment)]
     for title, shape in tables.items():
         text += [f"## {title}\n", key_table(shape)]

@@ -20,7 +20,6 @@ from holdfast.contest.entry import open_entry
 from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
 from holdfast.contest.run import Row, judge, score_of
 from holdfast.report.html import write_page
-from holdfast.report.patched import difference
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -148,12 +147,6 @@ def test_a_clipped_value_is_told(judged):
     assert "S_e of the mimic model counts as 0, it was -0.0312" in page
     assert "<b>evil" not in page
     assert "&lt;b&gt;evil" in page
-
-
-def test_difference_is_cut_off():
-    before, after = np.full((1, 2, 3), 100, np.uint8), np.full((1, 2, 3), 90, np.uint8)
-    after[0, 1] = 200
-    assert difference(before, after)[0].tolist() == [[100] * 3, [255] * 3]
 
 
 def shown(archive, folder, out, *more):

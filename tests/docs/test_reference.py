@@ -16,7 +16,7 @@ from holdfast.cli.app import ROOT_OPTIONS, Group, load, root
 from holdfast.config.options import fields_of
 from holdfast.core import registry
 from holdfast.core.errors import EXIT_CODES
-from holdfast.experiment.plan import DOES, GivenData, GivenModel
+from holdfast.experiment.plan import DOES, DatasetEntry, ModelEntry
 from holdfast.metrics.rules import RULES
 from holdfast.stages.families import families, options
 
@@ -86,7 +86,7 @@ def test_every_gate_name_is_listed_with_an_example_that_exists(reference):
 
 
 def test_every_key_of_an_experiment_is_listed(reference):
-    for shape in (GivenModel, GivenData, *DOES.values()):
+    for shape in (ModelEntry, DatasetEntry, *DOES.values()):
         for spec in fields_of(shape):
             row = f"| `{spec.key}` | {kind_of(spec)} | {value_of(spec)} | {cell(spec.option.help)} |"
             assert row in reference["experiment.md"]
