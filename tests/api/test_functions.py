@@ -4,7 +4,6 @@ import inspect
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -17,7 +16,6 @@ from holdfast.cli import run
 from holdfast.compare.cli import CompareOptions
 from holdfast.config.options import fields_of
 from holdfast.core.errors import InputError
-from holdfast.core.pipeline import load_pipeline
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.evaluate.options import EvaluateOptions
 from holdfast.noise.options import NoiseOptions
@@ -124,16 +122,14 @@ def test_a_diagnosis_takes_the_stages_of_a_deployed_model(model, data):
 
 
 def test_a_dump_of_the_target_is_explained(model, data):
-    target = model.deployed(resize="opencv-nearest")
-    tensor = load_pipeline(target.pipeline, target).prepare(data[0].data).tensor
+    tensor = model.deployed(resize="opencv-nearest").tensor(data[0].data)
     cause = hf.diagnose(model, data[0], input=tensor)
     assert "resize=opencv-nearest exactly" in cause.verdict
-    np.save("target.npy", tensor)
-    assert hf.diagnose(model, data[0], input="target.npy").verdict == cause.verdict
+    assert cause.dumps[0].rows[0][2] == "exactly"
 
 
 def test_an_attack_on_one_image_gives_its_image_and_patch(model, data):
-    adv = hf.attack(model, data[3], pixels=300, steps=10, features="none", page=False)
+    adv = hf.attack(model, data[3], pixels=300, steps=10, shrink=False, features="none", page=False)
     assert adv.success in (0.0, 1.0)
     assert adv.image.shape == (480, 640, 3)
     assert adv.patch.mask.sum() == adv.attempts[0].pixels <= 300
@@ -143,7 +139,9 @@ def test_an_attack_on_one_image_gives_its_image_and_patch(model, data):
 
 
 def test_an_attack_on_several_images_names_their_files(model, data):
-    adv = hf.attack(model, data[:2], pixels=50, steps=2, features="none", out="attacked", page=False)
+    adv = hf.attack(
+        model, data[:2], pixels=50, steps=2, shrink=False, features="none", out="attacked", page=False
+    )
     assert all(adv.image_path(entry.name).is_file() for entry in data.entries[:2])
     with pytest.raises(InputError, match="expected an attack on one image, got 2"):
         _ = adv.patch

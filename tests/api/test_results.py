@@ -23,7 +23,9 @@ def results(model, data, tmp_path_factory):
             "evaluation": before,
             "suite": hf.noise(model, data, only=["resize=opencv-nearest"]),
             "diagnosis": hf.diagnose(model.deployed(resize="opencv-nearest"), data),
-            "outcome": hf.attack(model, data[3], pixels=50, steps=2, features="none", page=False),
+            "outcome": hf.attack(
+                model, data[3], pixels=50, steps=2, shrink=False, features="none", page=False
+            ),
             "audit": hf.audit(model, data, budget="none", only=["evaluate"]),
             "comparison": hf.compare(before, after),
             "verdict": Verdict("holds", "sweep", 0.5, bound=0.1),

@@ -15,8 +15,8 @@ from holdfast.api.predictions import Prediction, named
 from holdfast.core import model as core
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, load_pipeline, pipeline_of
-from holdfast.core.types import Image
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.types import Image, Tensor
 from holdfast.data.entries import read_image_file
 from holdfast.graph.load import load_model
 from holdfast.stages.deployed import Calibration, DeployedInference
@@ -70,10 +70,19 @@ class Model(core.Model):
         """
         if isinstance(image, list):
             return [self.predict(one, score=score) for one in image]
+        machine, prepared = self._prepared(image)
+        return named(machine.predict(prepared), self, score)
+
+    def tensor(self, image: ImageLike) -> Tensor:
+        """The input tensor of the network for an image: compare it with a dump of the target."""
+        return self._prepared(image)[1].tensor
+
+    def _prepared(self, image: ImageLike) -> tuple[LoadedPipeline, PreparedImage]:
         machine, given = self._machine(), as_image(image)
-        if not isinstance(given, bytes):
-            machine = replace(machine, decode=lambda pixels: pixels)  # type: ignore[arg-type,return-value]
-        return named(machine.predict(machine.prepare(given)), self, score)  # type: ignore[arg-type]
+        if isinstance(given, bytes):
+            return machine, machine.prepare(given)
+        machine = replace(machine, decode=lambda _: given)
+        return machine, machine.prepare(b"")
 
     def deployed(
         self, *, calibration: Dataset | Iterable[Any] | str | None = None, **choices: str | Callable[..., Any]
