@@ -47,7 +47,7 @@ class AttackPlan:
 
 
 @dataclass(frozen=True)
-class Task:
+class AttackTask:
     """An attack with everything a worker needs for any image. Built by `task_of`."""
 
     attack: AttackPlan
@@ -78,7 +78,7 @@ class Task:
         return Setup("attack", self.facts)
 
 
-def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
+def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> AttackTask:
     """The task with all it depends on: models, pipelines, classes, method, limits and seed."""
     from holdfast.stages.features import open_features
 
@@ -99,7 +99,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return Task(
+    return AttackTask(
         attack=attack, pipeline=clean, deployments=deployed, to_model=classes, patch=patch, facts=facts
     )
 

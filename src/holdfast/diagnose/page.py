@@ -9,7 +9,7 @@ from holdfast.diagnose.lockstep import StageApart, first_apart
 from holdfast.diagnose.run import Blame, Diagnosis, Share
 from holdfast.noise.suite import excludes_zero
 from holdfast.noise.vision.tables import metric_name
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
@@ -148,7 +148,9 @@ def _cards(found: Blame) -> tuple[Card, ...]:
 
 def _blamed(found: Blame) -> list[Section]:
     kinds = {"alone": "Lost by it alone", "mended": "Back if it alone is mended"}
-    groups = [Group(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()]
+    groups = [
+        ForestGroup(name, [_spot(share, kind) for share in found.shares]) for kind, name in kinds.items()
+    ]
     title, table = "What each difference costs", blame_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
     figures = chart, table_figure("", table, name="What each costs", wide=True)
@@ -161,6 +163,6 @@ def _blamed(found: Blame) -> list[Section]:
     return [blamed, Section("broken", "Images it broke", (listed,), lead)]
 
 
-def _spot(share: Share, field: str) -> Spot:
+def _spot(share: Share, field: str) -> ForestPoint:
     value, low, high = (getattr(share, field + end) for end in ("", "_low", "_high"))
-    return Spot(share.label, value, low, high, note=f"{field} {value:z.2f}")
+    return ForestPoint(share.label, value, low, high, note=f"{field} {value:z.2f}")

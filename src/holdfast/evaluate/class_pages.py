@@ -15,7 +15,7 @@ from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.bars import Bar, bar_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.matrix import matrix_chart
-from holdfast.report.gallery import MOST, Mark, Shot, Worst
+from holdfast.report.gallery import MOST, GalleryImage, Mark, WorstImages
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Column, Table, to_html
 
@@ -125,7 +125,7 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
-def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def classify_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a classifier's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Ranked)]
@@ -135,8 +135,8 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
     wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
-    shots = tuple(Shot(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST])
-    worst = Worst("The wrong answers it was most certain of, by the score of the best answer.", shots)
+    shots = tuple(GalleryImage(r.name, r.size, (), _answer_text(r, classes)) for r in wrong[:MOST])
+    worst = WorstImages("The wrong answers it was most certain of, by the score of the best answer.", shots)
     lead = "The best answer of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
     return [certainty, class_section(evaluation.result), confusion], worst
@@ -189,7 +189,7 @@ def _answer_text(record: Ranked, classes: tuple[str, ...]) -> str:
     return f"true: {classes[record.label]}; said: {name} ({_score(record):.2f}); the true class is {rank}"
 
 
-def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def single_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a single-object detector's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Found)]
@@ -211,7 +211,7 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
     order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
     shots = tuple(_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order)
-    worst = Worst("Ranked by IoU × [class equal], lowest first; equal ones by IoU.", shots)
+    worst = WorstImages("Ranked by IoU × [class equal], lowest first; equal ones by IoU.", shots)
     return [overview, class_section(evaluation.result), confusion], worst
 
 
@@ -220,7 +220,7 @@ def _said_class(record: Found) -> int:
     return int(record.detections.classes[0]) if len(record.detections) else -1
 
 
-def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
+def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...]) -> GalleryImage:
     true, found = int(record.truth.classes[0]), _said_class(record)
     marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
     said = "nothing found"
@@ -228,10 +228,10 @@ def _shot(record: Found, value: float, overlap: float, classes: tuple[str, ...])
         name = f"{classes[found]} {record.detections.scores[0]:.2f}"
         marks.append(Mark.of(record.detections.boxes[0], "right" if found == true else "wrong", name))
         said = f"IoU {overlap:.3f}, {'right' if found == true else 'wrong'} class"
-    return Shot(record.name, record.size, tuple(marks), f"IoU × equal {value:.3f}: {said}")
+    return GalleryImage(record.name, record.size, tuple(marks), f"IoU × equal {value:.3f}: {said}")
 
 
-def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def segment_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a segmenter's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, Counted)]
@@ -248,7 +248,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     lead = "All pixels of all images; pixels the truth marks as to be ignored are left out."
     confusion = confusion_section(total, classes, lead=lead, unit="pixels", shares=True)
     shots = tuple(
-        Shot(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
+        GalleryImage(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
         for i in np.argsort(means, kind="stable")[:MOST].tolist()
         if means[i] < 1.0
     )
@@ -256,7 +256,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
         "Ranked by mean IoU of the image, lowest first. "
         "A run keeps the counts of pixels, not the masks, so none is drawn."
     )
-    return [overview, class_section(evaluation.result), confusion], Worst(definition, shots)
+    return [overview, class_section(evaluation.result), confusion], WorstImages(definition, shots)
 
 
 def _mask_text(record: Counted, mean: float, classes: tuple[str, ...]) -> str:

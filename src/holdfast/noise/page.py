@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.noise.suite import interval_text
-from holdfast.report.charts.forest import Spot
+from holdfast.report.charts.forest import ForestPoint
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure
 from holdfast.report.tables import Table, many
@@ -54,10 +54,10 @@ def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: s
     return Section(*heading(suite, place, "options", "Option by option"), figures, lead)
 
 
-def drop_spot(name: str, row: Any, items: int, note: str) -> Spot:
+def drop_spot(name: str, row: Any, items: int, note: str) -> ForestPoint:
     """The drop of a row with its interval as a dot of a chart."""
     told = f"Δ {row.drop:z.2f} {interval_text(row)}; {row.changed} of {items} changed"
-    return Spot(name, row.drop, row.low, row.high, note=f"{told}; {note}" if note else told)
+    return ForestPoint(name, row.drop, row.low, row.high, note=f"{told}; {note}" if note else told)
 
 
 def failed_alerts(suite: Any, item: str) -> list[Alert]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.noise.language import result
 from holdfast.noise.page import drop_spot, suite_page
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, joined, table_figure
 from holdfast.report.tables import Cell, Table
@@ -110,7 +110,7 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     sections = []
     for place, model in enumerate(suite.models, 1):
         sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
-        groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
+        groups = [ForestGroup(name, [_spot(r) for r in rows]) for name, rows in sets]
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
         figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
         for of in model.sets:
@@ -123,9 +123,9 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     return sections
 
 
-def _spot(row: result.Row) -> Spot:
+def _spot(row: result.Row) -> ForestPoint:
     if row.drop is None:
-        return Spot(row.precision, None, words=row.outcome, note=result.words(row))
+        return ForestPoint(row.precision, None, words=row.outcome, note=result.words(row))
     return drop_spot(row.precision, row, row.questions, result.words(row))
 
 

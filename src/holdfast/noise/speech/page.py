@@ -21,7 +21,7 @@ from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite, options_
 from holdfast.noise.speech.run import Prepared
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.noise.suite import distinct, worst_of_each
-from holdfast.report.charts.forest import Group, Spot, decades
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, fragment, table_figure
 from holdfast.report.tables import Table, many
@@ -268,7 +268,9 @@ def _chart(model: SpeechNoise) -> Figure:
     """Every option's error of what is heard, beside the model's own."""
     titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
     rows = [*model.rows, *([model.combined] if model.combined else [])]
-    groups = [Group(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()]
+    groups = [
+        ForestGroup(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()
+    ]
     note = (
         "The dashed line is the clean system's own error against the recordings; what lies far to its left "
         "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "
@@ -280,11 +282,11 @@ def _chart(model: SpeechNoise) -> Figure:
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
-def _spot(row: Row) -> Spot:
+def _spot(row: Row) -> ForestPoint:
     name = "both" if row.family == "combined" else row.option
     if row.heard is None or row.outcome != "measured":
-        return Spot(name, None, words=row.outcome, note=row.note)
-    return Spot(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
+        return ForestPoint(name, None, words=row.outcome, note=row.note)
+    return ForestPoint(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
 
 
 def _about(suite: SpeechSuite) -> Section:

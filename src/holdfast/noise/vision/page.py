@@ -9,8 +9,8 @@ from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.combine import words as combination_words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.tables import metric_name, models_table, options_table, staircase_table, words
-from holdfast.report.charts.bars import Stair, staircase
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.bars import WaterfallStep, staircase
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, scroll, table_figure
 from holdfast.report.tables import Table, many
@@ -25,18 +25,18 @@ _READING = (
 def _chart(model: ModelNoise) -> Figure:
     titles = {f.name: f.title for f in families()}
     names = dict.fromkeys(r.family for r in model.rows)
-    groups = [Group(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
+    groups = [ForestGroup(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
     if model.combined is not None:
-        groups.append(Group("Combined", [_spot(model.combined, combined=True)]))
+        groups.append(ForestGroup("Combined", [_spot(model.combined, combined=True)]))
     metric = metric_name(model)
     chart = forest(groups, title=f"{metric} lost to each option", desc=_READING)
     return Figure(f"{metric} lost, {many(model.images, 'image')}", chart, _READING, wide=True)
 
 
-def _spot(row: Row, combined: bool = False) -> Spot:
+def _spot(row: Row, combined: bool = False) -> ForestPoint:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
-        return Spot(name, None, words=row.outcome, note=f"{row.outcome}: {row.note}")
+        return ForestPoint(name, None, words=row.outcome, note=f"{row.outcome}: {row.note}")
     return pages.drop_spot(name, row, row.images, words(row, combined))
 
 
@@ -66,7 +66,7 @@ def staircase_section(made: Staircase, images: int) -> Section:
         if s.images < before
     }
     chart = staircase(
-        Stair("clean", "", 100 * made.clean),
+        WaterfallStep("clean", "", 100 * made.clean),
         [_stair(s, fewer.get(s.added, "")) for s in made.steps],
         title="Noise upon noise",
         y_label=metric,
@@ -81,12 +81,12 @@ def staircase_section(made: Staircase, images: int) -> Section:
     return Section("staircase", "Noise upon noise", figures, combination_words(made))
 
 
-def _stair(step: Step, fewer: str) -> Stair:
+def _stair(step: Step, fewer: str) -> WaterfallStep:
     """A step as it is drawn; what it changes is what it adds, which is in points lost."""
     family, option = step.added.split("=", 1)
     note = f"adds {step.extra:z.2f}, alone {step.alone:z.2f}: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
-    return Stair(family, option, 100 * step.value, -step.extra, *more)
+    return WaterfallStep(family, option, 100 * step.value, -step.extra, *more)
 
 
 def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
