@@ -60,7 +60,7 @@ def test_score_prints_writes_and_enters(holdfast, folder, tmp_path):
     )
     assert code == 0, err
     assert "队伍 in data" in out
-    assert "144.0 changed pixels on average, 144 at most" in out
+    assert "changed pixels per image: mean 144.0, maximum 144 (n = 6)" in out
     plain = json.loads(score.read_text())
     assert plain["final"] == pytest.approx(sum(s["S_e"] * s["S_s"] for s in plain["scenarios"].values()))
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -115,11 +115,11 @@ def test_the_board_in_every_form(holdfast, folder, tmp_path):
     assert code == 0
     assert "no entries yet" in out
     assert "one, submission 1, final" in err
-    assert "scored under other rules; not ranked" in err
+    assert "not ranked, because rules changed after it was scored" in err
     code, out, err = holdfast("contest", "rescore", "--contest", place, "--jobs", 1)
     assert code == 0, err
     assert "three" in out
-    assert holdfast("contest", "rescore", "--contest", place)[1].startswith("nothing to score again")
+    assert holdfast("contest", "rescore", "--contest", place)[1].startswith("nothing to rescore")
 
 
 @pytest.mark.parametrize(

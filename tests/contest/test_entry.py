@@ -48,9 +48,9 @@ def test_good_entry_has_no_problems_and_exact_figures(contest):
     assert examined.problems == ()
     assert examined.changed == {1: 10, 2: 0, 3: 1, 4: 4}
     assert sum(done) == 4
-    line = "advimages_队伍.zip: good; 4 files, changed pixels: 10 at most, 3.8 on average"
+    line = "advimages_队伍.zip: valid; 4 files, changed pixels per image: maximum 10, mean 3.8"
     assert examined.lines() == (line,)
-    assert examined.lines("zh") == ("advimages_队伍.zip：合格；4 张图片，修改像素数最多 10，平均 3.8",)
+    assert examined.lines("zh") == ("advimages_队伍.zip：有效；4 张图片，每张修改像素数最多 10，平均 3.8",)
 
 
 def test_every_problem_is_told_in_one_run(contest):
@@ -68,17 +68,15 @@ def test_every_problem_is_told_in_one_run(contest):
     ]
     junk = "__MACOSX/, advimages/.DS_Store, advimages/Thumbs.db"
     others = "advimages/notes.txt, advimages/data.npy"
-    assert TEXTS["zip-name"][0].endswith(
-        "advimages_TEAM.zip, TEAM: 1 to 64 letters (of any script), digits, - and _"
-    )
+    assert TEXTS["zip-name"][0].endswith("a TEAM of 1 to 64 letters (any script), digits, - and _")
     assert lines(contest, files, "advimages-team.zip") == [
         f"advimages-team.zip: {TEXTS['zip-name'][0]}",
         "advimages/002.png: a number with leading zeros, expected 2.png",
         "missing: 4.png (1 file)",
         "unexpected: advimages/5.png (1 file); expected numbers from 1 to 4",
-        f"unexpected: {junk} (3 files of macOS or Windows); `holdfast contest pack` leaves them out",
+        f"unexpected: {junk} (3 files of macOS or Windows); `holdfast contest pack` skips them",
         "unexpected: advimages/old.zip (1 archive inside the zip); expected the images themselves",
-        f"unexpected: {others} (2 files); expected nothing but the numbered images",
+        f"unexpected: {others} (2 files); expected only the numbered images",
         "advimages/1.png: 11 changed pixels, limit 10",
         "advimages/3.png: 16×15, expected 16×16",
         "advimages/3.png: RGBA, expected RGB",
@@ -226,7 +224,7 @@ def test_command_says_all_and_its_exit_code(contest, capsys):
     archive, out = contest.parent / "advimages_team.zip", contest.parent / "found.json"
     archive.write_bytes(raw_zip(goods()))
     assert run(["contest", "validate", str(archive), "--contest", str(contest)]) == 0
-    good_line = "advimages_team.zip: good; 4 files, changed pixels: 0 at most, 0.0 on average\n"
+    good_line = "advimages_team.zip: valid; 4 files, changed pixels per image: maximum 0, mean 0.0\n"
     assert capsys.readouterr().out == good_line
 
     archive.write_bytes(raw_zip(goods(data=encoded(changed(picture(1), 12)))[:3]))
@@ -235,7 +233,7 @@ def test_command_says_all_and_its_exit_code(contest, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "missing: 4.png (1 file)",
         "advimages/1.png: 12 changed pixels, limit 10",
-        "advimages_team.zip: not good; 2 problems",
+        "advimages_team.zip: not valid; 2 problems",
     ]
     found = json.loads(out.read_text())
     assert not found["good"]
@@ -244,7 +242,7 @@ def test_command_says_all_and_its_exit_code(contest, capsys):
     assert [problem["kind"] for problem in found["problems"]] == ["missing", "pixels"]
     assert found["problems"][1]["facts"] == {"got": 12, "limit": 10}
     assert run([*words, "--lang", "zh"]) == 2
-    assert capsys.readouterr().out.splitlines()[-1] == "advimages_team.zip：不合格；共 2 个问题"
+    assert capsys.readouterr().out.splitlines()[-1] == "advimages_team.zip：无效；共 2 个问题"
 
 
 def test_command_without_a_contest_or_zip(contest, capsys):

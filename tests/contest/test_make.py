@@ -92,7 +92,7 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
         raise AssertionError(f"{name} was opened")
 
     monkeypatch.setattr(making_contests, "load_model", opened)
-    with pytest.raises(DataError, match=r"--images 10: data has only 9 images; ask for at most 9"):
+    with pytest.raises(DataError, match=r"--images 10: data has only 9 images; use at most 9"):
         made(tmp_path / "c", source, images=10)
     assert not (tmp_path / "c").exists()
 
@@ -156,7 +156,7 @@ def test_a_folder_with_other_things_is_refused(source, folder, tmp_path):
 
     assert claim(begun) is False
     assert claim(begun) is True
-    with pytest.raises(InputError, match=r"a half-made contest with other options \(seed\)"):
+    with pytest.raises(InputError, match=r"an incomplete contest with other options \(seed\)"):
         made(tmp_path, source, seed=3)
 
 
@@ -188,7 +188,7 @@ def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
     with pytest.raises(UnknownName, match=r"unknown AP rule 'vocc'\. Did you mean 'voc'"):
         setup(place, source, rule="vocc")
     classifier = making.classifier(tmp_path)
-    with pytest.raises(DataError, match="tiny: expected a detector, got a model to classify"):
+    with pytest.raises(DataError, match="tiny: expected a detector, got a classifier"):
         setup(place, source, members=str(classifier), images=2)
     assert not place.exists()
 
@@ -198,9 +198,7 @@ def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch)
 
     kept = [name for name in load.shipped() if name not in ("signs-free", "signs-plain")]
     monkeypatch.setattr(load, "shipped", lambda: kept)
-    with pytest.raises(
-        InputError, match="signs-free: this model, a hidden member by default, is not shipped"
-    ):
+    with pytest.raises(InputError, match="signs-free: this default hidden member is not shipped"):
         open_setup(InitOptions(folder=tmp_path / "c", images=2))
 
 

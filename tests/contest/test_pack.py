@@ -51,7 +51,7 @@ def test_zip_in_the_folder_itself_is_no_image(folder):
 @pytest.mark.parametrize("name", ["01.png", "5.PNG", "5.jpg", "notes.txt", "0.png"])
 def test_other_names_are_refused(folder, tmp_path, name):
     (folder / name).write_bytes(b"x")
-    with pytest.raises(DataError, match=rf"expected nothing but images named 1.png.* got {name} \(1 name\)"):
+    with pytest.raises(DataError, match=rf"expected only images named 1.png.* got {name} \(1 name\)"):
         pack(folder, "a", tmp_path)
     assert not (tmp_path / "advimages_a.zip").exists()
 
@@ -93,7 +93,7 @@ def test_command_packs_and_validates(folder, tmp_path, capsys):
     assert run(words) == 0
     assert capsys.readouterr().out == f"written: {tmp_path / 'advimages_a.zip'} (0.0 MB)\n"
     assert run([*words, "--contest", str(contest)]) == 0
-    assert "good; 4 files, changed pixels: 3 at most, 3.0 on average" in capsys.readouterr().out
+    assert "valid; 4 files, changed pixels per image: maximum 3, mean 3.0" in capsys.readouterr().out
     (folder / "4.png").unlink()
     assert run([*words, "--contest", str(contest), "--lang", "zh"]) == 2
     assert "缺少：4.png（共 1 个文件）" in capsys.readouterr().out

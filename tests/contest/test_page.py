@@ -14,12 +14,13 @@ from helpers import tiny_contest as staging
 from helpers.tiny_contest import darkened, entry, pixels
 from holdfast.cli import run
 from holdfast.contest.board import enter
-from holdfast.contest.cli import exhibits
+from holdfast.contest.cli import attacked_images
 from holdfast.contest.contest import open_contest
 from holdfast.contest.entry import open_entry
 from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
-from holdfast.contest.run import Row, judge, score_of
+from holdfast.contest.run import ImageScore, judge, score_of
 from holdfast.report.html import write_page
+from holdfast.report.patched import amplified
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -51,12 +52,12 @@ def page(judged, dark):
     contest, found, made = judged
     best, worst = chosen(made.rows, 4)
     packed = open_entry(dark, contest.rules)
-    parts = (exhibits(contest, found, packed, rows) for rows in (best, worst))
+    parts = (attacked_images(contest, found, packed, rows) for rows in (best, worst))
     return show_page(made, contest.rules, *parts, contest.classes, "holdfast contest show x.zip --contest c")
 
 
 def images_in(page, number):
-    """What is embedded about an image: original, changed pixels, mask, difference."""
+    """The embedded pictures of an image: original, changed pixels, outlined regions, difference."""
     start = page.index(f'<strong class="file">{number}.png</strong>')
     found = re.findall(r'href="data:image/(jpeg|png);base64,([^"]+)"', page[start:])[:4]
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))) for _, data in found]
@@ -64,18 +65,19 @@ def images_in(page, number):
 
 def row(number, pixels, before, after):
     one, two = {"single": before[0], "mimic": before[1]}, {"single": after[0], "mimic": after[1]}
-    return Row(number, pixels, None, 3, one, two, one, two)
+    return ImageScore(number, pixels, None, 3, one, two, one, two)
 
 
 def test_the_page_shows_exactly_what_was_changed(page, folder):
-    original, only, mask, away = images_in(page, 1)
+    original, only, outlined, away = images_in(page, 1)
     before, after = pixels(folder, 1), darkened(folder, {1})[1]
     where = (before != after).any(axis=2)
     assert where.sum() == 144
-    assert np.array_equal(mask > 0, where)
+    assert (outlined[..., 3] > 0)[where].all(), "every changed pixel is inside an outline"
     assert np.array_equal(only[..., 3] == 255, where)
     assert np.array_equal(only[..., :3][where], after[where]), "the changed pixels as they are"
-    assert np.array_equal(away, np.clip(10 * np.abs(before.astype(int) - after), 0, 255))
+    assert (away[..., 3] > 0)[where].all()
+    assert (away[..., 3] > 0).sum() >= where.sum(), "single pixels are enlarged"
     assert np.abs(original.astype(int) - before).mean() < 6  # a JPEG of the original
 
 
@@ -96,7 +98,7 @@ def test_boxes_before_and_after(page):
     """A darkened square: found by both before; after, the true box is missed and no detection is drawn."""
     best = page[page.index('id="best"') : page.index('id="worst"')]
     original, adversarial = re.findall(
-        r"<svg[^>]*><title>\d.png, (?:original|adversarial)</title>.*?</svg>", best
+        r"<svg[^>]*><title>\d.png, (?:original|attacked)</title>.*?</svg>", best
     )[:2]
     assert 'class="mark right"' in original
     assert 'class="mark mimic"' in original
@@ -127,7 +129,7 @@ def test_best_and_worst():
 def test_words_and_tables(judged):
     _, _, made = judged
     assert describe_row(made.rows[0]).startswith("144 pixels changed, ")
-    assert "1 target: single model 1 found before, 0 after" in describe_row(made.rows[0])
+    assert "1 target: single model detects 1 before, 0 after" in describe_row(made.rows[0])
     assert describe_row(made.rows[5]).startswith("0 pixels changed; ")
     table = image_table(made.rows)
     assert table.rows[0][:2] == (1, 144)
@@ -144,9 +146,18 @@ def test_a_clipped_value_is_told(judged):
     cut = dataclasses.replace(made.scenarios["mimic"], effect=0.0, effect_raw=-0.0312, stealth=1.0)
     other = dataclasses.replace(made, scenarios={**made.scenarios, "mimic": cut}, team="<b>evil</b>")
     page = show_page(other, contest.rules, (), (), contest.classes)
-    assert "S_e of the mimic model counts as 0, it was -0.0312" in page
+    assert "S_e of the mimic model is clipped from -0.0312 to 0" in page
     assert "<b>evil" not in page
     assert "&lt;b&gt;evil" in page
+
+
+def test_the_difference_is_amplified_by_the_stated_factor():
+    before, after = np.full((1, 2, 3), 100, np.uint8), np.full((1, 2, 3), 90, np.uint8)
+    after[0, 1] = 150
+    scaled, factor = amplified(before, after)
+    assert factor == 5
+    assert scaled[0].tolist() == [[50] * 3, [250] * 3]
+    assert amplified(before, before)[1] == 255
 
 
 def shown(archive, folder, out, *more):
@@ -200,7 +211,7 @@ def test_board_page(folder, judged, dark, tmp_path):
     from holdfast.contest.page import board_page
 
     place = staging.copied(folder, tmp_path / "c")
-    assert "No score counts yet." in board_page(board(place))
+    assert "No valid scores yet." in board_page(board(place))
     _, _, made = judged
     enter(place, dark, made, keep=False)
     found = board(place)
@@ -212,7 +223,7 @@ def test_board_page(folder, judged, dark, tmp_path):
     rules.write_text(re.sub(r"(?m)^pixels = \d+", "pixels = 299", rules.read_text()))
     text = board_page(board(place))
     assert "1 submission is not ranked" in text
-    assert "another one now" in text
+    assert "changed since" in text
     out = tmp_path / "board.html"
     assert write_page(text, out) == out
     assert out.read_text() == text

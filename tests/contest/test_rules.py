@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.contest import write_rules
-from holdfast.contest.rules import AP_RULES, POINTS, Member, Rules, RulesError, Scale, Vote, read_rules
+from holdfast.contest.rules import AP_RULES, FIELDS, Member, Rules, RulesError, Scale, Vote, read_rules
 from holdfast.metrics.rules import RULES
 
 ONE, TWO = (Member(n, f"models/{n}.onnx", c * 64) for n, c in (("one", "a"), ("two", "b")))
@@ -35,7 +35,7 @@ def test_the_names_of_ap_rules_are_those_of_the_metrics():
 def test_every_line_says_what_it_means(tmp_path):
     text = write_rules(PLAIN, tmp_path).read_text()
     lines = [line for line in text.splitlines() if re.match(r"\w+ = ", line)]
-    assert len(lines) == len(POINTS) + 2 * 3
+    assert len(lines) == len(FIELDS) + 2 * 3
     assert all(re.search(r"  # \S.{6}", line) for line in lines)
 
 
@@ -88,7 +88,7 @@ def test_all_problems_are_told_at_once(tmp_path):
         (("pixels = 3000", "pixels = 300000"), "pixels: expected at most the 173056 of an image"),
         (('name = "two"', 'name = "one"'), "mimic.members: 'one' is listed 2 times"),
         (("iou = 0.5 ", "iou = nan"), "mimic.iou: expected a number from 0 to 1, got nan"),
-        (('sha256 = "aaaa', 'sha256 = "ffff'), "expected the single model 'one' among them; got it"),
+        (('sha256 = "aaaa', 'sha256 = "ffff'), "expected the single model 'one' among them; it has another"),
         (("[stealth]", "[stealthy]"), "stealthy: unknown; did you mean 'stealth'"),
     ],
 )  # fmt: skip
@@ -109,5 +109,5 @@ def test_no_file_no_toml_no_text(tmp_path):
 
 def test_a_half_made_contest_says_so(tmp_path):
     (tmp_path / "making.json").write_text("{}")
-    with pytest.raises(RulesError, match="not finished: run `holdfast contest init` again"):
+    with pytest.raises(RulesError, match="incomplete: run `holdfast contest init` again"):
         read_rules(tmp_path)

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.check import check_bench
-from holdfast.patchbench.folder import listed, open_bench
+from holdfast.patchbench.folder import listed, open_benchmark
 from holdfast.patchbench.probe import effect_of, open_probe
 
 
@@ -36,7 +36,7 @@ def test_what_make_wrote_is_well(bench, holdfast, tmp_path):
     assert "a 3×3 patch in all colours, set to 0, its left side at column = first value" in done.out
     assert "fractions are cut off" in done.out
     assert " outputs recomputed, largest difference" in done.out
-    assert done.out.endswith("all is well\n")
+    assert done.out.endswith("no problems\n")
     content = json.loads((tmp_path / "out.json").read_text())
     assert content["well"] is True
     assert content["findings"] == []
@@ -141,7 +141,7 @@ def test_without_a_manifest_and_packed_it_is_read_all_the_same(bench):
     for path in [*(folder / "onnx").iterdir(), *(folder / "vnnlib").iterdir()]:
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    result = check_bench(open_bench(folder))
+    result = check_bench(open_benchmark(folder))
     assert result.findings == ()
     assert "0 of 20 outputs differ from those of a black square laid by numpy" in "\n".join(result.facts)
 
@@ -165,7 +165,7 @@ def test_the_published_folder_has_these_faults(shared_data, tmp_path):
     lines = (source / "instances.csv").read_text().splitlines()
     chosen = [line for line in lines if "01673_0" in line or "00559_0" in line]
     (tmp_path / "instances.csv").write_text("\n".join(chosen) + "\n")
-    result = check_bench(open_bench(tmp_path))
+    result = check_bench(open_benchmark(tmp_path))
     said = "\n".join(str(finding) for finding in result.findings)
     assert "column 0 to 62; a 1×1 patch fits at 0 to 63: column 63 is never tried" in said
     assert "row 0 to 62; a 3×3 patch fits at 0 to 61: beyond it the patch is cut off" in said

@@ -7,7 +7,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Budget
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
-from holdfast.patchbench.folder import instances, open_bench
+from holdfast.patchbench.folder import instances, open_benchmark
 from holdfast.patchbench.layout import output_of, unit
 from holdfast.verify.replay import session_of
 from holdfast.verify.run import verify
@@ -66,7 +66,7 @@ def agrees(instance, every=every_output):
 def test_both_answers_agree_on_the_shipped_detector(holdfast, tmp_path):
     done = holdfast("patchbench", "make", "b", "--images", 1, "--patch", 1, "--patch", 3, "--seed", 4)
     assert done.code == 0, done
-    found = list(instances(open_bench(tmp_path / "b")))
+    found = list(instances(open_benchmark(tmp_path / "b")))
     assert [(i.patch, i.columns, i.rows) for i in found] == [
         ((1, 1), (0, 63), (0, 63)),
         ((3, 3), (0, 61), (0, 61)),
@@ -98,14 +98,14 @@ def test_both_answers_agree_where_some_are_safe_and_some_are_not(dense, holdfast
         "--patch", 1, "--patch", 3, "--patch", 6,
     )  # fmt: skip
     assert done.code == 0, done
-    said = [agrees(instance) for instance in instances(open_bench(tmp_path / "b"))]
+    said = [agrees(instance) for instance in instances(open_benchmark(tmp_path / "b"))]
     assert {"holds", "violated"} == set(said)
 
 
 @pytest.mark.parametrize(("option", "status"), [("--strict", "holds"), ("--no-strict", "violated")])
 def test_exactly_one_half_is_safe_only_under_the_strict_rule(bench, option, status):
     folder = bench("--patch", 1, option, images=1, flip=False)
-    (instance,) = instances(open_bench(folder))
+    (instance,) = instances(open_benchmark(folder))
     assert min(every_output(instance).values()) == 0.5
     assert agrees(instance) == status
     assert ("(< Y_0 0.5)" in instance.spec.read_text()) == (option == "--strict")
@@ -118,7 +118,7 @@ def test_the_last_column_and_row_are_reached(dense, white, holdfast, tmp_path):
     for side, last in ((1, 15), (4, 12)):
         args = ("--model", model, "--data", white(folder=f"w{side}"), "--held-out", "--images", 1)
         assert holdfast("patchbench", "make", f"b{side}", *args, "--patch", side).code == 0
-        (instance,) = instances(open_bench(tmp_path / f"b{side}"))
+        (instance,) = instances(open_benchmark(tmp_path / f"b{side}"))
         verdict = decided(instance)
         assert verdict.status == "violated"
         assert tuple(verdict.witness[-8:-6].astype(int)) == (last, last) or side == 4
@@ -127,7 +127,7 @@ def test_the_last_column_and_row_are_reached(dense, white, holdfast, tmp_path):
 
 def test_free_content_is_never_said_to_hold_where_a_content_breaks_it(bench):
     folder = bench("--patch", 1, "--content", "free", "--positions", "all", images=1)
-    found = {(i.columns[0], i.rows[0]): i for i in instances(open_bench(folder))}
+    found = {(i.columns[0], i.rows[0]): i for i in instances(open_benchmark(folder))}
     assert len(found) == 256
     assert all(i.free and i.columns[0] == i.columns[1] for i in found.values())
     broken = decided(found[12, 9], 5)

@@ -13,8 +13,8 @@ from holdfast.core.types import Boxes, Sample
 from holdfast.data.patchfile import png_of
 from holdfast.evaluate.classes import align
 from holdfast.graph.load import load_model
-from holdfast.patchbench.folder import instances, open_bench
-from holdfast.patchbench.make import Plan, draw
+from holdfast.patchbench.folder import instances, open_benchmark
+from holdfast.patchbench.make import BenchmarkPlan, draw
 from holdfast.patchbench.make import test_part as part_for_test
 from holdfast.patchbench.options import MakeOptions
 
@@ -53,7 +53,7 @@ def test_the_same_instances_are_drawn_whatever_the_order(halving):
     names, options = [], MakeOptions(folder=Path("bench"), images=3, seed=7)
     for order in (entries, entries[::-1]):
         data = Dataset("w", "none", "single", model.card.classes, order)
-        pictures, selection = draw(Plan(model, data, alignment, (), options))
+        pictures, selection = draw(BenchmarkPlan(model, data, alignment, (), options))
         names.append([picture.source for picture in pictures])
     assert names[0] == names[1]
     assert pictures[0].name.startswith("sub_w_")
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_bytes_and_the_manifest_their_hashes(bench,
 
 
 def test_targets_are_predicted_ones_and_read_back_as_the_same_float32(bench):
-    for instance in instances(open_bench(bench("--patch", 1))):
+    for instance in instances(open_benchmark(bench("--patch", 1))):
         assert instance.target.label == 0
         assert instance.target.box == (0.0, 0.0, 1.0, 1.0)
         assert np.array_equal(instance.point, instance.point.astype(np.float32))
@@ -91,11 +91,11 @@ def test_a_png_is_laid_with_its_own_size_and_alpha(bench, tmp_path, holdfast):
     pixels[1, 3, 3] = 0
     (tmp_path / "p.png").write_bytes(png_of(pixels))
     folder = bench("--content", tmp_path / "p.png")
-    found = list(instances(open_bench(folder)))
+    found = list(instances(open_benchmark(folder)))
     assert [(i.patch, i.columns, i.rows) for i in found] == [((4, 2), (0, 12), (0, 14))] * 2
     assert (folder / "onnx" / "patch-4x2.onnx").is_file()
     scaled = bench("--content", tmp_path / "p.png", "--patch", 8, name="scaled")
-    assert {i.patch for i in instances(open_bench(scaled))} == {(8, 8)}
+    assert {i.patch for i in instances(open_benchmark(scaled))} == {(8, 8)}
     assert holdfast("patchbench", "check", scaled).code == 0
     checked = holdfast("patchbench", "check", folder)
     assert checked.code == 0, checked
@@ -104,7 +104,7 @@ def test_a_png_is_laid_with_its_own_size_and_alpha(bench, tmp_path, holdfast):
 
 def test_free_content_is_drawn_at_some_places(bench, holdfast):
     folder = bench("--content", "free", "--positions", "5")
-    found = list(instances(open_bench(folder)))
+    found = list(instances(open_benchmark(folder)))
     assert len(found) == 10
     for instance in found:
         x, y = int(instance.columns[0]), int(instance.rows[0])
@@ -135,10 +135,10 @@ def test_a_folder_is_there_whole_or_not_at_all(bench, fails, tmp_path):
         (("--model", "signs-yolo"), "expected a detector of a single object"),
         (("--patch", "65"), "up to the picture's 64×64"),
         (("--patch", "0"), "from 1, got 0"),
-        (("--content", "red"), "expected black, free or the file of a picture, got 'red'"),
-        (("--content", "no.png"), "expected black, free or the file of a picture, got 'no.png'"),
-        (("--content", "free", "--positions", "-1"), "expected a whole number from 1, or all"),
-        (("--positions", "9"), "add --content free"),
+        (("--content", "red"), "expected black, free or an image file, got 'red'"),
+        (("--content", "no.png"), "expected black, free or an image file, got 'no.png'"),
+        (("--content", "free", "--positions", "-1"), "expected an integer of 1 or more, or all"),
+        (("--positions", "9"), "needs --content free"),
         (("--map", "a"), "expected NAME=VALUE"),
         (("--data", "nowhere"), "no such file or folder"),
         (("--model", "nothing"), "unknown model"),

@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from helpers.pages import Reader
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, bounds_bar, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
-from holdfast.report.charts.lines import Line, line_chart, thinned
-from holdfast.report.charts.matrix import EDGES, Field, Head, Mark, heat, matrix_chart, scale, short_count
+from holdfast.report.charts.lines import ChartLine, line_chart, thinned
+from holdfast.report.charts.matrix import (
+    EDGES,
+    CellMark,
+    HeatCell,
+    MatrixHead,
+    heat,
+    matrix_chart,
+    scale,
+    short_count,
+)
 from holdfast.report.charts.svg import Scale, element, number, shortened, ticks
 
 NASTY = "<script>&\"'"
@@ -33,7 +42,7 @@ def of_class(tree, kind):
 
 def line(values, **more):
     y = np.array(values, float)
-    return Line("a", np.linspace(0, 1, len(y)), y, **more)
+    return ChartLine("a", np.linspace(0, 1, len(y)), y, **more)
 
 
 def chart(lines):
@@ -252,19 +261,21 @@ def test_no_image_is_an_empty_bar():
     ("lost", "step"), [(-0.3, "h0"), (0.0, "h0"), (0.02, "h1"), (0.5, "h6"), (1.0, "h7")]
 )
 def test_a_loss_has_its_colour(lost, step):
-    assert Field("0.5", lost).step == step
+    assert HeatCell("0.5", lost).step == step
 
 
 def test_no_number_has_none():
-    assert Field("–", None).step == "none"
+    assert HeatCell("–", None).step == "none"
     assert scale("lost").count("<li") == len(EDGES) + 2
 
 
 def test_the_table_reads_in_order_and_escapes():
-    rows = [Head("square", "", "a <black> square")]
-    columns = [Head("int8", "precision", "precision=int8")]
-    mark = Mark("▲", "magnified", "more")
-    table = heat(rows, columns, [[Field("0.500", 0.4, (mark,), 'a "note"')]], corner="", caption="what it is")
+    rows = [MatrixHead("square", "", "a <black> square")]
+    columns = [MatrixHead("int8", "precision", "precision=int8")]
+    mark = CellMark("▲", "magnified", "more")
+    table = heat(
+        rows, columns, [[HeatCell("0.500", 0.4, (mark,), 'a "note"')]], corner="", caption="what it is"
+    )
     reader = Reader(table)
     assert reader.all("th")[0]["scope"] == "col"
     assert reader.all("td") == [{"class": "h5", "title": 'a "note"'}]

@@ -9,7 +9,16 @@ from PIL import Image
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.detect_page import matched_detections, worst
-from holdfast.report.gallery import FILE_LIMIT, FRAME, Mark, Shot, Worst, gallery, overlay, thumbnail
+from holdfast.report.gallery import (
+    FILE_LIMIT,
+    FRAME,
+    GalleryImage,
+    Mark,
+    WorstImages,
+    gallery,
+    overlay,
+    thumbnail,
+)
 
 
 def encoded(width, height, mode="RGB", form="PNG"):
@@ -136,11 +145,11 @@ def test_the_gallery_asks_for_at_most_twelve_and_keeps_to_its_budget():
         asked.append(name)
         return encoded(320, 240)
 
-    shots = tuple(Shot(f"i{n}", Size(320, 240), (), "s") for n in range(30))
-    body = gallery(Worst("d", shots), picture, 10_000_000).figures[0].body
+    shots = tuple(GalleryImage(f"i{n}", Size(320, 240), (), "s") for n in range(30))
+    body = gallery(WorstImages("d", shots), picture, 10_000_000).figures[0].body
     assert asked == [f"i{n}" for n in range(12)]
     assert body.count("data:image") == 12
     cost = len(re.search(r"base64,([^\"]*)", body).group(1))
-    section = gallery(Worst("d", shots), picture, cost * 3 + 10)
+    section = gallery(WorstImages("d", shots), picture, cost * 3 + 10)
     assert section.figures[0].body.count("data:image") == 3
     assert section.figures[0].note.startswith("9 pictures are left out")

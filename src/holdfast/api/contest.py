@@ -19,7 +19,7 @@ from holdfast.contest.options import (
 from holdfast.core.errors import InputError
 
 if TYPE_CHECKING:
-    from holdfast.contest.board import Board, Record
+    from holdfast.contest.board import Board, ScoreRecord
     from holdfast.contest.contest import Contest
     from holdfast.contest.entry import Examination
     from holdfast.contest.run import Score
@@ -125,7 +125,9 @@ def board(contest: str | Path, **options: Any) -> Board:
 
 
 @keywords(RescoreOptions, "contest")
-def rescore(contest: str | Path, *, progress: bool | None = None, **options: Any) -> tuple[Record | str, ...]:
+def rescore(
+    contest: str | Path, *, progress: bool | None = None, **options: Any
+) -> tuple[ScoreRecord | str, ...]:
     """Score again what was scored under other rules, models or code; a text says why one could not be."""
     from holdfast.contest.board import rescore as again
 

@@ -12,8 +12,8 @@ from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptio
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.patchbench.check import Result as CheckResult
-    from holdfast.patchbench.run import Result
+    from holdfast.patchbench.check import CheckResult
+    from holdfast.patchbench.run import PositionResult
 
 __all__ = ["check", "evaluate", "make"]
 
@@ -46,7 +46,7 @@ def check(folder: str | Path, *, progress: bool | None = None, **options: Any) -
 @keywords(PositionOptions, "subject", "data")
 def evaluate(
     subject: str | Path, data: str | None = None, *, progress: bool | None = None, **options: Any
-) -> Result:
+) -> PositionResult:
     """Run a patch at every position: on a benchmark folder, or on a single-object detector and a dataset."""
     from holdfast.config.output import write_json
     from holdfast.patchbench.cli import evaluate_positions

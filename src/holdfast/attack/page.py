@@ -13,7 +13,7 @@ from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import realign
-from holdfast.report.charts.lines import Line, line_chart
+from holdfast.report.charts.lines import ChartLine, line_chart
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
 from holdfast.report.patched import READING, AttackedImage, attacked_gallery
@@ -177,7 +177,7 @@ def _charts(found: Outcome) -> list[Figure]:
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
 
     def chart(x: Floats, right: float, against: str, x_label: str, note: str) -> Figure:
-        title, lines, x_range = f"mAP by {against}", [Line("mAP", x, maps, bold=True)], (0.0, right)
+        title, lines, x_range = f"mAP by {against}", [ChartLine("mAP", x, maps, bold=True)], (0.0, right)
         chart = line_chart(
             lines, title=title, x_label=x_label, y_label="mAP", x_range=x_range, y_range=y_range
         )

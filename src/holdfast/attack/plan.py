@@ -48,7 +48,7 @@ class AttackPlan:
 
 
 @dataclass(frozen=True)
-class Task:
+class AttackTask:
     """An attack with everything a worker needs for any image. Built by `task_of`."""
 
     attack: AttackPlan
@@ -79,7 +79,7 @@ class Task:
         return Setup("attack", self.facts)
 
 
-def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
+def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> AttackTask:
     """The task with all it depends on: models, pipelines, classes, method, limits and seed."""
     from holdfast.stages.features import open_features
 
@@ -100,7 +100,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return Task(
+    return AttackTask(
         attack=attack, pipeline=clean, deployments=deployed, to_model=classes, patch=patch, facts=facts
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from holdfast.attack.judge import shortfall
 from holdfast.attack.masks import count_regions, heaviest, labelled, within
-from holdfast.attack.types import Found, Limits, Method, Target
+from holdfast.attack.types import Limits, Method, SearchResult, Target
 from holdfast.core.patch import amplitude, changed, changed_pixels
 from holdfast.core.registry import part
 from holdfast.core.types import Bools, Detections, Floats, Image, no_detections
@@ -43,12 +43,12 @@ class Paint:
 
 def search_black(
     judge: Judge, target: Target, method: Method, limits: Limits, rng: np.random.Generator
-) -> Found:
+) -> SearchResult:
     """The best image found by asking `judge`, at most `limits.steps` times a restart."""
     allowed, mask = within(target, method), part("mask", method.mask)
     if not mask.facts.get("grows"):  # a mask that does needs a gradient: then anywhere in the boxes
         allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    inquiry = Inquiry(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
+    inquiry = QuerySession(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
     if not inquiry.allowed.any():
         inquiry.ask(inquiry.blank)
         return inquiry.result("no pixel may be changed: no box meets the image")
@@ -70,7 +70,7 @@ def _extremes(image: Image, amplitude: int) -> tuple[Image, Image]:
 
 
 @dataclass
-class Inquiry:
+class QuerySession:
     """The questions asked of one model about one image: counted, timed, the best answer kept."""
 
     judge: Judge
@@ -121,13 +121,13 @@ class Inquiry:
         late = 0 < self.limits.seconds <= time.perf_counter() - self.began
         return late or self.queries >= queries
 
-    def result(self, note: str = "") -> Found:
+    def result(self, note: str = "") -> SearchResult:
         """The image that lacks least, of those the one with the fewest pixels."""
         lacks, pixels, _ = self.best
         note = note or (f"first success at query {self.first}" if self.first else "")
         trail = tuple({**self.trail, (pixels, lacks == 0): None})
         seconds = time.perf_counter() - self.began
-        return Found(
+        return SearchResult(
             self.image, self.after, lacks == 0, steps=self.queries, seconds=seconds, trail=trail, note=note
         )
 

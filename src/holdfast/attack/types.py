@@ -47,7 +47,7 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The result of the search on one image. `image` is uint8 and was judged through the model's pipeline."""
 
     image: Image

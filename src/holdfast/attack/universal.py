@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.attack.judge import found_boxes, known_boxes, open_judge, target_in
-from holdfast.attack.plan import AttackPlan, Task, task_of
+from holdfast.attack.plan import AttackPlan, AttackTask, task_of
 from holdfast.attack.result import patch_from_plain, patch_to_plain
 from holdfast.attack.types import Limits, Method, Target
 from holdfast.attack.work import victims_of
@@ -42,7 +42,7 @@ JUDGED = 40  # targets that are judged each time, at most
 class UniversalWork(ItemWork[tuple[Entry, ...], None]):
     """The search for one patch; its item is the whole dataset."""
 
-    task: Task
+    task: AttackTask
     progress: Progress
 
     def setups(self) -> list[Setup]:

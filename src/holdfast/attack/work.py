@@ -11,9 +11,9 @@ import numpy as np
 
 from holdfast.attack.judge import Judge, found_boxes, known_boxes, open_judge, shortfall, target_in
 from holdfast.attack.masks import count_regions
-from holdfast.attack.plan import Task
+from holdfast.attack.plan import AttackTask
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
-from holdfast.attack.types import Found, Target, check_time
+from holdfast.attack.types import SearchResult, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
@@ -35,20 +35,20 @@ WEAK = 0.01  # lowest score of detections that a black-box search uses
 
 
 @dataclass(frozen=True)
-class Opened:
+class AttackWorker:
     """What a process holds open: the judges, and the search with all it needs."""
 
     judge: Judge
     unseen: dict[str, Judge]
-    search: Callable[[Target, np.random.Generator], Found]
+    search: Callable[[Target, np.random.Generator], SearchResult]
     features: Callable[[Sequence[Image]], Floats] | None
 
 
 @dataclass(frozen=True)
-class AttackWork(ItemWork[Entry, Opened]):
+class AttackWork(ItemWork[Entry, AttackWorker]):
     """The attack on images, one by one."""
 
-    task: Task
+    task: AttackTask
     names: dict[str, str]  # image -> its file's name in the folder of results
 
     def setups(self) -> list[Setup]:
@@ -59,7 +59,7 @@ class AttackWork(ItemWork[Entry, Opened]):
         """Name and content of the image."""
         return [content_of(item)]
 
-    def open(self, threads: int) -> Opened:
+    def open(self, threads: int) -> AttackWorker:
         """The judges and the search."""
         from holdfast.stages.features import open_features
 
@@ -67,9 +67,9 @@ class AttackWork(ItemWork[Entry, Opened]):
         judge = open_judge(task.model, task.pipeline, plan.method.rule, threads)
         unseen = {m.name: open_judge(m, None, plan.method.rule, threads) for m in plan.unseen}
         features = open_features(plan.features, threads) if plan.features else None
-        return Opened(judge, unseen, _search(task, judge, threads), features)
+        return AttackWorker(judge, unseen, _search(task, judge, threads), features)
 
-    def compute_item(self, state: Opened, item: Entry) -> dict[str, Any]:
+    def compute_item(self, state: AttackWorker, item: Entry) -> dict[str, Any]:
         """The attempt on one image; one that cannot be read is counted, not fatal."""
         try:
             sample = item.load()
@@ -101,14 +101,18 @@ def write_patch(path: Path, patch: Patch, about: Mapping[str, str | int | float]
     write_atomic(path.with_suffix(".toml"), toml, durable=False)
 
 
-def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
+def _search(
+    task: AttackTask, judge: Judge, threads: int
+) -> Callable[[Target, np.random.Generator], SearchResult]:
     plan, patch, method = task.attack, task.patch, task.attack.method
     if patch is not None:
 
-        def lay(target: Target, _rng: np.random.Generator) -> Found:
+        def lay(target: Target, _rng: np.random.Generator) -> SearchResult:
             image = apply(target.image, patch, target.boxes.xyxy)
             after = judge(image)
-            return Found(image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0)
+            return SearchResult(
+                image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0
+            )
 
         return lay
     if not method.black_box:
@@ -128,14 +132,14 @@ def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.rand
         columns = ([getattr(d, name) for d in detections] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))
 
-    def search_from_predictions(target: Target, rng: np.random.Generator) -> Found:
+    def search_from_predictions(target: Target, rng: np.random.Generator) -> SearchResult:
         found = search_black(hints, target, method, plan.limits, rng)
         return dataclasses.replace(found, after=judge(found.image))
 
     return search_from_predictions
 
 
-def victims_of(task: Task, threads: int = 1) -> list[Any]:
+def victims_of(task: AttackTask, threads: int = 1) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
     import torch
 
@@ -147,7 +151,7 @@ def victims_of(task: Task, threads: int = 1) -> list[Any]:
     return [open_victim(m, pipeline, task.attack.method.rule, threads) for m, pipeline in own + others]
 
 
-def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attempt:
+def _attempt(task: AttackTask, opened: AttackWorker, sample: Sample, image: Image) -> Attempt:
     truth, method = sample.truth, task.attack.method
     if not isinstance(truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
@@ -158,7 +162,9 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
     target = target_in(opened.judge, image, boxes, method.rule, method.goal)
     if target is None:
         before = opened.judge(image)
-        found = Found(image, before, False, 0, 0.0, note="no true object is detected in the clean image")
+        found = SearchResult(
+            image, before, False, 0, 0.0, note="no true object is detected in the clean image"
+        )
         ours = still = np.zeros(0, bool)
     else:
         before = target.before

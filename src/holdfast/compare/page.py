@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.compare.result import POINTS, SAME, Change, Comparison, StatedNumber
 from holdfast.metrics.points import interval_text
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Column, Table, shown, to_markdown, to_text
@@ -137,8 +137,8 @@ def _difference_sections(found: Comparison) -> Iterator[Section]:
         groups = []
         for row in stated[: MOST // 2]:
             both, name = (("A", row.before), ("B", row.after)), row.about.what
-            spots = [Spot(which, side.value, side.low, side.high, note=name) for which, side in both]
-            groups.append(Group(f"{name}: {row.verdict}", spots))
+            spots = [ForestPoint(which, side.value, side.low, side.high, note=name) for which, side in both]
+            groups.append(ForestGroup(f"{name}: {row.verdict}", spots))
         title, unit = "A and B, each with its own 95% interval", stated[0].about.unit
         note = "There is no paired interval; these are the intervals of each run. " + _cut_note(
             len(stated), 2
@@ -158,14 +158,14 @@ def _cut_note(rows: int, each: int = 1) -> str:
 
 
 def _paired_chart(rows: Sequence[Change]) -> str:
-    spots: dict[str, list[Spot]] = {}
+    spots: dict[str, list[ForestPoint]] = {}
     for row in rows[:MOST]:
         sign = 1.0 if row.about.rise == "is worse" else -1.0  # more is worse, whatever the number is
         low, high = sorted(0.0 + sign * (end or 0.0) for end in (row.low, row.high))
         worse = None if row.difference is None else 0.0 + sign * row.difference
         note = f"{shown(row.before.value, 2)} in A, {shown(row.after.value, 2)} in B: {row.reading}"
-        spots.setdefault(row.about.group, []).append(Spot(row.about.what, worse, low, high, note=note))
-    groups = [Group(*group) for group in spots.items()]
+        spots.setdefault(row.about.group, []).append(ForestPoint(row.about.what, worse, low, high, note=note))
+    groups = [ForestGroup(*group) for group in spots.items()]
     return forest(groups, title="Points worse in B with paired 95% intervals", unit="points worse in B")
 
 

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from holdfast.contest.board import Record, enter, read_ledger
+from holdfast.contest.board import ScoreRecord, enter, read_ledger
 from holdfast.contest.contest import CACHE, TRUTH, Contest, Phase
 from holdfast.contest.entry import pack
-from holdfast.contest.judging import Shot, noisy
+from holdfast.contest.judging import ContestImage, noisy
 from holdfast.contest.make import is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
@@ -87,7 +87,7 @@ WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_a
 
 
 @dataclass(frozen=True)
-class BaselineWork(ItemWork[Shot, None]):
+class BaselineWork(ItemWork[ContestImage, None]):
     """The images of a baseline, written to a folder."""
 
     name: str
@@ -99,7 +99,7 @@ class BaselineWork(ItemWork[Shot, None]):
         """The baseline, its budget and its seed."""
         return [Setup("contest", ["baseline", self.name, self.pixels, self.seed])]
 
-    def contents(self, item: Shot) -> list[Any]:
+    def contents(self, item: ContestImage) -> list[Any]:
         """Number, original and truth of the image."""
         return [[item.number, item.sha256, item.truth.fingerprint()]]
 
@@ -110,7 +110,7 @@ class BaselineWork(ItemWork[Shot, None]):
         """Whether the image is there, and is the one that was written."""
         return is_written(self.folder, data)
 
-    def compute_item(self, state: None, item: Shot) -> dict[str, str]:
+    def compute_item(self, state: None, item: ContestImage) -> dict[str, str]:
         """Write the image; return its name and hash."""
         rng = generator(self.seed, "baseline", self.name, item.number)
         image = BASELINES[self.name](item.before(), item.truth.read(item.name, b""), self.pixels, rng)
@@ -119,7 +119,7 @@ class BaselineWork(ItemWork[Shot, None]):
         return {"file": item.name, "sha256": fingerprint.of_bytes(png)}
 
 
-def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Record, ...]:
+def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[ScoreRecord, ...]:
     """The records of all baselines, packed and scored as any entry; those that are there stay as they are.
 
     Our attack is one of them where torch is installed.

@@ -12,7 +12,7 @@ import orjson
 from holdfast.contest.contest import Contest, Hashes, Phase, hashes_of, open_contest
 from holdfast.contest.entry import examine
 from holdfast.contest.rules import Rules, read_rules
-from holdfast.contest.run import Row, Score, score
+from holdfast.contest.run import ImageScore, Score, score
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, OutputError
 from holdfast.engine.manifest import now
@@ -20,12 +20,12 @@ from holdfast.engine.store import to_json, write_atomic
 from holdfast.report.tables import Cell, Column, Table, table_of, to_csv
 
 ENTRIES = "entries"
-DIGITS = 9  # finals that agree to so many decimals share a rank
+DIGITS = 9  # decimals to which equal finals share a rank
 
 
 @dataclass(frozen=True)
-class Record:
-    """A score in the ledger: which file, which submission of the team, when, what, and where the zip lies."""
+class ScoreRecord:
+    """A saved score: its file, the submission, its times, its numbers, and the path of the zip."""
 
     path: Path
     team: str
@@ -44,47 +44,45 @@ class Record:
         return float(self.score["final"])
 
 
-def read_ledger(folder: Path) -> tuple[Record, ...]:
+def read_ledger(folder: Path) -> tuple[ScoreRecord, ...]:
     """All scores, by team and number; InputError names a file that cannot be read."""
     paths = sorted((folder / ENTRIES).glob("*/*.json"))
     return tuple(sorted((_read(p) for p in paths), key=lambda r: (r.team, r.number)))
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> ScoreRecord:
     try:
         plain = orjson.loads(path.read_bytes())
         score = plain["score"]
         float(score["final"])
         rest = {k: plain[k] for k in ("team", "number", "submission", "submitted", "scored", "archive")}
         hashes, sha256 = Hashes(**score["hashes"]), score["archive_sha256"]
-        return Record(path=path, sha256=sha256, hashes=hashes, score=score, **rest)
+        return ScoreRecord(path=path, sha256=sha256, hashes=hashes, score=score, **rest)
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
     except (KeyError, TypeError, ValueError) as problem:
-        raise InputError(
-            f"{path}: not a score `holdfast contest score` wrote ({problem}); remove it"
-        ) from None
+        raise InputError(f"{path}: not written by `holdfast contest score` ({problem}); remove it") from None
 
 
-def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Record:
+def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> ScoreRecord:
     """The record of a new submission; the zip is copied into the folder unless `keep` is False.
 
     The zip of the team's last submission once more is that submission, scored again.
     """
     mine = [r for r in read_ledger(folder) if r.team == score.team]
-    where = _kept(folder, archive, score) if keep else str(archive.resolve())
+    where = _copy_archive(folder, archive, score) if keep else str(archive.resolve())
     last = max(mine, key=lambda r: r.submission, default=None)
     if last is not None and last.sha256 == score.archive:
         return write_record(folder, score, last.submission, last.submitted, where)
     return write_record(folder, score, last.submission + 1 if last else 1, "", where)
 
 
-def images_csv(rows: tuple[Row, ...]) -> str:
+def images_csv(rows: tuple[ImageScore, ...]) -> str:
     """The table of images as CSV."""
     return to_csv(table_of([row.to_plain() for row in rows]))
 
 
-def _kept(folder: Path, archive: Path, score: Score) -> str:
+def _copy_archive(folder: Path, archive: Path, score: Score) -> str:
     """The path inside the folder of the copied zip; equal zips are kept once."""
     inside = f"{ENTRIES}/{score.team}/zips/{score.archive[:16]}/{archive.name}"
     target = folder / inside
@@ -96,18 +94,18 @@ def _kept(folder: Path, archive: Path, score: Score) -> str:
         try:
             shutil.copyfile(archive, part)
             if fingerprint.of_file(part) != score.archive:
-                raise InputError(f"{archive}: was changed after it was scored; score it again")
+                raise InputError(f"{archive}: changed after it was scored; score it again")
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
     except OSError as problem:
         raise OutputError(
-            f"{target}: the zip could not be kept: {problem.strerror}; --no-keep notes only where it lies"
+            f"{target}: the zip could not be copied: {problem.strerror}; use --no-keep to store only its path"
         ) from problem
     return inside
 
 
-def write_record(folder: Path, score: Score, submission: int, submitted: str, archive: str) -> Record:
+def write_record(folder: Path, score: Score, submission: int, submitted: str, archive: str) -> ScoreRecord:
     """Write a score under the next free number; without a time it is submitted now. Return its record."""
     home = folder / ENTRIES / score.team
     home.mkdir(parents=True, exist_ok=True)
@@ -138,16 +136,16 @@ class Standing:
 
     rank: int
     team: str
-    best: Record
-    last: Record
+    best: ScoreRecord
+    last: ScoreRecord
     submissions: int
 
 
 @dataclass(frozen=True)
 class StaleScore:
-    """A score made under other rules, models, data, feature net or code: never ranked with the others."""
+    """A score under other rules, models, data, feature network or code; it is not ranked."""
 
-    record: Record
+    record: ScoreRecord
     changed: tuple[str, ...]  # what is another one now: "rules", "models", "data", "features", "code"
 
 
@@ -158,7 +156,7 @@ class Board:
     rules: Rules
     hashes: Hashes
     standings: tuple[Standing, ...]
-    history: tuple[Record, ...]  # every score that counts, in the order of submission
+    history: tuple[ScoreRecord, ...]  # every score that counts, in the order of submission
     stale: tuple[StaleScore, ...]  # submissions that have no score that counts, by the latest they have
 
     def to_plain(self) -> dict[str, Any]:
@@ -178,7 +176,7 @@ class Board:
         }
 
 
-def plain(record: Record) -> dict[str, Any]:
+def plain(record: ScoreRecord) -> dict[str, Any]:
     """A record's numbers, without the table of images."""
     keys = ("final", "scenarios", "distance", "changed_pixels", "archive_sha256")
     when = {"submission": record.submission, "submitted": record.submitted, "scored": record.scored}
@@ -190,8 +188,8 @@ def board(folder: Path) -> Board:
     rules = read_rules(folder)
     hashes = hashes_of(folder, rules)
     # Scores of one submission are one: the last made under these hashes counts, else the last of all.
-    current: dict[tuple[str, int, str], Record] = {}
-    old: dict[tuple[str, int, str], Record] = {}
+    current: dict[tuple[str, int, str], ScoreRecord] = {}
+    old: dict[tuple[str, int, str], ScoreRecord] = {}
     for record in read_ledger(folder):
         # With the zip's hash: two zips scored at the same time may have got one number.
         which = record.team, record.submission, record.sha256
@@ -213,7 +211,7 @@ def board(folder: Path) -> Board:
     return Board(rules, hashes, standings, tuple(counted), tuple(stale))
 
 
-def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
+def score_row(record: ScoreRecord, *, name_distance: bool = False) -> dict[str, Cell]:
     """The numbers of one score by column.
 
     With `name_distance` the distance is a text with its name, for scores of several distances in one table.
@@ -229,7 +227,7 @@ def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]
     }
 
 
-def record_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
+def record_row(record: ScoreRecord, *, name_distance: bool = False) -> dict[str, Cell]:
     """Team, submission and numbers of one score."""
     numbers = score_row(record, name_distance=name_distance)
     return {"team": record.team, "submission": record.submission, **numbers}
@@ -261,7 +259,7 @@ def history_table(board: Board) -> Table:
     return _table([{"submitted": r.submitted, **record_row(r)} for r in board.history], "history")
 
 
-def records_table(records: Sequence[Record]) -> Table:
+def records_table(records: Sequence[ScoreRecord]) -> Table:
     """A few scores."""
     return _table([record_row(record) for record in records])
 
@@ -276,8 +274,8 @@ def rows_table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
     return Table.of(rows, columns, caption)
 
 
-def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ...]:
-    """Score again what has no score under the contest as it is, in order of time: new records or problems."""
+def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[ScoreRecord | str, ...]:
+    """Rescore all submissions without a current score, in order of submission: new records or problems."""
     stale = [one.record for one in board(folder).stale]
     records = sorted(stale, key=lambda r: (r.submitted, r.team, r.submission))
     if not records:
@@ -286,17 +284,17 @@ def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ..
     return tuple(_again(contest, record, phase, jobs) for record in records)
 
 
-def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record | str:
+def _again(contest: Contest, record: ScoreRecord, phase: Phase, jobs: int) -> ScoreRecord | str:
     path = contest.folder / record.archive  # an absolute path stays as it is
     what = f"{record.team}, submission {record.submission}"
     if not path.is_file():
-        return f"{what}: its zip is gone ({path}); not scored again"
+        return f"{what}: its zip is missing ({path}); not rescored"
     if fingerprint.of_file(path) != record.sha256:
-        return f"{what}: {path} is another zip than was scored; not scored again"
+        return f"{what}: {path} has changed since it was scored; not rescored"
     problems = examine(path, contest.folder, contest.rules).problems
     if problems:
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        return f"{what}: not good under these rules: {problems[0]}{more}"
+        return f"{what}: not valid under these rules: {problems[0]}{more}"
     try:
         with phase(f"{record.team} {record.submission}", len(contest.shots)) as step:
             again = score(contest, path, step, jobs)

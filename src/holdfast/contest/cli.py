@@ -1,4 +1,4 @@
-"""`holdfast contest`: make a contest, check, pack and score entries, print the leaderboard."""
+"""`holdfast contest`: create a contest, check, pack and score entries, print the leaderboard."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from holdfast.config.parser import command_line
 from holdfast.contest import options as opts
 
 if TYPE_CHECKING:
-    from holdfast.contest.board import Record
+    from holdfast.contest.board import ScoreRecord
     from holdfast.contest.contest import Contest, Phase
     from holdfast.contest.entry import Entry, Examination
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
-    from holdfast.contest.run import Judgement, Row
+    from holdfast.contest.run import ImageScore, Judgement
     from holdfast.report.patched import AttackedImage
 
 
 def init(options: opts.InitOptions) -> int:
-    """Make a contest: numbered images the model recognises, truth, models, rules.toml, images.zip.
+    """Create a contest: numbered images with detected objects, ground truth, models, rules.toml, images.zip.
 
-    With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
+    Default: 1,000 embedded scenes. Run the same command again to resume.
     """
     from holdfast.contest.make import finish, make, open_setup, others_of
     from holdfast.engine.progress import progress
 
     if not others_of(options):
-        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
+        sys.stderr.write("note     the mimic model has only the single model; add others with --members\n")
     contest = make(open_setup(options), progress, options.jobs)
     if options.baselines:
         from holdfast.contest.baselines import enter_baselines
@@ -46,8 +46,8 @@ def init(options: opts.InitOptions) -> int:
     say(
         f"{rules.images} images of {len(contest.classes)} classes in {folder}\n"
         f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, {rules.single.name})\n"
-        f"keep     all else; hidden members of the mimic model: {hidden}\n"
-        f"rules    {folder / 'rules.toml'} (every open point; {scale})"
+        f"keep     everything else secret; hidden members of the mimic model: {hidden}\n"
+        f"rules    {folder / 'rules.toml'} ({scale})"
     )
     return 0
 
@@ -55,7 +55,7 @@ def init(options: opts.InitOptions) -> int:
 def score(options: opts.ContestScoreOptions) -> int:
     """Score an entry: S_e, S_s and score of each scenario, and the final score.
 
-    An entry that is not valid is not scored: all problems are printed, the exit code is 2.
+    An invalid entry is not scored: all problems are printed, exit code 2.
     """
     from holdfast.contest.baselines import PREFIX
     from holdfast.contest.board import enter, images_csv
@@ -72,10 +72,12 @@ def score(options: opts.ContestScoreOptions) -> int:
     archive = options.archive
     opened = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
-        raise InputError(f"{archive.name}: teams called {PREFIX}… are the contest's own; take another name")
-    seen = _examine(archive, options.contest, opened.rules, options.lang, options.jobs, "check")
-    if seen.problems:
-        return _refuse(seen, options.lang)
+        raise InputError(
+            f"{archive.name}: team names that begin with {PREFIX} are reserved; choose another name"
+        )
+    examined = _examine(archive, options.contest, opened.rules, options.lang, options.jobs, "check")
+    if examined.problems:
+        return _refuse(examined, options.lang)
     with progress("score", len(opened.shots)) as step:
         result = score_archive(opened, archive, step, options.jobs)
     if options.json:
@@ -85,14 +87,14 @@ def score(options: opts.ContestScoreOptions) -> int:
     changed = [row.changed_pixels for row in result.rows]
     say(
         f"{result.team} in {result.contest}\n{to_text(score_table(result))}\n\n"
-        f"{result.distance_name} {result.distance:.6g}, {sum(changed) / len(changed):.1f} changed pixels on "
-        f"average, {max(changed)} at most\n"
-        f"hash {result.hashes.whole[:16]} (rules, models, data, feature net, code)"
+        f"{result.distance_name} {result.distance:.6g}; changed pixels per image: mean "
+        f"{sum(changed) / len(changed):.1f}, maximum {max(changed)} (n = {len(changed)})\n"
+        f"hash {result.hashes.whole[:16]} (rules, models, data, feature network, code)"
     )
     if not options.dry_run:
         record = enter(options.contest, archive, result, keep=options.keep)
         sys.stderr.write(
-            f"entered  {record.path} ({command_line(opts.BoardOptions(contest=options.contest))})\n"
+            f"saved    {record.path} ({command_line(opts.BoardOptions(contest=options.contest))})\n"
         )
     return 0
 
@@ -108,7 +110,7 @@ def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, 
 
 
 def _refuse(examined: Examination, lang: Lang) -> int:
-    """Print what is wrong with an entry; return the exit code."""
+    """Print the problems of an entry; return the exit code."""
     sys.stderr.write("".join(f"{line}\n" for line in examined.lines(lang)))
     return 2
 
@@ -137,16 +139,16 @@ def board(options: opts.BoardOptions) -> int:
     for stale in found.stale:
         record, other = stale.record, " and ".join(stale.changed)
         what = f"{record.team}, submission {record.submission}, final {record.final:.4f}"
-        sys.stderr.write(f"stale    {what}: scored under other {other}; not ranked\n")
+        sys.stderr.write(f"stale    {what}: not ranked, because {other} changed after it was scored\n")
     if found.stale:
         sys.stderr.write(f"stale    holdfast contest rescore --contest {options.contest}\n")
     return 0
 
 
 def rescore(options: opts.RescoreOptions) -> int:
-    """Score again what was scored under other rules, models or code; older scores stay as files in entries/.
+    """Rescore submissions whose rules, models or code have changed; older scores stay in entries/.
 
-    Exit code 4 means: done, but some submissions could not be scored again.
+    Exit code 4: some submissions could not be rescored.
     """
     from holdfast.contest.board import rescore as again
     from holdfast.contest.make import PUBLIC, publish_rules
@@ -156,9 +158,9 @@ def rescore(options: opts.RescoreOptions) -> int:
     contest = options.contest
     outcomes = again(contest, progress, options.jobs)
     if (contest / PUBLIC).is_dir() and publish_rules(contest, read_rules(contest)):
-        say(f"{contest / PUBLIC / 'rules.toml'}: written anew, to be published")
+        say(f"{contest / PUBLIC / 'rules.toml'}: updated; publish it again")
     if not outcomes:
-        say("nothing to score again: every submission has a score under the contest as it is")
+        say("nothing to rescore: every submission has a current score")
         return 0
     problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if len(problems) < len(outcomes):
@@ -169,10 +171,10 @@ def rescore(options: opts.RescoreOptions) -> int:
 
 
 def show(options: opts.ContestShowOptions) -> int:
-    """Write an entry as a page: original, adversarial, mask, difference ×10, boxes before and after.
+    """Write an entry as a page: original and attacked images, changed regions, amplified difference, boxes.
 
-    The entry is judged as `contest score` does it, but no score is entered. An entry that is not valid is not
-    shown: all problems are printed, the exit code is 2.
+    The entry is judged as by `contest score`, but the score is not saved. An invalid entry is not shown: all
+    problems are printed, exit code 2.
     """
     from holdfast.contest.contest import open_contest
     from holdfast.contest.entry import examine
@@ -203,13 +205,17 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     with watch("judge", len(opened.shots)) as step:
         judged = judge(opened, entry, step, options.jobs)
     result = score_of(opened, judged, entry.team, of_file(archive))
-    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(result.rows, options.images))
+    best, worst = (
+        attacked_images(opened, judged, entry, rows) for rows in chosen(result.rows, options.images)
+    )
     page = show_page(result, opened.rules, best, worst, opened.classes, command_line(options))
     return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
-def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[AttackedImage]:
-    """The images of these rows with all that is drawn on them."""
+def attacked_images(
+    contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[ImageScore]
+) -> list[AttackedImage]:
+    """The attacked images of these rows with their boxes."""
     from holdfast.contest.page import describe_row
     from holdfast.contest.run import MIMIC, SINGLE
     from holdfast.report.patched import AttackedImage
@@ -229,7 +235,7 @@ def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[R
     return result
 
 
-def _print_records(records: Sequence[Record]) -> None:
+def _print_records(records: Sequence[ScoreRecord]) -> None:
     from holdfast.contest.board import records_table
     from holdfast.report.tables import to_text
 
@@ -237,10 +243,9 @@ def _print_records(records: Sequence[Record]) -> None:
 
 
 def validate(options: opts.ValidateOptions) -> int:
-    """Check an entry: every problem in one run, one line each; exit code 2 if there are any.
+    """Check an entry and print every problem on one line each; exit code 2 if there are any.
 
-    Nothing of the zip is written to the disk. A zip that is damaged or hostile is refused in one line and not
-    looked into further.
+    Nothing from the zip is written to disk. A damaged or malicious zip is rejected with one line.
     """
     examined = _validate(options.archive, options.contest, options.lang, options.jobs)
     if options.json:
@@ -265,7 +270,7 @@ def examination_dict(examined: Examination) -> dict[str, Any]:
 
 
 def pack(options: opts.PackOptions) -> int:
-    """Write the zip to hand in from a folder of images: the same bytes for the same images."""
+    """Write the zip to submit from a folder of images; the same images give the same bytes."""
     from holdfast.contest.entry import pack as write
 
     result = write(options.folder, options.team, options.out)

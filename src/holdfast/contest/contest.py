@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from holdfast.contest.judging import Change, JudgeCells, JudgeWork, Shot, opened_features
+from holdfast.contest.judging import Change, ContestImage, JudgeCells, JudgeWork, opened_features
 from holdfast.contest.rules import RULES_FILE, Rules, RulesError, read_rules
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
-from holdfast.core.model import Model
+from holdfast.core.model import MODEL_KINDS, Model
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.sources import code_of
 from holdfast.core.types import Size
@@ -83,7 +83,7 @@ class Contest:
     classes: tuple[str, ...]
     models: tuple[Model, ...]  # in the order of the rules' members
     alignments: tuple[Alignment, ...] = field(repr=False)
-    shots: tuple[Shot, ...] = field(repr=False)
+    shots: tuple[ContestImage, ...] = field(repr=False)
     hashes: Hashes
 
     @property
@@ -123,7 +123,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
             "members not named (mimic.hidden); only the organisers' own folder can score"
         )
     problems, models, alignments = list[str](), list[Model](), list[Alignment]()
-    classes, shots = tuple[str, ...](), tuple[Shot, ...]()
+    classes, shots = tuple[str, ...](), tuple[ContestImage, ...]()
     for member in rules.mimic.members:
         with _noted(problems):
             if not (folder / member.file).is_file():
@@ -169,7 +169,7 @@ def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
     """How the model's classes become those of the truth; DataError if it lacks one or is no detector."""
     try:
         if model.card.task != "detect":
-            raise DataError(f"expected a detector, got a model to {model.card.task}")
+            raise DataError(f"expected a detector, got a {MODEL_KINDS[model.card.task]}")
         found = align(model.card.classes, classes)
         if found.of_data.tolist() != list(range(len(classes))):
             raise DataError("several classes of the data are one class of the model; rename them")
@@ -178,7 +178,9 @@ def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
     return found
 
 
-def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, ...], tuple[Shot, ...]]:
+def _shots(
+    folder: Path, rules: Rules, problems: list[str]
+) -> tuple[tuple[str, ...], tuple[ContestImage, ...]]:
     """Classes and images by number; images that are not the contest's own are added to `problems`."""
     manifest = read_manifest(folder)
     data = coco(folder / TRUTH, image_folder=folder / "images")
@@ -199,7 +201,7 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
         want, got = (f"{s.width}×{s.height}" for s in (size, found))
         problems.append(f"width, height: the rules say {want}, the images are {got}")
     shots = (
-        Shot(number, Path(entries[name].path), manifest[name], truth, size)
+        ContestImage(number, Path(entries[name].path), manifest[name], truth, size)
         for number, name in enumerate(names, 1)
         if isinstance(truth := entries[name].truth, PixelBoxes)
     )

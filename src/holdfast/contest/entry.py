@@ -294,7 +294,7 @@ def _images(folder: Path, target: Path) -> list[Path]:
             strange.append(name + "/" * path.is_dir())
     if strange:
         raise DataError(
-            f"{home}: expected nothing but images named 1.png, 2.png, … (no leading zeros, lower case), "
+            f"{home}: expected only images named 1.png, 2.png, … (no leading zeros, lower case), "
             f"got {listed(strange)} ({len(strange)} {'name' if len(strange) == 1 else 'names'})"
         )
     if not found:

@@ -47,7 +47,7 @@ Change: TypeAlias = ZippedImage | NoiseOnTargets | None  # what an image becomes
 
 
 @dataclass(frozen=True)
-class Shot:
+class ContestImage:
     """One numbered image with its truth, and what it becomes."""
 
     number: int
@@ -87,7 +87,7 @@ class Shot:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldImage:
+class ImageInMemory:
     """An image in memory, as pipelines take it. Equal pixels have equal keys, however they were packed."""
 
     name: str
@@ -129,7 +129,7 @@ JudgeState: TypeAlias = tuple[list[Inference], Features]  # the members' network
 
 
 @dataclass(frozen=True)
-class JudgeWork(Work[Shot, JudgeState]):
+class JudgeWork(Work[ContestImage, JudgeState]):
     """The cells of an image: members and features before, members and features after, and the difference."""
 
     members: tuple[PipelineWork, ...]  # each with one pipeline
@@ -149,7 +149,7 @@ class JudgeWork(Work[Shot, JudgeState]):
         one = [*members, Setup("contest", ["features", self.features_sha256])]
         return [*one, *one, Setup("contest", "difference")]
 
-    def contents(self, item: Shot) -> list[Any]:
+    def contents(self, item: ContestImage) -> list[Any]:
         """Pixels and truth before and after; None where the image is not changed or members are not asked."""
         before, after = pictures(item)
         rows: list[Any] = [*[content_of(before)] * self.count, before.key()]
@@ -163,7 +163,7 @@ class JudgeWork(Work[Shot, JudgeState]):
         features = opened_features(self.features, self.features_sha256, threads)
         return [member.open(threads) for member in self.members], features
 
-    def tally(self, item: Shot, cells: int, found: int) -> tuple[int, int]:
+    def tally(self, item: ContestImage, cells: int, found: int) -> tuple[int, int]:
         """Progress counts images."""
         return 1, int(found == cells)
 
@@ -194,10 +194,10 @@ class JudgeWork(Work[Shot, JudgeState]):
 
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch
-def pictures(shot: Shot) -> tuple[HeldImage, HeldImage | None]:
+def pictures(shot: ContestImage) -> tuple[ImageInMemory, ImageInMemory | None]:
     """The original, and what it became; None if it is not changed."""
-    before = HeldImage(shot.name, shot.before(), shot.truth)
-    return before, None if shot.change is None else HeldImage(shot.name, shot.after(), shot.truth)
+    before = ImageInMemory(shot.name, shot.before(), shot.truth)
+    return before, None if shot.change is None else ImageInMemory(shot.name, shot.after(), shot.truth)
 
 
 @dataclass(frozen=True)

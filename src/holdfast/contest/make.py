@@ -1,4 +1,4 @@
-"""Make a contest: check the setup, choose and scale images, write truth, models, rules, the public folder."""
+"""Create a contest: check the setup, select and scale images, write truth, models, rules, public folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.contest.contest import (
     with_thresholds,
 )
 from holdfast.contest.entry import write_zip
-from holdfast.contest.judging import HeldImage, NoiseOnTargets
+from holdfast.contest.judging import ImageInMemory, NoiseOnTargets
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
 from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 POOL = "pool"  # folder of candidates in the cache
 MAKING = "making.json"  # there as long as the contest is not finished
 PUBLIC = "public"  # what participants may have: all but the hidden members
-ORDER = "a permutation of the data set by the seed; images in which the single model finds no target left out"
+ORDER = "a permutation of the dataset by the seed; images without a detected target are skipped"
 HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
 SIZE = Size(416, 416)
 
 
 @dataclass(frozen=True)
-class OpenedSetup:
+class ContestSetup:
     """The options with everything opened: rules whose distance.max may still be unknown, data, models."""
 
     options: InitOptions
@@ -90,7 +90,7 @@ def others_of(options: InitOptions) -> tuple[str, ...]:
     return tuple(m.strip() for m in (options.members or "").split(",") if m.strip())
 
 
-def open_setup(options: InitOptions, size: Size = SIZE) -> OpenedSetup:
+def open_setup(options: InitOptions, size: Size = SIZE) -> ContestSetup:
     """Everything opened and checked; InputError for what does not fit together."""
     if options.rule not in AP_RULES:
         raise UnknownName("AP rule", options.rule, AP_RULES)
@@ -106,7 +106,7 @@ def open_setup(options: InitOptions, size: Size = SIZE) -> OpenedSetup:
     order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
     rules = _rules(options, size, models, data.name)
-    return OpenedSetup(
+    return ContestSetup(
         options=options, size=size, rules=rules, data=data, entries=entries, classes=classes, models=models
     )
 
@@ -117,8 +117,8 @@ def _load(name: str) -> Model:
     except UnknownName:
         if name in HIDDEN:
             raise ModelError(
-                f"{name}: this model, a hidden member by default, is not shipped in this version; "
-                f"name others by --members (shipped: {', '.join(shipped())})"
+                f"{name}: this default hidden member is not shipped in this version; "
+                f"choose others with --members (shipped: {', '.join(shipped())})"
             ) from None
         raise
 
@@ -135,7 +135,7 @@ def _data(options: InitOptions) -> Dataset:
     if len(data.entries) < count:
         raise DataError(
             f"--images {count}: {data.name} has only {len(data.entries)} images; "
-            f"ask for at most {len(data.entries)} or give a larger dataset"
+            f"use at most {len(data.entries)}, or a larger dataset"
         )
     return data
 
@@ -169,7 +169,7 @@ def _rules(options: InitOptions, size: Size, models: tuple[Model, ...], data: st
     )
 
 
-def claim(ready: OpenedSetup) -> bool:
+def claim(ready: ContestSetup) -> bool:
     """Whether the folder holds this contest, unfinished; InputError if it holds something else."""
     folder, mark = ready.options.folder, ready.options.folder / MAKING
     if folder.exists() and not folder.is_dir():
@@ -189,13 +189,13 @@ def claim(ready: OpenedSetup) -> bool:
     if before != mine:
         differ = [k for k in mine if before.get(k) != mine[k]]
         raise InputError(
-            f"{folder}: holds a half-made contest with other options ({', '.join(differ)}); "
-            "repeat those, or give another folder"
+            f"{folder}: holds an incomplete contest with other options ({', '.join(differ)}); "
+            "use the same options, or another folder"
         )
     return True
 
 
-def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
+def make(ready: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
     """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
 
     DataError if too few images are recognised or the mimic model finds nothing; the folder is then empty.
@@ -303,7 +303,7 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
             BoxRow._make([*corners, category, crowd, False, area * x * y])
             for corners, category, crowd, area in zip(*columns, strict=True)
         ]
-        shown = HeldImage(sample.name, image, PixelBoxes(pack(rows))).load()
+        shown = ImageInMemory(sample.name, image, PixelBoxes(pack(rows))).load()
         said = state.predict(state.prepare(shown.data))
         if not isinstance(said, Detections) or not isinstance(shown.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")
@@ -317,7 +317,7 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
         return {"source": sample.name, "file": f"{digest}.png", "sha256": digest, "rows": rows}
 
 
-def _candidates(ready: OpenedSetup, phase: Phase, jobs: int) -> list[dict[str, Any]]:
+def _candidates(ready: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, Any]]:
     """The first images, in the order of the entries, in which the single model recognises a target."""
     rules, count, entries = ready.rules, ready.options.images, ready.entries
     model = with_thresholds(ready.models[0], rules)
@@ -340,7 +340,7 @@ def _candidates(ready: OpenedSetup, phase: Phase, jobs: int) -> list[dict[str, A
     return found[:count]
 
 
-def _write_images(folder: Path, chosen: list[dict[str, Any]], ready: OpenedSetup) -> None:
+def _write_images(folder: Path, chosen: list[dict[str, Any]], ready: ContestSetup) -> None:
     """Write images/N.png, the truth and the manifest."""
     images, annotations, order = (list[dict[str, Any]]() for _ in range(3))
     for number, candidate in enumerate(chosen, 1):

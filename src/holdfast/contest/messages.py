@@ -1,4 +1,4 @@
-"""What can be wrong with an entry, each kind in English and Chinese with the same figures."""
+"""The problems of an entry in English and Chinese."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ _FORMATS = (
 
 # kind -> (English, Chinese); {s} is the plural of {count}
 TEXTS: Mapping[str, tuple[str, str]] = {
-    # the file that was handed in
+    # the submitted file
     "no-file": ("expected a zip file, found {found}", "应为 zip 文件，实际为{found_zh}"),
     "zip-name": (
-        "the zip's name: expected advimages_TEAM.zip, TEAM: 1 to 64 letters (of any script), digits, - and _",
+        "expected the name advimages_TEAM.zip with a TEAM of 1 to 64 letters (any script), digits, - and _",
         "压缩包名称应为 advimages_队伍名.zip，队伍名由 1 至 64 个文字、数字、“-”或“_”组成",
     ),
     "zip-bytes": ("{got} bytes, limit {limit}", "{got} 字节，上限 {limit}"),
@@ -34,7 +34,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "{got} bytes of other data after the end of the zip",
         "zip 结尾之后有 {got} 字节的其他数据",
     ),
-    "zip-between": ("{got} bytes that belong to no file of the zip", "zip 中有 {got} 字节不属于任何文件"),
+    "zip-between": (
+        "{got} bytes that do not belong to any file in the zip",
+        "zip 中有 {got} 字节不属于任何文件",
+    ),
     "zip-parts": ("part of a multi-part zip; expected a single file", "分卷 zip 的一部分；应为单个文件"),
     "zip64": (
         "uses zip64; expected a plain zip, as `holdfast contest pack` writes it",
@@ -52,7 +55,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "zip 的文件目录已损坏：{count} 个文件占 {got} 字节",
     ),
     "list-damaged": ("the list of files in the zip is damaged: {got}", "zip 的文件目录已损坏：{got}"),
-    # one file of the zip, before it is unpacked
+    # one file of the zip, before unpacking
     "overlap": ("overlaps {other}", "与 {other} 共用数据"),
     "encrypted": ("encrypted; expected a zip without a password", "已加密；zip 不得设置密码"),
     "method": (
@@ -76,7 +79,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "file-bytes": ("unpacks to {got} bytes, limit {limit}", "解压后为 {got} 字节，上限 {limit}"),
     "ratio": ("compression ratio {got}:1, limit {limit}:1", "压缩比为 {got}:1，上限 {limit}:1"),
     "local": ("its local header and the list of files in the zip differ", "文件头与 zip 目录不一致"),
-    # one file of the zip, while it is unpacked
+    # one file of the zip, while unpacking
     "packed-longer": ("unpacks to more than the {got} bytes stated", "解压后超过所声明的 {got} 字节"),
     "packed-damaged": (
         "damaged: its data is truncated or does not match its checksum",
@@ -109,14 +112,14 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "多余文件：{names}（zip 内含 {count} 个压缩包）；应直接包含图片",
     ),
     "junk": (
-        "unexpected: {names} ({count} file{s} of macOS or Windows); `holdfast contest pack` leaves them out",
+        "unexpected: {names} ({count} file{s} of macOS or Windows); `holdfast contest pack` skips them",
         "多余文件：{names}（macOS 或 Windows 自动生成的 {count} 个文件）；`holdfast contest pack` 会自动排除",
     ),
     "unexpected": (
-        "unexpected: {names} ({count} file{s}); expected nothing but the numbered images",
+        "unexpected: {names} ({count} file{s}); expected only the numbered images",
         "多余文件：{names}（共 {count} 个）；除编号图片外不得有其他文件",
     ),
-    # pictures
+    # images
     "png-other": (
         "not a PNG file: {got} (a new extension does not convert a file)",
         "不是 PNG 文件：{got}（仅改扩展名无效）",
@@ -162,16 +165,16 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "pixels": ("{got} changed pixels, limit {limit}", "修改了 {got} 个像素，上限 {limit}"),
     # the entry as a whole
     "good": (
-        "good; {count} file{s}, changed pixels: {largest} at most, {mean:.1f} on average",
-        "合格；{count} 张图片，修改像素数最多 {largest}，平均 {mean:.1f}",
+        "valid; {count} file{s}, changed pixels per image: maximum {largest}, mean {mean:.1f}",
+        "有效；{count} 张图片，每张修改像素数最多 {largest}，平均 {mean:.1f}",
     ),
-    "bad": ("not good; {count} problem{s}", "不合格；共 {count} 个问题"),
+    "bad": ("not valid; {count} problem{s}", "无效；共 {count} 个问题"),
 }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What there is to say of an entry: its kind, the file in the zip (or the zip), and the figures."""
+    """A problem of an entry: its kind, the file in the zip (or the zip), and its values."""
 
     kind: str
     where: str = ""
@@ -180,13 +183,13 @@ class Problem:
 
     def __str__(self) -> str:
         text = TEXTS[self.kind][self.lang == "zh"]
-        said = text.format(**{"s": "" if self.facts.get("count") == 1 else "s", **self.facts})
+        message = text.format(**{"s": "" if self.facts.get("count") == 1 else "s", **self.facts})
         colon = "：" if self.lang == "zh" else ": "
-        return f"{printable(self.where)}{colon}{said}" if self.where else said
+        return f"{printable(self.where)}{colon}{message}" if self.where else message
 
 
 class EntryError(InputError):
-    """An entry that is refused; the message states the first problem, `problems` has all of them."""
+    """A rejected entry; the message states the first problem, `problems` has all of them."""
 
     def __init__(self, *problems: Problem, archive: str = "") -> None:
         before = f"{printable(archive)}: " if archive and archive != problems[0].where else ""
@@ -195,12 +198,12 @@ class EntryError(InputError):
 
 
 def content_kind(head: bytes) -> str:
-    """The format that the first bytes of a file show, or these bytes."""
+    """The format of a file by its first bytes, or these bytes."""
     return next((name for magic, name in _FORMATS if head.startswith(magic)), f"{head[:8]!r}"[1:])
 
 
 def printable(name: str) -> str:
-    """A name from a stranger's zip as it may be printed: no control characters, not too long."""
+    """A name from an untrusted zip, safe to print: no control characters, limited length."""
     clean = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in name)
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 20]}…{clean[-16:]}"
 

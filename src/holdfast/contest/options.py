@@ -29,14 +29,14 @@ class ArchiveOptions(Options):
 class LanguageOptions(Options):
     """The language of problems."""
 
-    lang: Annotated[Literal["en", "zh"], Option("Language of the problems: English or Chinese.")] = "en"
+    lang: Annotated[Literal["en", "zh"], Option("Language of the messages: English or Chinese.")] = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadsOptions(Options):
     """Images that are examined at once."""
 
-    jobs: Annotated[int, Option("Images examined at once (0 = one per core).", least=0, most=256)] = 0
+    jobs: Annotated[int, Option("Images checked in parallel (0 = one per core).", least=0, most=256)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,35 +51,43 @@ class InitOptions(
 ):
     """The options of `holdfast contest init`."""
 
-    folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
+    folder: Annotated[Path, Argument("New or empty folder.", metavar="DIR")]
     data: Annotated[
-        str, Option("Images with true boxes.", metavar="DATA", group=SOURCE, completions=completions.datasets)
+        str,
+        Option("Dataset with true boxes.", metavar="DATA", group=SOURCE, completions=completions.datasets),
     ] = "signs"
     model: Annotated[
-        str, Option("Single model, known to all.", group=SOURCE, completions=completions.models)
+        str, Option("Single model, published to participants.", group=SOURCE, completions=completions.models)
     ] = "signs-yolo"
     members: Annotated[
         str | None,
-        Option("Other, hidden members of the mimic model; separated by commas.", metavar="A,B", group=SOURCE),
+        Option("Hidden members of the mimic model, comma-separated.", metavar="A,B", group=SOURCE),
     ] = None
     images: Annotated[int, Option("Number of images.", group=SOURCE, least=2, most=1_000_000)] = 1000
-    seed: Annotated[int, Option("Random seed of the order.", group=SOURCE, least=0)] = 0
-    name: Annotated[str | None, Option("Name of the contest (default: as the data).", group=SOURCE)] = None
-    baselines: Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")] = False
-    pixels: Annotated[int, Option("Changed pixels per image, at most.", group=RULES, least=1)] = 3000
+    seed: Annotated[int, Option("Random seed of the image order.", group=SOURCE, least=0)] = 0
+    name: Annotated[
+        str | None, Option("Name of the contest (default: the name of the dataset).", group=SOURCE)
+    ] = None
+    baselines: Annotated[
+        bool, Option("Also score the baselines: identity, grey square, random noise, our attack.")
+    ] = False
+    pixels: Annotated[int, Option("Maximum number of changed pixels per image.", group=RULES, least=1)] = 3000
     rule: Annotated[str, Option("AP rule.", group=RULES, names=completions.rules)] = "voc"
-    score: Annotated[float, Option("Lowest score of a detection.", group=RULES, least=0, most=1)] = 0.25
-    nms_iou: Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)] = 0.45
+    score: Annotated[float, Option("Score threshold of a detection.", group=RULES, least=0, most=1)] = 0.25
+    nms_iou: Annotated[float, Option("IoU threshold of NMS.", group=RULES, least=0, most=1)] = 0.45
     vote: Annotated[
         int | None, Option("Members that must agree (default: more than half).", group=RULES, least=1)
     ] = None
-    vote_iou: Annotated[float, Option("IoU from which boxes agree.", group=RULES, least=0, most=1)] = 0.5
+    vote_iou: Annotated[
+        float, Option("IoU threshold at which boxes agree.", group=RULES, least=0, most=1)
+    ] = 0.5
     features: Annotated[
-        str, Option("Network of the distance: signs, inception:FILE.", metavar="NET", group=RULES)
+        str, Option("Feature network of the distance: signs or inception:FILE.", metavar="NET", group=RULES)
     ] = "signs"
     distance_min: Annotated[float, Option("Distance at which S_s is 1.", group=RULES, least=0)] = 0.0
     distance_max: Annotated[
-        float | None, Option("Distance at which S_s is 0 (default: of random noise).", group=RULES, least=0)
+        float | None,
+        Option("Distance at which S_s is 0 (default: that of random noise).", group=RULES, least=0),
     ] = None
 
 
@@ -101,12 +109,12 @@ class ContestScoreOptions(
 ):
     """The options of `holdfast contest score`."""
 
-    json: Annotated[Path | None, Option("Write all numbers and the table of images to this file.")] = None
-    csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None
-    keep: Annotated[bool, Option("Copy the zip into the folder of the contest, to score it again later.")] = (
-        True
-    )
-    dry_run: Annotated[bool, Option("Do not enter the score into the contest.")] = False
+    json: Annotated[Path | None, Option("Write all results to this JSON file.")] = None
+    csv: Annotated[Path | None, Option("Write the table of images to this CSV file.")] = None
+    keep: Annotated[
+        bool, Option("Copy the zip to the folder of the contest, so that it can be rescored.")
+    ] = True
+    dry_run: Annotated[bool, Option("Do not save the score in the contest.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,10 +133,10 @@ class BoardOptions(
 ):
     """The options of `holdfast contest board`."""
 
-    csv: Annotated[bool, Option("Print the board as CSV.")] = False
-    json: Annotated[Path | None, Option("Write the board and the history to this file.")] = None
-    html: Annotated[Path | None, Option("Write the board as a page.")] = None
-    history: Annotated[bool, Option("Also every submission, in order of time.")] = False
+    csv: Annotated[bool, Option("Print the leaderboard as CSV.")] = False
+    json: Annotated[Path | None, Option("Write the leaderboard and the history to this JSON file.")] = None
+    html: Annotated[Path | None, Option("Write the leaderboard as an HTML page.")] = None
+    history: Annotated[bool, Option("Also print every submission in chronological order.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +174,8 @@ class ContestShowOptions(
 ):
     """The options of `holdfast contest show`."""
 
-    images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12
-    out: Annotated[Path, Option("Page to write.", short="-o")] = Path("contest.html")
+    images: Annotated[int, Option("Number of images to show: half best, half worst.", least=0)] = 12
+    out: Annotated[Path, Option("HTML page to write.", short="-o")] = Path("contest.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,9 +211,7 @@ class PackOptions(
 ):
     """The options of `holdfast contest pack`."""
 
-    folder: Annotated[
-        Path, Argument("A folder of 1.png, 2.png, …, or one with such a folder advimages in it.")
-    ]
-    team: Annotated[str, Option("Team: letters (of any script), digits, - and _.", metavar="TEAM")]
-    out: Annotated[Path, Option("Folder in which advimages_TEAM.zip is written.", metavar="DIR")] = Path()
+    folder: Annotated[Path, Argument("Folder with 1.png, 2.png, …, or with a subfolder advimages.")]
+    team: Annotated[str, Option("Team name: letters (any script), digits, - and _.", metavar="TEAM")]
+    out: Annotated[Path, Option("Folder for advimages_TEAM.zip.", metavar="DIR")] = Path()
     contest: Annotated[Path | None, Option("Also validate the zip for this contest.", metavar="DIR")] = None

@@ -6,16 +6,16 @@ import numpy as np
 
 from holdfast.contest.board import Board, record_row, rows_table, standing_row
 from holdfast.contest.rules import Rules
-from holdfast.contest.run import MIMIC, SINGLE, Row, Score
+from holdfast.contest.run import MIMIC, SINGLE, ImageScore, Score
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.patched import READING, AttackedImage, attacked_gallery
-from holdfast.report.tables import Cell, Column, Table, to_html
+from holdfast.report.tables import Cell, Column, Table, many, to_html
 
 NAMES = {
     "truth": "true box",
-    "missed": "true box the single model misses",
-    "right": "single model, right",
+    "missed": "true box missed by the single model",
+    "right": "single model, correct",
     "wrong": "single model, wrong",
     "mimic": "mimic model",
 }
@@ -33,9 +33,10 @@ def show_page(
     changed = [row.changed_pixels for row in score.rows]
     pixels, most, limit = float(np.mean(changed)), max(changed), rules.pixels
     low, high = rules.distance_min, rules.distance_max
+    basis = f"AP rule {rules.ap}, n = {len(changed)}"
     name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
     fell = " and ".join(
-        f"the {key} model's mAP goes from {s.map_before:.3f} to {s.map_after:.3f}"
+        f"mAP of the {key} model falls from {s.map_before:.3f} to {s.map_after:.3f}"
         for key, s in score.scenarios.items()
     )
     ranges = [(f"S_e of the {key} model", s.effect, s.effect_raw) for key, s in score.scenarios.items()]
@@ -49,19 +50,24 @@ def show_page(
                 ("zip", f"sha256 {score.archive[:12]}"),
                 ("rules, models, data, features, code", score.hashes.whole[:12]),
             ),
-            verdict=f"Final score {score.final:.4f}: {fell} with {pixels:.0f} changed pixels an image.",
+            verdict=f"Final score {score.final:.4f}: {fell} with {pixels:.0f} changed pixels per image.",
+            next_step=next_step(score),
             cards=(
-                Card("final score", f"{score.final:.3f}", "sum of both scenarios' scores, at most 2"),
-                Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
-                Card("S_e mimic", mimic.effect, "part of the mimic model's mAP that is gone"),
+                Card(
+                    "final score",
+                    f"{score.final:.3f}",
+                    f"sum of both scenarios, at most 2; n = {len(changed)}",
+                ),
+                Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
+                Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
                 Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
-                Card(name, f"{score.distance:.4g}", "distance of the changed images from the originals"),
-                Card("changed pixels", pixels, f"an image on average; {most} at most, {limit} allowed", 1),
+                Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
+                Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
             ),
             rule=rule_text(rules),
             command=command,
             alerts=tuple(
-                Alert(f"{what} counts as {value:g}, it was {raw:.4f}", "score")
+                Alert(f"{what} is clipped from {raw:.4f} to {value:g}", "score")
                 for what, value, raw in ranges
                 if value != raw
             ),
@@ -71,8 +77,25 @@ def show_page(
     )
 
 
+def next_step(score: Score) -> str:
+    """What the participant can do next, in one sentence."""
+    weak = min(score.scenarios, key=lambda key: score.scenarios[key].effect)
+    if score.scenarios[weak].stealth < score.scenarios[weak].effect:
+        return "To score higher, change fewer pixels or less per pixel: S_s is the smaller factor."
+    return f"To score higher, hide more targets from the {weak} model: its S_e is the smallest factor."
+
+
+def board_next_step(board: Board) -> str:
+    """What the organiser can do next, in one sentence."""
+    if board.stale:
+        return "Run holdfast contest rescore: some submissions have no score under the current rules."
+    if not board.standings:
+        return "Publish the folder public/, then score each entry with holdfast contest score."
+    return "Open an entry with holdfast contest show to see its attacked images."
+
+
 def score_table(score: Score) -> Table:
-    """Both scenarios with S_e and S_s as they count and as they were before they were cut to their range."""
+    """Both scenarios with S_e and S_s, clipped to their range and raw."""
     columns = ["scenario", "mAP before", "mAP after", "S_e", "S_e raw", "S_s", "S_s raw", "score"]
     rows: list[list[Cell]] = [
         [name, s.map_before, s.map_after, s.effect, s.effect_raw, s.stealth, s.stealth_raw, s.score]
@@ -82,14 +105,18 @@ def score_table(score: Score) -> Table:
     return Table([Column(name, 4) for name in columns], rows)
 
 
-def image_table(rows: Sequence[Row]) -> Table:
-    """Every image: pixels, PSNR, targets, and how many of them each scenario finds before and after."""
+def image_table(rows: Sequence[ImageScore]) -> Table:
+    """Every image: pixels, PSNR, targets, and how many each scenario detects before and after."""
     scenarios = list(rows[0].found_before)
     columns = [
-        *(Column("image"), Column("pixels"), Column("PSNR", 1, "dB; n/a if nothing is changed")),
+        *(Column("image"), Column("pixels"), Column("PSNR", 1, "dB; n/a if unchanged")),
         Column("targets"),
-        *(Column(f"{name} {when}", 0, "targets found") for name in scenarios for when in ("before", "after")),
-        Column("lost", 2, "part of the targets found before that is not found after"),
+        *(
+            Column(f"{name} {when}", 0, "targets detected")
+            for name in scenarios
+            for when in ("before", "after")
+        ),
+        Column("hidden", 2, "share of the detected targets that are hidden"),
     ]
     body = []
     for row in rows:
@@ -105,30 +132,30 @@ def _sections(
     worst: Sequence[AttackedImage],
     classes: Sequence[str],
 ) -> list[Section]:
-    note = "score = S_e · S_s; raw: before it was cut to the range of the rules."
+    note = "score = S_e · S_s; raw: before clipping to the range of the rules."
     table = Figure("", scroll(to_html(score_table(score), sortable=False), "Score"), note, wide=True)
     sections = [Section("score", "Score", (table,))]
     galleries = (("best", best, "Most", "fewest"), ("worst", worst, "Fewest", "most"))
     for name, exhibits, lost_most, changed_most in galleries:
         if exhibits:
-            lead = f"{lost_most} targets lost, of equal ones those with the {changed_most} changed pixels."
+            lead = f"{lost_most} targets hidden; ties by the {changed_most} changed pixels."
             body = attacked_gallery(exhibits, classes, rules.iou, name, NAMES)
             note = READING
             figure = Figure("", body, note, wide=True)
             sections.append(Section(name, f"{name.capitalize()} images", (figure,), lead))
     body = scroll(to_html(image_table(score.rows)), "All images")
-    note = "Click a heading to sort. Targets found: true boxes on which a detection of their class lies."
+    note = "Click a heading to sort. A target is detected if a detection of its class overlaps it."
     sections.append(Section("images", "All images", (Figure("", body, note, wide=True),)))
     return sections
 
 
-def lost(row: Row) -> float | None:
-    """The part of the targets found before, over all scenarios, that is not found after; None if none was."""
+def lost(row: ImageScore) -> float | None:
+    """The share of detected targets, over all scenarios, that are hidden; None if none was detected."""
     before, after = sum(row.found_before.values()), sum(row.found_after.values())
     return (before - after) / before if before else None
 
 
-def chosen(rows: Sequence[Row], images: int) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def chosen(rows: Sequence[ImageScore], images: int) -> tuple[tuple[ImageScore, ...], tuple[ImageScore, ...]]:
     """The best images for the attacker and the worst, `images` in all, none of them twice.
 
     Best: most targets lost, and of equal ones with the fewest changed pixels; worst: the other way round.
@@ -140,24 +167,23 @@ def chosen(rows: Sequence[Row], images: int) -> tuple[tuple[Row, ...], tuple[Row
     return tuple(best), tuple(worst)
 
 
-def describe_row(row: Row) -> str:
-    """What became of an image, in words."""
+def describe_row(row: ImageScore) -> str:
+    """The summary of an image."""
     pixels = f"{row.changed_pixels} pixel{'' if row.changed_pixels == 1 else 's'} changed"
     ratio = f", {row.psnr:.1f} dB" if row.psnr is not None else ""
     targets = f"{row.targets} target{'' if row.targets == 1 else 's'}"
     found = [
-        f"{name} model {row.found_before[name]} found before, {row.found_after[name]} after"
+        f"{name} model detects {row.found_before[name]} before, {row.found_after[name]} after"
         for name in row.found_before
     ]
     return f"{pixels}{ratio}; {targets}: {'; '.join(found)}"
 
 
 def board_page(board: Board, command: str = "") -> str:
-    """The leaderboard as one self-contained HTML file: standings, history, scores that do not count."""
+    """The leaderboard as one self-contained HTML file: standings, history, scores that are not ranked."""
     rules, standings = board.rules, board.standings
-    many = f"{len(board.stale)} submission{' is' if len(board.stale) == 1 else 's are'}"
-    stale = f"{many} not ranked: holdfast contest rescore scores again what was scored under other rules"
-    best, verdict = None, "No score counts yet."
+    stale = f"{many(len(board.stale), 'submission')} not ranked; run holdfast contest rescore"
+    best, verdict = None, "No valid scores yet."
     if standings:
         first, final = [s.team for s in standings if s.rank == 1], standings[0].best.final
         best = f"{final:.3f}"
@@ -172,11 +198,14 @@ def board_page(board: Board, command: str = "") -> str:
                 ("rules, models, data, features, code", board.hashes.whole[:12]),
             ),
             verdict=verdict,
+            next_step=board_next_step(board),
             cards=(
-                Card("best final", best, "of all teams, at most 2"),
-                Card("teams", len(standings), "with a score that counts"),
-                Card("submissions", len(board.history), "that count, every team's history included"),
-                Card("not counted", len(board.stale), "scored under other rules, models, data or code"),
+                Card(
+                    "best final", best, f"over all teams, at most 2; AP rule {rules.ap}, n = {rules.images}"
+                ),
+                Card("teams", len(standings), "with a current score"),
+                Card("submissions", len(board.history), "with a current score, all teams"),
+                Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),
             ),
             rule=rule_text(rules),
             command=command,
@@ -193,15 +222,15 @@ def _board_sections(board: Board) -> list[Section]:
         {"submitted": r.submitted.replace("T", " ").split("+")[0], **record_row(r)} for r in board.history
     ]
     stale = [
-        {**record_row(s.record, name_distance=True), "another one now": ", ".join(s.changed)}
+        {**record_row(s.record, name_distance=True), "changed since": ", ".join(s.changed)}
         for s in board.stale
     ]
-    note = "Each team by its best submission; finals equal to nine decimals share a rank. Click to sort."
-    lead = "Scores score under something that is another now: never ranked with the others."
+    note = "Each team by its best submission; equal finals (nine decimals) share a rank. Click to sort."
+    lead = "Scores under rules, models, data or code that have changed since. They are not ranked."
     sections = (
         ("standings", "Standings", standings, note, ""),
-        ("history", "History", history, "In the order of submission, UTC.", ""),
-        ("stale", "Not counted", stale, "", lead),
+        ("history", "History", history, "In order of submission, UTC.", ""),
+        ("stale", "Not ranked", stale, "", lead),
     )
     return [
         Section(name, title, (Figure("", scroll(to_html(rows_table(rows)), title), note, wide=True),), lead)
@@ -211,18 +240,18 @@ def _board_sections(board: Board) -> list[Section]:
 
 
 def board_section(board: Board) -> Section:
-    """The standings alone, for a page about more than the contest."""
+    """The standings as a section of another page."""
     figures = [figure for section in _board_sections(board)[:1] for figure in section.figures]
-    return Section("contest", "Patch contest", tuple(figures), rule_text(board.rules))
+    return Section("contest", "Contest", tuple(figures), rule_text(board.rules))
 
 
 def rule_text(rules: Rules) -> str:
-    """What the score depends on, in words."""
+    """The rules of the score in words."""
     members = len(rules.mimic.members) + rules.mimic.hidden
     vote = f"{rules.mimic.least} of {members} members have one of its class with IoU ≥ {rules.mimic.iou:g}"
     effect, stealth = (f"{scale.low:g}..{scale.high:g}" for scale in (rules.effect, rules.stealth))
     return (
-        f"AP by the rule {rules.ap!r} at IoU {rules.iou:g}, detections from score {rules.score:g}, NMS at "
-        f"{rules.nms_iou:g}. Mimic model: a box stands when {vote}. At most {rules.pixels} changed pixels an "
-        f"image, counted if any channel differs. S_e is cut to {effect}, S_s to {stealth}."
+        f"AP rule {rules.ap} at IoU {rules.iou:g}, score threshold {rules.score:g}, NMS IoU "
+        f"{rules.nms_iou:g}. Mimic model: a box counts if {vote}. At most {rules.pixels} changed pixels per "
+        f"image; a pixel counts if any channel differs. S_e is clipped to {effect}, S_s to {stealth}."
     )

@@ -17,21 +17,21 @@ from holdfast.graph.card import join_problems, shortened
 
 RULES_FILE = "rules.toml"
 HEADER = """\
-# The rules of this contest: every point its announcement leaves open. Scores made under other rules are
-# never ranked together: after a change here, run `holdfast contest rescore`.
-# For participants: the folder public/ (these rules without the names of the mimic model's hidden members,
-# images.zip, images/, truth.json, the single model). For the organisers alone: everything else, above all
-# models/ (the hidden members), entries/ and cache/.
+# The rules of this contest. Scores under different rules are not ranked together: after a change here, run
+# `holdfast contest rescore`.
+# For participants: the folder public/ (these rules without the hidden members of the mimic model, images.zip,
+# images/, truth.json, the single model). For organisers only: everything else, above all models/ (the hidden
+# members), entries/ and cache/.
 """
 SECTIONS = {
     "": "",
-    "single": "the attacked model of the first scenario, known to participants",
+    "single": "the attacked model of the first scenario, published to participants",
     "mimic": "the second scenario: several detectors behind one vote",
     "detection": "how models are run, and how their mean average precision (mAP) is measured",
     "distance": "the Fréchet distance between the features of the original and of the changed images",
-    "effect": "S_e = 1 − mAP(changed) / mAP(original), clipped to this range; the raw value is shown too",
-    "stealth": "S_s = (max − distance) / (max − min), clipped to this range; the raw value is shown too",
-    "archive": "what a submitted zip may be at most",
+    "effect": "S_e = 1 − mAP(changed) / mAP(original), clipped to this range",
+    "stealth": "S_s = (max − distance) / (max − min), clipped to this range",
+    "archive": "limits of a submitted zip",
 }
 AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
 MEMBERS = "members"
@@ -122,7 +122,7 @@ def read_rules(folder: Path) -> Rules:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         begun = (folder / "making.json").is_file()
-        half = " It was not finished: run `holdfast contest init` again." if begun else ""
+        half = " It is incomplete: run `holdfast contest init` again." if begun else ""
         raise RulesError(
             f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{half}"
         ) from None
@@ -146,7 +146,7 @@ def rules_text(rules: Rules) -> str:
     for section, about in SECTIONS.items():
         if section:
             lines += ["", f"[{section}]  # {about}"]
-        lines += [_point_line(p, _value(rules, p)) for p in POINTS if p.section == section]
+        lines += [_point_line(p, _value(rules, p)) for p in FIELDS if p.section == section]
         if section == "mimic":
             for member in rules.mimic.members:
                 values = [_point_line(p, getattr(member, p.key)) for p in _MEMBER]
@@ -154,7 +154,7 @@ def rules_text(rules: Rules) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(rules: Rules, point: Point) -> Any:
+def _value(rules: Rules, point: RuleField) -> Any:
     if point.section == "distance":
         return getattr(rules, _DISTANCE[point.key])
     return getattr(rules if point.section in ("", "detection") else getattr(rules, point.section), point.key)
@@ -190,8 +190,10 @@ def _contradictions(rules: Rules) -> list[str]:
     twice = sorted({n for n in names if names.count(n) > 1})
     problems += [f"mimic.members: {name!r} is listed {names.count(name)} times" for name in twice]
     if vote.members and rules.single not in vote.members:
-        said = "got it with another file or hash" if rules.single.name in names else "it is not there"
-        problems.append(f"mimic.members: expected the single model {rules.single.name!r} among them; {said}")
+        reason = "it has another file or hash" if rules.single.name in names else "it is missing"
+        problems.append(
+            f"mimic.members: expected the single model {rules.single.name!r} among them; {reason}"
+        )
     if rules.distance_max <= rules.distance_min:
         low = rules.distance_min
         problems.append(f"distance.max: expected more than distance.min ({low}), got {rules.distance_max}")
@@ -203,7 +205,7 @@ def _contradictions(rules: Rules) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Point:
+class RuleField:
     """One line of the file: its kind, the least and most it may be, and what it means."""
 
     section: str
@@ -215,65 +217,69 @@ class Point:
     form: str = ""  # of a text: "name", "path", "sha256" or "ap"
 
 
-POINTS = (
-    Point("", "name", str, "what the contest is called", form="name"),
-    Point(
+FIELDS = (
+    RuleField("", "name", str, "name of the contest", form="name"),
+    RuleField(
         "",
         "images",
         int,
-        "how many images there are, numbered from 1: images/1.png …",
+        "number of images, numbered from 1: images/1.png …",
         least=1,
         most=1_000_000,
     ),
-    Point("", "width", int, "pixels across every image, original and submitted", least=1, most=16_384),
-    Point("", "height", int, "pixels down every image", least=1, most=16_384),
-    Point("", "pixels", int, "so many pixels may differ in an image; one counts if any channel differs", 0),
-    Point("", "seed", int, "what the images' order and the noise behind distance.max were drawn with", 0),
-    Point("single", "name", str, "its name", form="name"),
-    Point("single", "file", str, "its ONNX file in this folder; the card lies beside it", form="path"),
-    Point("single", "sha256", str, "the hash of that file", form="sha256"),
-    Point("mimic", "least", int, "a box stands when at least so many members have one of its class", 1),
-    Point("mimic", "iou", float, "… that overlaps it by at least this IoU", least=0, most=1),
-    Point("mimic", "hidden", int, "so many more members, which are not named here", least=0, most=1000),
-    Point("detection", "ap", str, "how AP is computed: voc, voc2007, coco or lecture", form="ap"),
-    Point(
+    RuleField("", "width", int, "width of every image in pixels", least=1, most=16_384),
+    RuleField("", "height", int, "height of every image in pixels", least=1, most=16_384),
+    RuleField(
+        "", "pixels", int, "maximum changed pixels per image; a pixel counts if any channel differs", 0
+    ),
+    RuleField("", "seed", int, "random seed of the image order and of the noise behind distance.max", 0),
+    RuleField("single", "name", str, "its name", form="name"),
+    RuleField("single", "file", str, "its ONNX file in this folder; the card is next to it", form="path"),
+    RuleField("single", "sha256", str, "the hash of that file", form="sha256"),
+    RuleField("mimic", "least", int, "a box counts if at least this many members have one of its class", 1),
+    RuleField("mimic", "iou", float, "… that overlaps it by at least this IoU", least=0, most=1),
+    RuleField(
+        "mimic", "hidden", int, "number of further members that are not named here", least=0, most=1000
+    ),
+    RuleField("detection", "ap", str, "how AP is computed: voc, voc2007, coco or lecture", form="ap"),
+    RuleField(
         "detection",
         "iou",
         float,
-        "a detection is right from this IoU with a true box of its class",
+        "IoU threshold with a true box of its class",
         least=0,
         most=1,
     ),
-    Point(
+    RuleField(
         "detection",
         "score",
         float,
-        "detections below this score are dropped, in every model",
+        "score threshold of every model",
         least=0,
         most=1,
     ),
-    Point(
+    RuleField(
         "detection",
         "nms_iou",
         float,
-        "a worse box of its class that overlaps by more is dropped",
+        "IoU threshold of NMS",
         least=0,
         most=1,
     ),
-    Point("distance", "features", str, 'the feature network: "signs", or "inception:FILE"', form="name"),
-    Point("distance", "sha256", str, "the hash of that network", form="sha256"),
-    Point("distance", "name", str, "what it is called; FID with Inception's own weights only", form="name"),
-    Point("distance", "min", float, "the distance at which S_s is 1", least=0, most=1e300),
-    Point("distance", "max", float, "the distance at which S_s is 0", least=0, most=1e300),
-    Point("effect", "low", float, "an S_e below counts as this; -inf: not clipped"),
-    Point("effect", "high", float, "an S_e above counts as this"),
-    Point("stealth", "low", float, "an S_s below counts as this; -inf: not clipped"),
-    Point("stealth", "high", float, "an S_s above counts as this"),
-    Point("archive", "bytes", int, "bytes, of the zip and of all it unpacks to", 1),
-    Point("archive", "ratio", float, "bytes a file unpacks to, by its bytes in the zip", 1),
-    Point("archive", "file_bytes", int, "bytes a single file unpacks to", 1),
+    RuleField("distance", "features", str, 'the feature network: "signs", or "inception:FILE"', form="name"),
+    RuleField("distance", "sha256", str, "the hash of that network", form="sha256"),
+    RuleField("distance", "name", str, "name; FID only with the original Inception weights", form="name"),
+    RuleField("distance", "min", float, "the distance at which S_s is 1", least=0, most=1e300),
+    RuleField("distance", "max", float, "the distance at which S_s is 0", least=0, most=1e300),
+    RuleField("effect", "low", float, "lower bound of S_e; -inf: not clipped"),
+    RuleField("effect", "high", float, "upper bound of S_e"),
+    RuleField("stealth", "low", float, "lower bound of S_s; -inf: not clipped"),
+    RuleField("stealth", "high", float, "upper bound of S_s"),
+    RuleField("archive", "bytes", int, "maximum bytes of the zip, packed and unpacked", 1),
+    RuleField("archive", "ratio", float, "maximum compression ratio of a file", 1),
+    RuleField("archive", "file_bytes", int, "maximum bytes of a single unpacked file", 1),
 )
-_MEMBER = tuple(p for p in POINTS if p.section == "single")
+_MEMBER = tuple(p for p in FIELDS if p.section == "single")
 
 
 def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
@@ -285,7 +291,7 @@ def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, d
         if not isinstance(table, dict):
             problems.append(f"{section}: expected a section [{section}], got {shortened(table)}")
             continue
-        mine = [p for p in POINTS if p.section == section]
+        mine = [p for p in FIELDS if p.section == section]
         extra = (MEMBERS,) if section == "mimic" else tuple(s for s in SECTIONS if s) if not section else ()
         values[section] = _read_table(table, mine, f"{section}." if section else "", problems, extra)
     rows = document.get("mimic", {}).get(MEMBERS, []) if isinstance(document.get("mimic"), dict) else []
@@ -299,7 +305,7 @@ def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, d
 
 def _read_table(
     table: Mapping[str, Any],
-    points: Sequence[Point],
+    points: Sequence[RuleField],
     where: str,
     problems: list[str],
     extra: Sequence[str] = (),
@@ -322,7 +328,7 @@ def _read_table(
     return values
 
 
-def _unfit(point: Point, value: Any) -> str:
+def _unfit(point: RuleField, value: Any) -> str:
     """What was expected instead of the value; empty if it fits."""
     if point.form == "ap":
         return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
@@ -342,6 +348,6 @@ def _unfit(point: Point, value: Any) -> str:
     return f"{whole} from {point.least:g}" + (f" to {point.most:g}" if point.most < math.inf else "")
 
 
-def _point_line(point: Point, value: Any) -> str:
+def _point_line(point: RuleField, value: Any) -> str:
     shown = json.dumps(value, ensure_ascii=False) if point.kind is str else repr(point.kind(value))
     return f"{f'{point.key} = {shown}':<28}  # {point.about}"

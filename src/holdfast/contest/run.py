@@ -16,7 +16,7 @@ import numpy as np
 
 from holdfast.contest.contest import Contest, Hashes, open_contest
 from holdfast.contest.entry import Entry, open_entry
-from holdfast.contest.judging import Shot, ZippedImage
+from holdfast.contest.judging import ContestImage, ZippedImage
 from holdfast.contest.rules import Rules, Vote
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
@@ -54,7 +54,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Row:
+class ImageScore:
     """What became of one image; counts by scenario: detections, and true boxes that are found."""
 
     number: int
@@ -89,7 +89,7 @@ class Score:
     distance_name: str
     distance: float
     hashes: Hashes
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[ImageScore, ...] = field(repr=False)
 
     def to_plain(self) -> dict[str, Any]:
         """The score as JSON values; the same for the same entry, whenever and wherever it is scored."""
@@ -214,7 +214,7 @@ def scenario(map_before: float, map_after: float, distance: float, rules: Rules)
     )
 
 
-def _row(shot: Shot, place: int, judged: Judgement, rules: Rules) -> Row:
+def _row(shot: ContestImage, place: int, judged: Judgement, rules: Rules) -> ImageScore:
     truth = judged.before[SINGLE][place].truth
     counts: dict[str, dict[str, int]] = {}
     for when, records in (("before", judged.before), ("after", judged.after)):
@@ -222,7 +222,7 @@ def _row(shot: Shot, place: int, judged: Judgement, rules: Rules) -> Row:
         counts[f"detections_{when}"] = {name: len(d) for name, d in said.items()}
         counts[f"found_{when}"] = {n: int(hits(truth, d, rules.iou).sum()) for n, d in said.items()}
     targets = int((~(truth.crowd | truth.difficult)).sum())
-    return Row(shot.number, judged.changed[place], judged.psnr[place], targets, **counts)
+    return ImageScore(shot.number, judged.changed[place], judged.psnr[place], targets, **counts)
 
 
 def hits(truth: Boxes, found: Detections, least: float) -> Bools:

@@ -10,7 +10,7 @@ from holdfast.diagnose.stages import StageDifference, first_difference
 from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import interval_text, significance
 from holdfast.noise.vision.tables import metric_label
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
@@ -181,8 +181,8 @@ def _loss_sections(found: DeploymentLoss) -> list[Section]:
         for d in found.differences
     ]
     groups = [
-        Group("Points lost by this difference alone", lost),
-        Group("Points recovered if only it is fixed", recovered),
+        ForestGroup("Points lost by this difference alone", lost),
+        ForestGroup("Points recovered if only it is fixed", recovered),
     ]
     title, table = "Points lost by each difference", loss_table(found)
     chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
@@ -200,6 +200,6 @@ def _loss_sections(found: DeploymentLoss) -> list[Section]:
     return [losses, Section("broken", "Broken images", (listed,), lead)]
 
 
-def _spot(label: str, what: str, value: float, low: float, high: float) -> Spot:
+def _spot(label: str, what: str, value: float, low: float, high: float) -> ForestPoint:
     note = f"{value:z.2f} points {what}, 95% interval {interval_text(low, high)}"
-    return Spot(label, value, low, high, note=note)
+    return ForestPoint(label, value, low, high, note=note)

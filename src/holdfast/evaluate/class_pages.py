@@ -15,7 +15,7 @@ from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.bars import Bar, bar_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.matrix import matrix_chart
-from holdfast.report.gallery import MOST, Mark, Shot, Worst
+from holdfast.report.gallery import MOST, GalleryImage, Mark, WorstImages
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Column, Table, to_html
 
@@ -125,7 +125,7 @@ def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: 
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
-def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def classify_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a classifier's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, ClassificationRecord)]
@@ -135,8 +135,8 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
     wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
-    shots = tuple(Shot(r.name, r.size, (), _prediction_text(r, classes)) for r in wrong[:MOST])
-    worst = Worst("The wrong predictions with the highest scores.", shots)
+    shots = tuple(GalleryImage(r.name, r.size, (), _prediction_text(r, classes)) for r in wrong[:MOST])
+    worst = WorstImages("The wrong predictions with the highest scores.", shots)
     lead = "The top-1 class of each image."
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", other))
     return [certainty, class_section(evaluation.result), confusion], worst
@@ -189,7 +189,7 @@ def _prediction_text(record: ClassificationRecord, classes: tuple[str, ...]) -> 
     return f"true: {classes[record.label]} ({rank}); predicted: {name} ({_score(record):.2f})"
 
 
-def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def single_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a single-object detector's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, DetectionRecord)]
@@ -214,7 +214,7 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
     order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
     shots = tuple(_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order)
-    worst = Worst("Ranked by IoU × [class equal], lowest first; ties by IoU.", shots)
+    worst = WorstImages("Ranked by IoU × [class equal], lowest first; ties by IoU.", shots)
     return [overview, class_section(evaluation.result), confusion], worst
 
 
@@ -223,7 +223,7 @@ def _predicted_class(record: DetectionRecord) -> int:
     return int(record.detections.classes[0]) if len(record.detections) else -1
 
 
-def _shot(record: DetectionRecord, value: float, overlap: float, classes: tuple[str, ...]) -> Shot:
+def _shot(record: DetectionRecord, value: float, overlap: float, classes: tuple[str, ...]) -> GalleryImage:
     true, found = int(record.truth.classes[0]), _predicted_class(record)
     marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
     text = "no detection"
@@ -231,10 +231,10 @@ def _shot(record: DetectionRecord, value: float, overlap: float, classes: tuple[
         name = f"{classes[found]} {record.detections.scores[0]:.2f}"
         marks.append(Mark.of(record.detections.boxes[0], "right" if found == true else "wrong", name))
         text = f"IoU {overlap:.3f}, {'correct' if found == true else 'wrong'} class"
-    return Shot(record.name, record.size, tuple(marks), f"IoU × class {value:.3f}: {text}")
+    return GalleryImage(record.name, record.size, tuple(marks), f"IoU × class {value:.3f}: {text}")
 
 
-def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def segment_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a segmenter's page, and its worst images."""
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, SegmentationRecord)]
@@ -251,7 +251,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     lead = "All pixels of all images, without those that the ground truth marks as ignored."
     confusion = confusion_section(total, classes, lead=lead, unit="pixels", shares=True)
     shots = tuple(
-        Shot(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
+        GalleryImage(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
         for i in np.argsort(means, kind="stable")[:MOST].tolist()
         if means[i] < 1.0
     )
@@ -259,7 +259,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
         "Ranked by mean IoU of the image, lowest first. "
         "A run stores pixel counts, not masks, so none are drawn."
     )
-    return [overview, class_section(evaluation.result), confusion], Worst(definition, shots)
+    return [overview, class_section(evaluation.result), confusion], WorstImages(definition, shots)
 
 
 def _mask_text(record: SegmentationRecord, mean: float, classes: tuple[str, ...]) -> str:

@@ -16,8 +16,8 @@ from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, match
 from holdfast.metrics.rules import rule_named
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
-from holdfast.report.charts.lines import Line, line_chart, thinned
-from holdfast.report.gallery import MOST, Mark, MarkKind, Shot, Worst
+from holdfast.report.charts.lines import ChartLine, line_chart, thinned
+from holdfast.report.gallery import MOST, GalleryImage, Mark, MarkKind, WorstImages
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import grouped
 
@@ -61,7 +61,7 @@ def matched_detections(evaluation: Evaluation) -> MatchedDetections:
     return MatchedDetections(records, about.classes, result)
 
 
-def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of a detector's page, and its worst images."""
     d = matched_detections(evaluation)
     total = d.result.counts.total()
@@ -95,7 +95,7 @@ def _curve_figure(d: MatchedDetections) -> Figure:
     shown = weakest[:_MOST_LINES]
     bins = 150 if len(shown) <= 30 else 75
     lines = [
-        Line(
+        ChartLine(
             d.classes[i],
             *_drawn_points(d.result.curves[i], bins),
             colour=named.index(i) + 1 if i in named else 0,
@@ -106,7 +106,7 @@ def _curve_figure(d: MatchedDetections) -> Figure:
     if len(present) > 1:
         mean = np.mean([hundred_one_points(d.result.curves[i]) for i in present], axis=0)
         note = f"mAP {d.result.mean_ap:.3f}"
-        lines.append(Line("mean of all classes", np.linspace(0, 1, 101), mean, bold=True, note=note))
+        lines.append(ChartLine("mean of all classes", np.linspace(0, 1, 101), mean, bold=True, note=note))
     title = f"Precision over recall at {d.overlap}"
     desc = f"One line for each of {len(shown)} classes; mean average precision {d.result.mean_ap:.3f}."
     chart = line_chart(lines, title=title, desc=desc, x_label="recall", y_label="precision")
@@ -205,7 +205,7 @@ def _missed(d: MatchedDetections) -> Bools:
     return missed
 
 
-def worst(d: MatchedDetections) -> Worst:
+def worst(d: MatchedDetections) -> WorstImages:
     """The images with the most missed objects and the highest-scored false positives."""
     images, missed, found = len(d.records), _missed(d), d.result.detections
     false = d.result.matches.detection[_passing(d, FALSE_POSITIVE)]
@@ -216,10 +216,10 @@ def worst(d: MatchedDetections) -> Worst:
         f"Ranked by the number of missed objects plus the scores of false positives at {d.at}; "
         "an object detected with the wrong class counts as both."
     )
-    return Worst(definition, tuple(_shot(d, i, float(error[i]), missed) for i in order))
+    return WorstImages(definition, tuple(_shot(d, i, float(error[i]), missed) for i in order))
 
 
-def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot:
+def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> GalleryImage:
     record, m, truth, found = d.records[image], d.result.matches, d.result.truth, d.result.detections
     kind: MarkKind
     marks = []
@@ -232,7 +232,8 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot
         kind = "right" if outcome == TRUE_POSITIVE else "wrong" if outcome == FALSE_POSITIVE else "ignored"
         text = f"{d.classes[found.category[row]]} {found.score[row]:.2f}"
         marks.append(Mark.of(found.xyxy[row], kind, text))
-    return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_error_text(d, record)}")
+    text = f"error {error:.2f}: {_error_text(d, record)}"
+    return GalleryImage(record.name, record.size, tuple(marks), text)
 
 
 def _error_text(d: MatchedDetections, record: DetectionRecord) -> str:

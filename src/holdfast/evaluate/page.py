@@ -9,7 +9,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
 from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.tables import RANKED_BY
-from holdfast.report.gallery import Picture, Worst, gallery
+from holdfast.report.gallery import Picture, WorstImages, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
 from holdfast.report.tables import Table, grouped, many, to_html
@@ -65,7 +65,7 @@ def write(evaluation: Evaluation, out: Path, picture: Picture, more: Sequence[Se
     return write_page(page(evaluation, picture, more), out)
 
 
-def task_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def task_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
     """The sections of an evaluation by its task, and its worst images."""
     from holdfast.evaluate import class_pages, detect_page
 

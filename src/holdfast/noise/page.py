@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.metrics.points import interval_text
-from holdfast.report.charts.forest import Spot
+from holdfast.report.charts.forest import ForestPoint
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure
 from holdfast.report.tables import Table, many
@@ -54,13 +54,13 @@ def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: s
     return Section(*heading(suite, place, "options", "Option by option"), figures, lead)
 
 
-def loss_spot(name: str, row: Any, items: int, note: str) -> Spot:
+def loss_spot(name: str, row: Any, items: int, note: str) -> ForestPoint:
     """The points lost of a row with its interval as a dot of a chart."""
     text = (
         f"{row.points_lost:z.2f} points lost, 95% interval {interval_text(row.low, row.high)}; "
         f"{row.changed} of {items} changed"
     )
-    return Spot(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
+    return ForestPoint(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
 
 
 def failure_alerts(suite: Any, item: str) -> list[Alert]:

@@ -19,7 +19,7 @@ from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import from_plain
 from holdfast.graph.inspect import read_proto
 from holdfast.patchbench import folder, probe
-from holdfast.patchbench.folder import Bench, Finding, Instance, Row
+from holdfast.patchbench.folder import Benchmark, Finding, Instance, InstanceRow
 from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, unit
 from holdfast.patchbench.positions.batches import Session, open_bytes, open_part
 from holdfast.patchbench.positions.models import Detector
@@ -111,7 +111,7 @@ def as_described(network: Network, instance: Instance, at: tuple[int, int]) -> t
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """What a check found: facts that are no fault, and faults."""
 
     folder: str
@@ -120,7 +120,7 @@ class Result:
 
 
 @dataclass
-class _Notes:
+class _CheckNotes:
     """Findings so far, and what the instances have in common."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -132,9 +132,9 @@ class _Notes:
     differ: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def check_bench(bench: Bench, step: Progress = silent) -> Result:
+def check_bench(bench: Benchmark, step: Progress = silent) -> CheckResult:
     """Everything that is wrong with a benchmark folder, and what its networks really ask."""
-    notes = _Notes(list(folder.file_findings(bench)))
+    notes = _CheckNotes(list(folder.file_findings(bench)))
     for row in bench.rows:
         if not row.missing:
             try:
@@ -148,10 +148,10 @@ def check_bench(bench: Bench, step: Progress = silent) -> Result:
         key = finding.kind, finding.what if finding.kind in ("position", "wrong range") else ""
         first = grouped.get(key)
         grouped[key] = finding if first is None else replace(first, count=first.count + 1)
-    return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(grouped.values()))
+    return CheckResult(str(bench.folder), tuple(_facts(bench, notes)), tuple(grouped.values()))
 
 
-def _look(bench: Bench, row: Row, notes: _Notes) -> None:
+def _look(bench: Benchmark, row: InstanceRow, notes: _CheckNotes) -> None:
     """Check one instance and write down what it shows."""
     instance = folder.instance_of(bench, row)
     notes.rules[instance.threshold, instance.strict] += 1
@@ -188,7 +188,7 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
 
 
 def _contradictions(
-    bench: Bench, instance: Instance, image: Image | None, predicted: Target | None, notes: _Notes
+    bench: Benchmark, instance: Instance, image: Image | None, predicted: Target | None, notes: _CheckNotes
 ) -> Iterator[tuple[str, str]]:
     """Where specification, image, label and manifest say different things: the kind, and what they say."""
     own = instance.image
@@ -220,7 +220,7 @@ def _difference(instance: Instance, image: Image) -> int:
     return int(far.max())
 
 
-def _ranges(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
+def _ranges(row: InstanceRow, network: Network, instance: Instance) -> Iterator[Finding]:
     """Whether the positions of a specification are those at which the patch lies wholly in the picture."""
     height, width = instance.image.shape[:2]
     if instance.free:
@@ -242,7 +242,9 @@ def _ranges(row: Row, network: Network, instance: Instance) -> Iterator[Finding]
         yield Finding("wrong range", row.network_name, said)
 
 
-def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes: _Notes) -> None:
+def _compare(
+    bench: Benchmark, row: InstanceRow, network: Network, instance: Instance, notes: _CheckNotes
+) -> None:
     """Compare the network's outputs at some positions with those computed apart from it."""
     (x0, x1), (y0, y1) = instance.columns, instance.rows
     places = [(x0, y0), (x1, y0), (x0, y1), (x1, y1), ((x0 + x1) // 2, (y0 + y1) // 2)]
@@ -272,7 +274,7 @@ def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes
             notes.findings.append(Finding("numpy disagrees", row.spec_name, said))
 
 
-def _facts(bench: Bench, notes: _Notes) -> list[str]:
+def _facts(bench: Benchmark, notes: _CheckNotes) -> list[str]:
     made = "made by holdfast" if bench.manifest else "no manifest: published elsewhere"
     facts = [f"{len(bench.rows)} instances, {len(notes.networks)} networks, {made}"]
     for name, network in notes.networks.items():
@@ -302,7 +304,7 @@ def _facts(bench: Bench, notes: _Notes) -> list[str]:
     return facts
 
 
-def as_dict(result: Result) -> Mapping[str, Any]:
+def as_dict(result: CheckResult) -> Mapping[str, Any]:
     """The result as JSON values."""
     findings = [vars(finding) for finding in result.findings]
     return {"folder": result.folder, "well": not findings, "facts": list(result.facts), "findings": findings}

@@ -1,4 +1,4 @@
-"""`holdfast patchbench`: make and check benchmarks of a patch at any position, run a patch at every one."""
+"""`holdfast patchbench`: create and check patch benchmarks, and run a patch at every position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.patch import Patch
     from holdfast.core.types import Size
     from holdfast.engine.executor import Progress
-    from holdfast.patchbench.run import Result
+    from holdfast.patchbench.run import PositionResult
 
     Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
 
@@ -29,9 +29,9 @@ PATCH_FILES = (".png", ".toml")
 
 
 def make(options: MakeOptions) -> None:
-    """Make the benchmark: networks with the patch, the IoU and the class test inside, and specifications.
+    """Create a benchmark: networks that include the patch, the IoU and the class test, and specifications.
 
-    The patch's left upper corner may be at any column and row at which it lies wholly in the picture.
+    The top left corner of the patch may be at any column and row where the patch is inside the image.
     """
     from holdfast.engine.progress import progress
 
@@ -44,7 +44,7 @@ def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
     from holdfast.patchbench.graph import check_single
-    from holdfast.patchbench.make import Plan
+    from holdfast.patchbench.make import BenchmarkPlan
     from holdfast.patchbench.make import make as make_bench
 
     model = load_model(options.model, options.card)
@@ -56,19 +56,21 @@ def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
     places: int | None = 4  # per image with free content; None: all
     if (text := options.positions) is not None:
         if options.content != "free":
-            raise InputError("--positions says at how many places the content is free; add --content free")
+            raise InputError("--positions needs --content free")
         if text != "all" and (not text.isdecimal() or int(text) < 1):
-            raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
+            raise InputError(f"--positions: expected an integer of 1 or more, or all, got {text!r}")
         places = None if text == "all" else int(text)
-    plan = Plan(model=model, data=data, alignment=alignment, patches=patches, options=options, places=places)
+    plan = BenchmarkPlan(
+        model=model, data=data, alignment=alignment, patches=patches, options=options, places=places
+    )
     with watch("instances found", options.images) as step:
         return make_bench(plan, step)
 
 
 def check(options: CheckOptions) -> int:
-    """Check that networks, specifications, images and numpy agree, and say what a position really does.
+    """Check that networks, specifications, images and NumPy agree, and report what a position does.
 
-    Exit code 0 means all is well, 1 that something was found, 2 bad input.
+    Exit code 0: no problems. 1: problems found. 2: bad input.
     """
     from holdfast.config.output import write_json
     from holdfast.engine.progress import progress
@@ -81,19 +83,19 @@ def check(options: CheckOptions) -> int:
     for fact in result.facts:
         say(fact)
     for finding in result.findings:
-        say(f"FOUND  {finding}")
-    say("all is well" if not result.findings else f"{len(result.findings)} findings")
+        say(f"PROBLEM  {finding}")
+    say(f"{len(result.findings)} problems" if result.findings else "no problems")
     if options.json:
         write_json(options.json, as_dict(result))
     return 1 if result.findings else 0
 
 
 def evaluate(options: PositionOptions) -> int:
-    """Run a patch at every position, exactly: the output there, the unsafe ones, the robust area.
+    """Run a patch at every position exactly: outputs, unsafe positions, robust area.
 
-    The output is iou(prediction, target) × [class equal]; the target is what the model says without the
-    patch. A folder's networks are run as they are; where their position does something else than place the
-    patch, what is described is run as well.
+    The output is iou(prediction, target) × [class equal]; the target is the prediction without the patch.
+    Networks of a benchmark folder run as they are. If their position input does not place the patch as
+    described, the described patch is run as well.
     """
     from holdfast.config.output import write_json
     from holdfast.engine.progress import progress
@@ -119,31 +121,33 @@ def evaluate(options: PositionOptions) -> int:
     return 0 if any(one.maps for one in result.pictures) else 2
 
 
-def evaluate_positions(options: PositionOptions, watch: Watch) -> Result:
+def evaluate_positions(options: PositionOptions, watch: Watch) -> PositionResult:
     """Run the patch at every position of a benchmark folder, or of a model and a dataset."""
     from holdfast.data.open import open_dataset
     from holdfast.engine.executor import cores
     from holdfast.graph.load import load_model
-    from holdfast.patchbench.folder import open_bench
-    from holdfast.patchbench.positions.sweep import Bar
+    from holdfast.patchbench.folder import open_benchmark
+    from holdfast.patchbench.positions.sweep import SafetyRule
     from holdfast.patchbench.run import evaluate_bench, evaluate_model
 
     subject, images, jobs = options.subject, options.images, options.jobs or cores()
     if Path(subject).is_dir():
-        bench = open_bench(Path(subject))
+        bench = open_benchmark(Path(subject))
         given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
         if given:
-            raise InputError(f"{', '.join(given)}: a benchmark folder says this itself; leave it out")
+            raise InputError(
+                f"{', '.join(given)}: not valid for a benchmark folder, which defines it; omit it"
+            )
         with watch("positions", min(len(bench.rows), images or len(bench.rows))) as step:
             return evaluate_bench(bench, images=images, jobs=jobs, step=step)
     patch = _patch(options.patch, options.content or "black")
     model = load_model(subject, options.card)
     if options.data is None:
-        raise InputError(f"expected a dataset after {subject} (such as signs, the embedded one)")
+        raise InputError(f"expected a dataset after {subject}, such as signs (embedded)")
     data = open_dataset(options.data, task="single", images=images)
     data = data if images else data.first(IMAGES)
     content = f"{options.content or 'black'} {patch.mask.shape[1]}×{patch.mask.shape[0]}"
-    bar = Bar(0.5, options.strict)
+    bar = SafetyRule(0.5, options.strict)
     with watch("positions", len(data)) as step:
         return evaluate_model(model, data, patch, bar=bar, jobs=jobs, content=content, step=step)
 
@@ -160,7 +164,7 @@ def _patch(side: int | None, content: str) -> Patch:
     patch = _read(content)
     height, width = patch.mask.shape
     if side is not None and (side, side) != (height, width):
-        raise InputError(f"--patch {side}: {content} is {width}×{height} pixels; leave --patch away")
+        raise InputError(f"--patch {side}: {content} is {width}×{height} pixels; omit --patch")
     return patch
 
 
@@ -173,7 +177,7 @@ def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | 
     if content in (BLACK, FREE):
         return tuple((size, black(size) if content == BLACK else None) for size in squares)
     if not Path(content).is_file():
-        raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
+        raise InputError(f"--content: expected black, free or an image file, got {content!r}")
     patch = _read(content)
     own = Size(patch.mask.shape[1], patch.mask.shape[0])
     return tuple((size, scaled(patch, size)) for size in squares) if sides else ((own, patch),)
@@ -193,19 +197,19 @@ def _read(content: str) -> Patch:
         return Patch(pixels, np.ones(pixels.shape[:2], bool))
     patch = read_patch(path)
     if not patch.mask.any():
-        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
+        raise InputError(f"--content: {content} is completely transparent")
     return patch
 
 
 def _summary(manifest: Mapping[str, Any], folder: Path) -> str:
     selection = manifest["selection"]
     count = sum(name.startswith("vnnlib/") for name in manifest["files"])
-    each = ", one instance a position" if manifest["free_places"] else ""
+    each = ", one instance per position" if manifest["free_places"] else ""
     lines = [
         f"{count} instances of {selection['images']} images written: {folder}",
         f"model      {manifest['model']['name']}",
         f"test part  {selection['test_part']}",
-        f"fitting    {selection['fitting']} of {selection['looked_at']} looked at: IoU > 0.5, right class",
+        f"suitable   {selection['fitting']} of {selection['looked_at']} images: IoU > 0.5, right class",
     ]
     for name, facts in manifest["networks"].items():
         (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]

@@ -28,7 +28,7 @@ KIND = "holdfast patch benchmark"
 
 
 @dataclass(frozen=True)
-class Row:
+class InstanceRow:
     """A line of instances.csv; its files may be packed, or missing."""
 
     line: int
@@ -46,11 +46,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Benchmark:
     """A benchmark folder: its rows, and its manifest, which is empty if it is none of ours."""
 
     folder: Path
-    rows: tuple[Row, ...]
+    rows: tuple[InstanceRow, ...]
     manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
     sizes: dict[Path, Size] = field(default_factory=dict, repr=False, compare=False)  # probed patches
 
@@ -77,7 +77,7 @@ class Instance:
     point: Floats = field(repr=False)  # the lower bounds of the flat input
 
 
-def open_bench(folder: Path) -> Bench:
+def open_benchmark(folder: Path) -> Benchmark:
     """The benchmark in a folder; InputError if it has none or if a listed file is missing."""
     bench = listed(folder)
     for row in bench.rows:
@@ -86,10 +86,10 @@ def open_bench(folder: Path) -> Bench:
     return bench
 
 
-def listed(folder: Path) -> Bench:
+def listed(folder: Path) -> Benchmark:
     """The benchmark in a folder as far as it is there; InputError if instances.csv cannot be read."""
     missing = f"{folder}: expected a benchmark folder with {LISTING} in it, got none"
-    lines = csv_rows(folder / LISTING, ROWS, f"{missing}; make one: holdfast patchbench make DIR")
+    lines = csv_rows(folder / LISTING, ROWS, f"{missing}; create one: holdfast patchbench make DIR")
     if not lines:
         raise InputError(f"{folder / LISTING}: expected {ROWS}, got none")
     rows = []
@@ -100,11 +100,11 @@ def listed(folder: Path) -> Bench:
             raise InputError(f"{folder / LISTING}:{number}: {expected}, got {','.join(cells)!r}")
         network, spec = (existing_file(folder / name) or folder / name for name in cells[:2])
         rows.append(
-            Row(
+            InstanceRow(
                 number, network_name=cells[0], spec_name=cells[1], seconds=seconds, network=network, spec=spec
             )
         )
-    return Bench(folder, tuple(rows), _manifest(folder))
+    return Benchmark(folder, tuple(rows), _manifest(folder))
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
@@ -120,7 +120,7 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
         return {}
     if content.get("format") != FORMAT or not _is_whole(content):
         got = f"format {content.get('format')!r}, or something missing"
-        raise InputError(f"{path}: expected a whole manifest of format {FORMAT}, got {got}; make it anew")
+        raise InputError(f"{path}: expected a whole manifest of format {FORMAT}, got {got}; create it again")
     return content
 
 
@@ -140,12 +140,12 @@ def _is_whole(content: Mapping[str, Any]) -> bool:
         return False
 
 
-def instances(bench: Bench) -> Iterator[Instance]:
+def instances(bench: Benchmark) -> Iterator[Instance]:
     """Every instance, its specification read when it is its turn."""
     return (instance_of(bench, row) for row in bench.rows)
 
 
-def instance_of(bench: Bench, row: Row) -> Instance:
+def instance_of(bench: Benchmark, row: InstanceRow) -> Instance:
     """The instance of one row, its specification read."""
     spec = read_vnnlib(row.spec)
     if len(spec.cases) != 1 or spec.outputs != 1:
@@ -174,13 +174,13 @@ def instance_of(bench: Bench, row: Row) -> Instance:
     )
 
 
-def name_of(row: Row) -> str:
+def name_of(row: InstanceRow) -> str:
     """The image's name: what stands behind idx_ in the specification's."""
     stem = stem_of(row.spec_name)
     return stem.partition("_idx_")[2] or stem
 
 
-def _patch_size(bench: Bench, row: Row, spec: Spec) -> Size:
+def _patch_size(bench: Benchmark, row: InstanceRow, spec: Spec) -> Size:
     """The patch's size according to the manifest, else by what positions do to the picture."""
     known = bench.manifest.get("networks", {})
     if row.network_name in known:
@@ -206,7 +206,7 @@ class Finding:
         return f"{self.kind}: {self.where}: {self.what}{more}"
 
 
-def file_findings(bench: Bench) -> Iterator[Finding]:
+def file_findings(bench: Benchmark) -> Iterator[Finding]:
     """Listed files that are missing, files that differ from the manifest, files nobody lists."""
     for row in bench.rows:
         for name in row.missing:
@@ -214,16 +214,16 @@ def file_findings(bench: Bench) -> Iterator[Finding]:
     listed = {Path(row.spec_name.removesuffix(".gz")).name for row in bench.rows}
     for name in file_names(bench.folder / "vnnlib"):
         if name.removesuffix(".gz") not in listed:
-            yield Finding("not listed", f"vnnlib/{name}", f"{LISTING} does not name it")
+            yield Finding("not listed", f"vnnlib/{name}", f"not listed in {LISTING}")
     if not bench.manifest:
         return
     known = bench.manifest["files"]
     for name, digest in known.items():
         path = bench.folder / name
         if not path.is_file():
-            yield Finding("missing file", name, f"the {MANIFEST} names it, but it is not there")
+            yield Finding("missing file", name, f"listed in {MANIFEST}, but missing")
         elif of_file(path) != digest:
-            said = f"its sha256 is not the one in {MANIFEST}: changed after it was made"
+            said = f"its sha256 differs from {MANIFEST}: changed after it was created"
             yield Finding("stale file", name, said)
     for path in sorted(bench.folder.rglob("*")):
         name = path.relative_to(bench.folder).as_posix()
@@ -231,7 +231,7 @@ def file_findings(bench: Bench) -> Iterator[Finding]:
             yield Finding("not in the manifest", name, "was not there when the benchmark was made")
 
 
-def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Finding]]:
+def beside(bench: Benchmark, row: InstanceRow) -> tuple[Image | None, Target | None, list[Finding]]:
     """The image of an instance and its predicted label, as far as the folder holds them, and faults."""
     name = bench.manifest.get("specs", {}).get(row.spec_name, name_of(row))
     files: dict[Path, Path] = {}
@@ -264,7 +264,7 @@ def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Fi
     return image, labels.get("pred"), problems
 
 
-def left_over(bench: Bench) -> list[str]:
+def left_over(bench: Benchmark) -> list[str]:
     """Images that no instance uses, in a folder without a manifest."""
     used = {name_of(row) for row in bench.rows}
     return [

@@ -44,7 +44,7 @@ Networks: TypeAlias = Mapping[str, tuple[Layout, bytes]]  # by the name of the f
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What a benchmark is made of; content None leaves a patch's values free, at some places per image."""
 
     model: Model
@@ -66,7 +66,7 @@ def scaled(patch: Patch, size: Size) -> Patch:
     return Patch(pillow_box(patch.pixels, size), patch.mask[rows[:, None], columns])
 
 
-def make(plan: Plan, step: Progress = silent) -> Mapping[str, Any]:
+def make(plan: BenchmarkPlan, step: Progress = silent) -> Mapping[str, Any]:
     """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
     check_new(plan.options.folder)
     networks = {}
@@ -80,7 +80,11 @@ def make(plan: Plan, step: Progress = silent) -> Mapping[str, Any]:
 
 
 def _write(
-    plan: Plan, pictures: Sequence[Picture], selection: Mapping[str, Any], networks: Networks, root: Path
+    plan: BenchmarkPlan,
+    pictures: Sequence[BenchmarkImage],
+    selection: Mapping[str, Any],
+    networks: Networks,
+    root: Path,
 ) -> dict[str, Any]:
     """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
@@ -122,7 +126,9 @@ def _line(target: Target) -> bytes:
     return f"{target.label} {' '.join(repr(corner) for corner in target.box)}\n".encode()
 
 
-def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tuple[int, int] | None]]:
+def _places(
+    plan: BenchmarkPlan, layout: Layout, picture: BenchmarkImage
+) -> list[tuple[str, tuple[int, int] | None]]:
     """The instances of one image: one, or with free content one per position."""
     if plan.options.content != FREE:
         return [(picture.name, None)]
@@ -135,7 +141,7 @@ def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tup
     return [(f"{picture.name}_x{x}_y{y}", (x, y)) for x, y in found]
 
 
-def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
+def _targets(pictures: Sequence[BenchmarkImage], network: bytes) -> dict[str, Target]:
     """The prediction of the network's own detector per picture without a patch, checked with the pipeline."""
     import onnx
 
@@ -157,7 +163,7 @@ def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
     return targets
 
 
-def _manifest(plan: Plan, selection: Mapping[str, Any], networks: Networks) -> dict[str, Any]:
+def _manifest(plan: BenchmarkPlan, selection: Mapping[str, Any], networks: Networks) -> dict[str, Any]:
     detector, options = detector_of(plan.model, load_proto(plan.model.path)), plan.options
     places = "all" if plan.places is None else plan.places
     ranges = {
@@ -188,7 +194,7 @@ def _manifest(plan: Plan, selection: Mapping[str, Any], networks: Networks) -> d
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class BenchmarkImage:
     """An instance as the network sees it: image (h, w, 3), its truth, what the model finds, their IoU."""
 
     name: str
@@ -215,7 +221,7 @@ def test_part(entries: Sequence[Entry], seed: int, whole: bool) -> list[Entry]:
     return order if whole else order[: -(-len(order) // SHARE)]
 
 
-def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, Any]]:
+def draw(plan: BenchmarkPlan, step: Progress = silent) -> tuple[list[BenchmarkImage], dict[str, Any]]:
     """The first instances of the test part with IoU > 0.5 and the right class, and how they were selected.
 
     Raise DataError if there are too few.
@@ -225,7 +231,7 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     everything = plan.options.held_out or embedded
     part = test_part(data.entries, seed, everything)
     machine = load_pipeline(pipeline_of(plan.model.card), plan.model, threads=1)
-    found: list[Picture] = []
+    found: list[BenchmarkImage] = []
     looked = unreadable = 0
     for entry in part:
         looked += 1
@@ -270,7 +276,7 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     return pictures, selection
 
 
-def _picture(plan: Plan, machine: LoadedPipeline, entry: Entry) -> Picture | None:
+def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> BenchmarkImage | None:
     """An instance as the network sees it; None if it has not one target of a known class and one answer."""
     card, alignment, sample = plan.model.card, plan.alignment, entry.load()
     image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
@@ -288,7 +294,7 @@ def _picture(plan: Plan, machine: LoadedPipeline, entry: Entry) -> Picture | Non
     true, seen, extent = (
         frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
     )
-    return Picture(
+    return BenchmarkImage(
         name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # may be part of a file's name
         source=entry.name,
         image=np.ascontiguousarray(image),

@@ -25,33 +25,39 @@ class MakeOptions(
 ):
     """The options of `holdfast patchbench make`."""
 
-    folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
+    folder: Annotated[Path, Argument("New or empty folder.", metavar="DIR")]
     model: Annotated[
         str,
-        Option("A detector of one object: an ONNX file or a shipped one.", completions=completions.models),
+        Option("Single-object detector: ONNX file or shipped model.", completions=completions.models),
     ] = "signs-single"
     data: Annotated[
         str,
-        Option("Pictures of one object each: folder, file, or 'signs'.", completions=completions.datasets),
+        Option(
+            "Dataset with one object per image: folder, file, or 'signs'.", completions=completions.datasets
+        ),
     ] = "signs"
-    images: Annotated[int, Option("Number of pictures.", least=1)] = 16
-    seed: Annotated[int, Option("Random seed of the pictures.", least=0)] = 0
-    held_out: Annotated[bool, Option("The data are test data: do not split them 9:1.")] = False
+    images: Annotated[int, Option("Number of images.", least=1)] = 16
+    seed: Annotated[int, Option("Random seed of the image selection.", least=0)] = 0
+    held_out: Annotated[bool, Option("Use all images as test images (no 9:1 split).")] = False
     patch: Annotated[
         tuple[int, ...],
         Option(
-            "Side (default: 3, or of the picture). May be repeated: one network each.", group=PATCH, least=1
+            "Side in pixels (default: 3, or that of the image file). May be repeated: one network each.",
+            group=PATCH,
+            least=1,
         ),
     ] = ()
     content: Annotated[
-        str, Option("'black', a picture (alpha of a PNG: mask), or 'free'.", metavar="WHAT", group=PATCH)
+        str, Option("'black', an image file (PNG alpha: mask), or 'free'.", metavar="WHAT", group=PATCH)
     ] = "black"
     positions: Annotated[
         str | None,
-        Option("With free content: positions per image (4), or 'all'.", group=PATCH, metavar="N|all"),
+        Option(
+            "With free content: positions per image (default: 4), or 'all'.", group=PATCH, metavar="N|all"
+        ),
     ] = None
     strict: Annotated[
-        bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=PROPERTY)
+        bool, Option("Unsafe means below 0.5 (default: at most 0.5, as published).", group=PROPERTY)
     ] = False
 
 
@@ -66,8 +72,8 @@ class CheckOptions(
 ):
     """The options of `holdfast patchbench check`."""
 
-    folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", metavar="DIR")]
-    json: Annotated[Path | None, Option("Also write everything to this JSON file.")] = None
+    folder: Annotated[Path, Argument("Benchmark folder, ours or a published one.", metavar="DIR")]
+    json: Annotated[Path | None, Option("Also write all results to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,20 +90,25 @@ class PositionOptions(
     subject: Annotated[
         str,
         Argument(
-            "A benchmark folder (with instances.csv), or a single-object model.",
+            "Benchmark folder (with instances.csv), or a single-object detector.",
             completions=completions.models,
         ),
     ]
     data: Annotated[
         str | None,
-        Argument("For a model: a dataset, or signs, the embedded one.", completions=completions.datasets),
+        Argument("For a model: a dataset, or signs (embedded).", completions=completions.datasets),
     ] = None
-    patch: Annotated[int | None, Option("For a model: rows and columns of the patch (3).", least=1)] = None
+    patch: Annotated[
+        int | None, Option("For a model: side of the patch in pixels (default: 3).", least=1)
+    ] = None
     content: Annotated[
-        str | None, Option("For a model: black, or a PNG (its alpha is the mask).", metavar="black|FILE")
+        str | None,
+        Option("For a model: black, or a PNG whose alpha channel is the mask.", metavar="black|FILE"),
     ] = None
-    strict: Annotated[bool, Option("For a model: unsafe is below 0.5, not 0.5 itself.")] = False
-    images: Annotated[int | None, Option("Images (16) or instances (all), at most.", least=1)] = None
+    strict: Annotated[bool, Option("For a model: unsafe means below 0.5 (default: at most 0.5).")] = False
+    images: Annotated[
+        int | None, Option("Maximum number of images (default: 16) or instances (default: all).", least=1)
+    ] = None
     jobs: Annotated[int, Option("Threads (0 = one per core).", least=0)] = 0
     json: Annotated[Path | None, Option("Write all maps to this JSON file.")] = None
-    out: Annotated[Path | None, Option("Write the maps as a page.", short="-o", metavar="PAGE")] = None
+    out: Annotated[Path | None, Option("Write the maps as an HTML page.", short="-o", metavar="PAGE")] = None

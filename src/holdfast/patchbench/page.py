@@ -1,4 +1,4 @@
-"""Maps of positions as a page: the picture, the unsafe positions over it, the output at every position."""
+"""Maps of patch positions as a page: the image, its unsafe positions, and the output at every position."""
 
 import html
 from collections.abc import Sequence
@@ -8,19 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Floats, Image
-from holdfast.patchbench.positions.sweep import Bar, PositionMap
-from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, Shown, rows_of
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule
+from holdfast.patchbench.run import WORDS, ImageMaps, Kind, MapView, PositionResult, rows_of
 from holdfast.report.charts.svg import drawing, element, label, tip
 from holdfast.report.html import picture_uri
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
-from holdfast.report.tables import Cell, Column, Table, grouped, to_html
+from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
 
-_NAMES = {"position": "square patch", "file": "what the file does", "described": "as described"}
+_NAMES = {"position": "square patch", "file": "position input of the file", "described": "as described"}
 MOST = 60  # pictures drawn; the table has all
 _LEAD = (
-    "Every position of the patch was run, none was sampled. Orange marks the positions (the centre of the "
-    "patch) at which the output is unsafe; the ring is the patch where the output is smallest. The worst "
-    "pictures come first."
+    "Every position of the patch was run. Orange marks unsafe positions (at the centre of the patch). The "
+    "ring is the patch with the smallest output. Worst images first."
 )
 _SIDE = 320.0  # of a drawing, in its own units
 _EDGE = 30.0  # room for numbers along the left and the lower side
@@ -29,39 +28,39 @@ _SAFE = ((0.93, 0.95, 0.97), (0.42, 0.68, 0.84), (0.03, 0.32, 0.56))
 _UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
 
-def table_of(result: Result) -> Table:
-    """Every map in a line."""
+def table_of(result: PositionResult) -> Table:
+    """One row per map."""
     rows: list[list[Cell]] = []
     for one, shown in rows_of(result):
         found = shown.map
         row, column = found.worst
         at = f"{column:g}, {row:g}" if shown.over else f"({row:g}, {column:g})"
-        verdict = "unsafe (sat)" if found.status == "violated" else "robust (unsat)"
+        verdict = "violated (sat)" if found.status == "violated" else "holds (unsat)"
         numbers: list[Cell] = [found.clean, found.minimum, at, _unsafe(found), 100 * found.robust]
         rows.append([one.name, one.label, WORDS[shown.kind], *numbers, verdict])
     note = "Column, row of the patch's top left pixel; in brackets the position inputs."
     outputs = [Column("clean", 4), Column("minimum", 4), Column("at x, y", note=note)]
     areas: list[Column | str] = ["unsafe positions", Column("robust area %", 2), "verdict"]
-    return Table(["picture", "target", "what", *outputs, *areas], rows)
+    return Table(["image", "target", "patch", *outputs, *areas], rows)
 
 
 def _unsafe(found: PositionMap) -> str:
     return f"{int(found.unsafe.sum()):,} of {found.outputs.size:,}"
 
 
-def summary(result: Result, kind: Kind) -> str:
-    """One kind of map over all pictures in a sentence."""
+def summary(result: PositionResult, kind: Kind) -> str:
+    """The summary of one kind of map in one sentence."""
     maps = result.of(kind)
     sat = sum(found.status == "violated" for found in maps)
     area = 100 * sum(found.robust for found in maps) / len(maps)
     return (
-        f"{WORDS[kind].capitalize()}: {sat} of {len(maps)} unsafe at some position (sat), {len(maps) - sat} "
-        f"robust at every one (unsat); robust area {area:.2f} %."
+        f"{WORDS[kind].capitalize()}: {sat} of {many(len(maps), 'image')} violated at some position (sat), "
+        f"{len(maps) - sat} hold at every position (unsat); robust area {area:.2f}%."
     )
 
 
-def rule_of(result: Result) -> str:
-    """Which outputs are unsafe and what the output is, in words; empty without a map."""
+def rule_of(result: PositionResult) -> str:
+    """The definition of the output and of unsafe outputs; empty without a map."""
     bars = list(dict.fromkeys(str(shown.map.bar) for _, shown in rows_of(result)))
     if not bars:
         return ""
@@ -69,22 +68,22 @@ def rule_of(result: Result) -> str:
     gap = max(shown.map.difference for _, shown in rows_of(result))
     return (
         f"output = iou(prediction, target) × [class equal]; {' / '.join(bars)}. {grouped(replayed)} "
-        "positions, among them all near the threshold and the smallest output, were run one by one in ONNX "
-        f"Runtime on the user's file; largest difference from the fast way {gap:.1e}."
+        "positions, including all close to the threshold and the smallest output, were replayed one by one "
+        f"in ONNX Runtime on the original file; largest difference from the batched run: {gap:.1e}."
     )
 
 
-def sections(result: Result) -> list[Section]:
+def sections(result: PositionResult) -> list[Section]:
     """The maps as sections of a page: drawn, worst first, and in a table."""
 
-    def rank(one: Mapped) -> tuple[float, float, str]:
+    def rank(one: ImageMaps) -> tuple[float, float, str]:
         last = one.maps[-1].map
         return last.robust, last.minimum, one.name
 
     worst = sorted((one for one in result.pictures if one.maps), key=rank)
     figures = [_figure(one) for one in worst[:MOST]]
     threshold = next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
-    legend = Figure("", scale_bar(threshold), "The colours of all maps.", wide=True)
+    legend = Figure("", scale_bar(threshold), "Colours of all maps.", wide=True)
     drawn = Section("positions", "Patch positions", (legend, *figures), _LEAD)
     table = scroll(to_html(table_of(result)), "Positions in numbers")
     trouble = "; ".join(f"{one.name}: {one.trouble}" for one in result.pictures if one.trouble)
@@ -92,40 +91,53 @@ def sections(result: Result) -> list[Section]:
     return [drawn, numbers] if figures else [numbers]
 
 
-def _figure(one: Mapped) -> Figure:
+def _figure(one: ImageMaps) -> Figure:
     said = []
     for shown in one.maps:
         found = shown.map
         row, column = found.worst
         at = f"x {column:g}, y {row:g}" if shown.over else f"position ({row:g}, {column:g})"
         said.append(
-            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, "
+            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f}%, "
             f"{_unsafe(found)} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
         )
     odd = next((shown for shown in one.maps if shown.kind == "file"), None)
     if odd is not None:
-        said.append(f"What the file's position input changes: {odd.words}")
+        said.append(f"Effect of the position input: {odd.words}")
     return Figure(f"{one.name}, {one.label}", cells_of(one), ". ".join(said) + ".", wide=True)
 
 
-def page(result: Result, command: str = "") -> Document:
-    """The whole page of an evaluation of positions."""
+def next_step(result: PositionResult) -> str:
+    """What to do next, in one sentence."""
+    maps = [view.map for _, view in rows_of(result)]
+    if not maps:
+        return "Read why the images have no map, and correct the model card or the dataset."
+    if any(found.status == "violated" for found in maps):
+        return (
+            "Look at the unsafe positions of the worst images; they are counterexamples a verifier must find."
+        )
+    return "Every position holds: try a larger patch, or let a verifier prove it for any content."
+
+
+def page(result: PositionResult, command: str = "") -> Document:
+    """The page of an evaluation of patch positions."""
     count = sum(shown.map.outputs.size for _, shown in rows_of(result))
     without = sum(1 for one in result.pictures if one.trouble and not one.maps)
-    alerts = [Alert(f"{without} pictures have no map", "positions-numbers")] if without else []
+    alerts = [Alert(f"{many(without, 'image')} without a map", "positions-numbers")] if without else []
     if result.of("file"):
-        said = "The file's position input does not place the patch as described; both are shown"
-        alerts.append(Alert(said, "positions"))
+        text = "The position input of the file does not place the patch as described; the page shows both"
+        alerts.append(Alert(text, "positions"))
     return Document(
         title=f"Patch positions of {result.subject}",
         subject=(result.subject, result.source),
         facts=(
-            ("pictures", str(len(result.pictures))),
+            ("images", str(len(result.pictures))),
             ("patch", result.content),
             ("positions", grouped(count)),
             ("time", duration(result.seconds)),
         ),
-        verdict=" ".join(summary(result, kind) for kind in result.kinds) or "No map could be made.",
+        verdict=" ".join(summary(result, kind) for kind in result.kinds) or "No image has a map.",
+        next_step=next_step(result),
         cards=tuple(card for kind in result.kinds for card in _cards(result, kind)),
         minor=tuple(Card("note", note) for note in result.notes),
         rule=rule_of(result),
@@ -136,7 +148,7 @@ def page(result: Result, command: str = "") -> Document:
     )
 
 
-def _cards(result: Result, kind: Kind) -> Sequence[Card]:
+def _cards(result: PositionResult, kind: Kind) -> Sequence[Card]:
     maps, words = result.of(kind), WORDS[kind]
     area = sum(found.robust for found in maps) / len(maps)
     unsafe = sum(found.status == "violated" for found in maps)
@@ -147,7 +159,7 @@ def _cards(result: Result, kind: Kind) -> Sequence[Card]:
     )
 
 
-def cells_of(one: Mapped) -> str:
+def cells_of(one: ImageMaps) -> str:
     """The drawings of one picture side by side."""
     last = one.maps[-1]
     alone = len(one.maps) == 1 or not last.over
@@ -159,7 +171,7 @@ def cells_of(one: Mapped) -> str:
     return f'<div class="three">{cells}</div>'
 
 
-def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
+def _framed(one: ImageMaps, shown: MapView | None, dim: bool = False) -> str:
     """The picture with the target's box and, if a map is given, its unsafe positions and its minimum."""
     height, width = one.picture.shape[:2]
     unit = _SIDE / max(height, width)
@@ -179,7 +191,7 @@ def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
     return element("svg", tip(what), *parts, class_="picture", viewBox=box, role="img")
 
 
-def _marks(shown: Shown, unit: float) -> list[str]:
+def _marks(shown: MapView, unit: float) -> list[str]:
     """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
     found, (high, wide) = shown.map, shown.patch
     parts = []
@@ -199,7 +211,7 @@ def _marks(shown: Shown, unit: float) -> list[str]:
     return [*parts, element("g", note, under, ring)]
 
 
-def _heat(shown: Shown) -> str:
+def _heat(shown: MapView) -> str:
     """The output at every position as colours, with its axes and the place of the minimum."""
     found = shown.map
     rows, columns = found.outputs.shape
@@ -227,7 +239,7 @@ def _heat(shown: Shown) -> str:
     return element("svg", *parts, class_="chart", viewBox=box, role="img")
 
 
-def colours(outputs: Floats, bar: Bar) -> Image:
+def colours(outputs: Floats, bar: SafetyRule) -> Image:
     """An RGB picture (rows, columns, 3) of outputs: two scales that meet at the threshold."""
     threshold, unsafe = bar.threshold, bar.unsafe(outputs)
     values = np.nan_to_num(outputs, nan=0.0)
@@ -243,7 +255,7 @@ def _ramp(share: Floats, stops: tuple[tuple[float, float, float], ...]) -> Float
 
 def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
     """The colours of outputs from 0 to 1, with the threshold and what is safe in words."""
-    picture = colours(np.linspace(0, 1, 201)[None], Bar(threshold))
+    picture = colours(np.linspace(0, 1, 201)[None], SafetyRule(threshold))
     at = 10 + 600 * threshold
     words = [
         label(10, 38, "0", class_="tick middle"),

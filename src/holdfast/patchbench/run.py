@@ -1,4 +1,4 @@
-"""Maps of positions for a benchmark folder, or for a model on data: every position of the patch, exactly."""
+"""Maps of every patch position for a benchmark folder, or for a model on a dataset."""
 
 import math
 import time
@@ -22,12 +22,12 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Image
 from holdfast.engine.executor import Progress, silent
 from holdfast.graph.inspect import read_proto
-from holdfast.patchbench.folder import Bench, instances
+from holdfast.patchbench.folder import Benchmark, instances
 from holdfast.patchbench.folder import Instance as Listed
 from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.files import Network, described_map, effect, file_map, open_instance
 from holdfast.patchbench.positions.models import map_positions, open_detector
-from holdfast.patchbench.positions.sweep import Bar, PositionMap
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule
 from holdfast.verify.vnnlib.read import read_vnnlib
 from holdfast.verify.vnnlib.spec import property_of
 
@@ -35,14 +35,14 @@ Kind: TypeAlias = Literal["position", "file", "described"]
 
 WORDS: dict[Kind, str] = {
     "position": "patch at every position",
-    "file": "as the file does",
-    "described": "as described: a square anywhere",
+    "file": "position input of the file",
+    "described": "square patch as described",
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """One map of a picture: `kind` says of what, `words` what a position does, `over` if it is of pixels."""
+class MapView:
+    """One map of an image: its kind, the effect of a position in words, and whether its axes are pixels."""
 
     kind: Kind
     map: PositionMap
@@ -52,25 +52,25 @@ class Shown:
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped:
-    """A picture (h, w, 3), what the detector is held to, and its maps; or why it has none."""
+class ImageMaps:
+    """An image (h, w, 3), its target and its maps, or why it has none."""
 
     name: str
     picture: Image
     target: Target | None
     label: str
-    maps: tuple[Shown, ...]
+    maps: tuple[MapView, ...]
     trouble: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class PositionResult:
     """All maps of one evaluation."""
 
     subject: str
     source: str
     content: str
-    pictures: tuple[Mapped, ...]
+    pictures: tuple[ImageMaps, ...]
     seconds: float
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
@@ -90,11 +90,11 @@ def evaluate_model(
     data: Dataset,
     patch: Patch,
     *,
-    bar: Bar | None = None,
+    bar: SafetyRule | None = None,
     jobs: int = 1,
     content: str = "black",
     step: Progress = silent,
-) -> Result:
+) -> PositionResult:
     """The maps of a patch on every image as the network sees it; targets are what it says without."""
     began, detector = time.perf_counter(), open_detector(model)
     size = patch.mask.shape[0], patch.mask.shape[1]
@@ -107,18 +107,18 @@ def evaluate_model(
             target = detector.says(detector.tensor(pixels)[None])
             pixels = np.ascontiguousarray(pixels)
             found = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
-            shown = Shown("position", found, size)
-            made.append(Mapped(entry.name, pixels, target, _label(card.classes, target), (shown,)))
+            shown = MapView("position", found, size)
+            made.append(ImageMaps(entry.name, pixels, target, _label(card.classes, target), (shown,)))
         except ImageError as problem:  # one that cannot be read, or at which the network says no number
             made.append(
-                Mapped(
+                ImageMaps(
                     entry.name, np.zeros((1, 1, 3), np.uint8), None, label="", maps=(), trouble=str(problem)
                 )
             )
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()
-    return Result(
+    return PositionResult(
         subject=model.name,
         source=data.name,
         content=content,
@@ -134,8 +134,8 @@ def _label(classes: Sequence[str], target: Target) -> str:
 
 
 def evaluate_bench(
-    bench: Bench, *, images: int | None = None, jobs: int = 1, step: Progress = silent
-) -> Result:
+    bench: Benchmark, *, images: int | None = None, jobs: int = 1, step: Progress = silent
+) -> PositionResult:
     """The maps of every instance of a benchmark folder, ours or published.
 
     If the position input of its file places a square on the picture as described, there is one map. If it
@@ -150,7 +150,7 @@ def evaluate_bench(
     for instance in islice(instances(bench), images):
         made.append(_instance(instance, networks, classes, dark, jobs))
         step(1, 0)
-    return Result(
+    return PositionResult(
         subject=bench.folder.resolve().name,
         source=", ".join(sorted({path.name for path in networks})),
         content="the file's own",
@@ -162,20 +162,20 @@ def evaluate_bench(
 
 def _instance(
     listed: Listed, networks: dict[Path, Network], classes: Sequence[str], dark: bool, jobs: int
-) -> Mapped:
+) -> ImageMaps:
     """The maps of one instance; `dark` says that a black square is what is described."""
     patch = listed.patch.height, listed.patch.width
     name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, listed.target)
-    mapped = partial(Mapped, name, listed.image, listed.target, label)
+    mapped = partial(ImageMaps, name, listed.image, listed.target, label)
     if listed.free:
         return mapped((), "the patch's content is free: holdfast verify decides that")
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
     if listed.network not in networks:
         networks[listed.network] = Network(read_proto(listed.network))
-    opened = open_instance(question, networks[listed.network], Bar(listed.threshold, listed.strict))
+    opened = open_instance(question, networks[listed.network], SafetyRule(listed.threshold, listed.strict))
     done = effect(opened)
     found, square = file_map(opened, done, jobs)
-    first = Shown("position" if square else "file", found, patch, square, done.words)
+    first = MapView("position" if square else "file", found, patch, square, done.words)
     if square:
         return mapped((first,))
     # The patch that is described: as the file shows it, else black if the benchmark's patch is.
@@ -186,17 +186,17 @@ def _instance(
         said = "what is described cannot be run: the file shows no picture without a patch, or no patch"
         return mapped((first,), said)
     described = described_map(opened, clean, content, jobs)
-    return mapped((first, Shown("described", described, patch, words="a square patch")))
+    return mapped((first, MapView("described", described, patch, words="a square patch")))
 
 
-def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:
+def rows_of(result: PositionResult) -> Iterator[tuple[ImageMaps, MapView]]:
     """Every map with its picture."""
     for one in result.pictures:
         for shown in one.maps:
             yield one, shown
 
 
-def as_dict(result: Result) -> dict[str, Any]:
+def as_dict(result: PositionResult) -> dict[str, Any]:
     """The whole result as plain values, every output of every map among them."""
     return {
         "subject": result.subject,
@@ -210,7 +210,7 @@ def as_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
+def _plain(one: ImageMaps, shown: MapView) -> dict[str, Any]:
     found = shown.map
     names = ("row", "column") if shown.over else ("first", "second")
     return {

@@ -52,7 +52,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Shot:
+class GalleryImage:
     """One image to show: its name and size, what is drawn on it, and what went wrong in words."""
 
     name: str
@@ -62,14 +62,14 @@ class Shot:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstImages:
     """The worst images, worst first, and the line that says what "worst" means."""
 
     definition: str
-    shots: tuple[Shot, ...]
+    shots: tuple[GalleryImage, ...]
 
 
-def gallery(worst: Worst, picture: Picture, budget: int) -> Section:
+def gallery(worst: WorstImages, picture: Picture, budget: int) -> Section:
     """The section of the worst images; pictures that would exceed `budget` bytes are left blank."""
     tiles, kinds, left_out = [], set(), 0
     for shot in worst.shots[:MOST]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from holdfast.attack.gradient.candidates import Candidates
-from holdfast.attack.gradient.victim import Aim, fabricate, mislabel, odds, overlap, vanish
+from holdfast.attack.gradient.victim import LossTarget, fabricate, mislabel, odds, overlap, vanish
 from holdfast.attack.judge import shortfall
 from holdfast.attack.types import Rule, Target
 from holdfast.core.types import Boxes, Detections
@@ -22,7 +22,9 @@ def candidates(rows):
 
 def aim(known=(), classes=()):
     known_boxes = torch.tensor(np.array(known, np.float32).reshape(-1, 4))
-    return Aim(torch.tensor([BOX]), (0,), known_boxes, torch.tensor(classes, dtype=torch.int64), 0.25, 0.4)
+    return LossTarget(
+        torch.tensor([BOX]), (0,), known_boxes, torch.tensor(classes, dtype=torch.int64), 0.25, 0.4
+    )
 
 
 def test_vanish_sums_what_stands_near_the_target():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.attack.gradient.search import Pace, search
+from holdfast.attack.gradient.search import Schedule, search
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.masks import count_regions
 from holdfast.attack.types import Limits, Method
@@ -102,6 +102,6 @@ def test_two_victims_are_both_judged(victim, target):
 
 
 def test_a_pace_spends_its_budget_in_half_the_steps():
-    pace = Pace.to(3000, 100)
+    pace = Schedule.to(3000, 100)
     assert sum(round(pace.first * pace.rate**i) for i in range(50)) >= 2900
-    assert Pace.to(5, 100).first == 5
+    assert Schedule.to(5, 100).first == 5

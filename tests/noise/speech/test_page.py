@@ -28,7 +28,7 @@ from holdfast.noise.speech.result import (
     options_table,
     paper_table,
 )
-from holdfast.report.charts.forest import Group, Spot, decades
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, decades
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 
 
@@ -156,9 +156,13 @@ def test_a_spectrogram_has_low_frequencies_at_the_bottom():
 
 def test_decades_draw_every_row_and_the_line():
     groups = [
-        Group(
+        ForestGroup(
             "A",
-            [Spot("tiny", 1e-20, 1e-21, 1e-19), Spot("big", 5.0, 4.0, 6.0), Spot("no", None, words="gone")],
+            [
+                ForestPoint("tiny", 1e-20, 1e-21, 1e-19),
+                ForestPoint("big", 5.0, 4.0, 6.0),
+                ForestPoint("no", None, words="gone"),
+            ],
         )
     ]
     drawn = decades(groups, 1.0, title="t", told="own error 1")

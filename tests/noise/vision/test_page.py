@@ -23,8 +23,8 @@ from holdfast.noise.vision.tables import (
     models_table,
     options_table,
 )
-from holdfast.report.charts.bars import Stair, staircase
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.bars import WaterfallStep, staircase
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 from holdfast.stages.families import option
 
@@ -172,9 +172,13 @@ def test_the_list_has_a_row_for_every_option():
 
 def test_the_forest_draws_each_row_at_its_place():
     groups = [
-        Group(
+        ForestGroup(
             "A",
-            [Spot("one", 2.0, 1.0, 3.0), Spot("two", -1.0, -2.0, 1.0), Spot("none", None, words="no effect")],
+            [
+                ForestPoint("one", 2.0, 1.0, 3.0),
+                ForestPoint("two", -1.0, -2.0, 1.0),
+                ForestPoint("none", None, words="no effect"),
+            ],
         )
     ]
     both = list(drawn(forest(groups, title="t")).iter("svg"))
@@ -189,20 +193,22 @@ def test_the_forest_draws_each_row_at_its_place():
         assert {"one", "two", "none", "no effect", "2.00", "-1.00"} <= set(said)
 
 
-@pytest.mark.parametrize("groups", [[], [Group("A", [])], [Group("A", [Spot("x", 0.0, 0.0, 0.0)])]])
+@pytest.mark.parametrize(
+    "groups", [[], [ForestGroup("A", [])], [ForestGroup("A", [ForestPoint("x", 0.0, 0.0, 0.0)])]]
+)
 def test_a_forest_of_nothing_is_still_a_drawing(groups):
     assert [svg.tag for svg in drawn(forest(groups, title="t"))] == ["svg", "svg"]
 
 
 def test_names_are_escaped_in_drawings():
-    svg = forest([Group("<b>", [Spot("<script>", 1.0, 0.5, 2.0, note="<i>")])], title="<t>")
+    svg = forest([ForestGroup("<b>", [ForestPoint("<script>", 1.0, 0.5, 2.0, note="<i>")])], title="<t>")
     assert "<script>" not in svg
     assert drawn(svg) is not None
 
 
 def test_a_staircase_falls_from_step_to_step():
-    stairs = [Stair("resize", "nearest", 85.0, -5.0), Stair("int8", "", 86.0, 1.0)]
-    svg = staircase(Stair("clean", "", 90.0), stairs, title="t")
+    stairs = [WaterfallStep("resize", "nearest", 85.0, -5.0), WaterfallStep("int8", "", 86.0, 1.0)]
+    svg = staircase(WaterfallStep("clean", "", 90.0), stairs, title="t")
     blocks = [r for r in drawn(svg).iter("rect") if "stair" in (r.get("class") or "")]
     assert [b.get("class") for b in blocks] == ["stair whole", "stair loss", "stair gain"]
     heights = [float(b.get("height")) for b in blocks]

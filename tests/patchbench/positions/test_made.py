@@ -12,7 +12,7 @@ from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
 from holdfast.metrics.boxes import single_values
-from holdfast.patchbench.folder import instance_of, open_bench
+from holdfast.patchbench.folder import instance_of, open_benchmark
 from holdfast.patchbench.page import page, sections, table_of
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.run import as_dict, evaluate_bench
@@ -32,11 +32,11 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(made):
-    return evaluate_bench(open_bench(made), jobs=2)
+    return evaluate_bench(open_benchmark(made), jobs=2)
 
 
 def test_both_answers_agree_on_every_instance(made, result):
-    bench = open_bench(made)
+    bench = open_benchmark(made)
     assert len(bench.rows) == len(result.pictures) == 4
     answers = []
     for row, one in zip(bench.rows, result.pictures, strict=True):
@@ -53,7 +53,7 @@ def test_both_answers_agree_on_every_instance(made, result):
 
 
 def test_the_map_of_the_file_is_that_of_the_model(made, result):
-    bench, detector = open_bench(made), open_detector(load_model("signs-single"))
+    bench, detector = open_benchmark(made), open_detector(load_model("signs-single"))
     first = next(row for row in bench.rows if "patch-3" in row.network_name)
     for row, one in zip(bench.rows, result.pictures, strict=True):
         listed = instance_of(bench, row)
@@ -75,7 +75,7 @@ def test_the_page_and_the_table_hold_every_map(result):
     assert drawn.figures[1].body.count("<svg") == 3
     assert "robust area" in page(result).verdict
     assert "≤ 0.5" in page(result).rule
-    assert "unsafe (sat)" in numbers.figures[0].body
+    assert "violated (sat)" in numbers.figures[0].body
     plain = json.loads(json.dumps(as_dict(result)))
     assert len(plain["maps"]) == 4
     first = plain["maps"][0]
@@ -174,7 +174,7 @@ def test_a_patch_with_holes_shows_the_picture_through_them(tmp_path, capsys):
     folder = tmp_path / "bench"
     made = ["patchbench", "make", str(folder), "--images", "1", "--data", "signs:4:6", "--content", str(path)]
     assert run(made) == 0
-    bench = open_bench(folder)
+    bench = open_benchmark(folder)
     (one,) = evaluate_bench(bench).pictures
     assert [shown.kind for shown in one.maps] == ["position"]
     direct = map_positions(detector, one.picture, patch.pixels, one.target, mask=patch.mask)

@@ -11,7 +11,7 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.models import map_positions, open_detector
-from holdfast.patchbench.positions.sweep import Bar
+from holdfast.patchbench.positions.sweep import SafetyRule
 from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
@@ -98,10 +98,10 @@ def test_a_given_target_and_both_thresholds(detector, picture):
     said = detector.says(detector.tensor(picture)[None])
     other = Target((said.label + 1) % 3, said.box)
     patch = np.zeros((40, 40, 3), np.uint8)
-    made = map_positions(detector, picture, patch, other, Bar(0.0, strict=False))
+    made = map_positions(detector, picture, patch, other, SafetyRule(0.0, strict=False))
     assert made.clean == 0.0
     assert made.unsafe[made.outputs == 0].all()
-    strict = map_positions(detector, picture, patch, other, Bar(0.0, strict=True))
+    strict = map_positions(detector, picture, patch, other, SafetyRule(0.0, strict=True))
     assert not strict.unsafe.any()
     assert "< 0" in str(strict.bar)
     assert "≤ 0" in str(made.bar)

@@ -11,7 +11,7 @@ from helpers.models import save_graph
 from holdfast.cli import run
 from holdfast.graph.load import load_model
 from holdfast.metrics.boxes import single_values
-from holdfast.patchbench.folder import open_bench
+from holdfast.patchbench.folder import open_benchmark
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.run import evaluate_bench
 from holdfast.stages.normalise import card as normalise
@@ -95,7 +95,7 @@ def test_positions_that_leave_the_picture_are_told_apart(tmp_path):
     folder = tmp_path / "made"
     words = ["patchbench", "make", str(folder), "--images", "1", "--data", "signs:4:6", "--patch", "44"]
     assert run(words) == 0
-    whole = evaluate_bench(open_bench(folder)).pictures[0]
+    whole = evaluate_bench(open_benchmark(folder)).pictures[0]
     assert [shown.kind for shown in whole.maps] == ["position"]
     spec = next((folder / "vnnlib").iterdir())
     text = spec.read_text()
@@ -103,7 +103,7 @@ def test_positions_that_leave_the_picture_are_told_apart(tmp_path):
     spec.write_text(
         text.replace("(<= X_12288 20", "(<= X_12288 23").replace("(<= X_12289 20", "(<= X_12289 23")
     )
-    (one,) = evaluate_bench(open_bench(folder)).pictures
+    (one,) = evaluate_bench(open_benchmark(folder)).pictures
     assert [shown.kind for shown in one.maps] == ["file", "described"]
     file, described = (shown.map for shown in one.maps)
     assert file.outputs.shape == (24, 24)  # by column and row, as the file has them
@@ -115,10 +115,10 @@ def test_one_row_of_positions_is_mapped(tmp_path):
     folder = tmp_path / "row"
     words = ["patchbench", "make", str(folder), "--images", "1", "--data", "signs:4:6", "--patch", "44"]
     assert run(words) == 0
-    whole = evaluate_bench(open_bench(folder)).pictures[0]
+    whole = evaluate_bench(open_benchmark(folder)).pictures[0]
     spec = next((folder / "vnnlib").iterdir())
     spec.write_text(spec.read_text().replace("(<= X_12289 20.0", "(<= X_12289 0.5"))  # one cell: row 0
-    (one,) = evaluate_bench(open_bench(folder)).pictures
+    (one,) = evaluate_bench(open_benchmark(folder)).pictures
     np.testing.assert_allclose(one.maps[0].map.outputs, whole.maps[0].map.outputs[:1], atol=1e-5)
 
 
@@ -136,15 +136,15 @@ def test_a_missing_listing_is_said(tmp_path):
     from holdfast.core.errors import InputError
 
     with pytest.raises(InputError, match="instances"):
-        open_bench(tmp_path)
+        open_benchmark(tmp_path)
 
 
 def test_result_without_maps_has_a_page(tmp_path):
     from holdfast.patchbench.page import page
-    from holdfast.patchbench.run import Mapped, Result
+    from holdfast.patchbench.run import ImageMaps, PositionResult
 
-    one = Mapped("a", np.zeros((1, 1, 3), np.uint8), None, "", (), "no picture")
-    made = page(Result("m", "d", "black", (one,), 0.1))
+    one = ImageMaps("a", np.zeros((1, 1, 3), np.uint8), None, "", (), "no picture")
+    made = page(PositionResult("m", "d", "black", (one,), 0.1))
     assert made.cards == ()
-    assert "No map" in made.verdict
+    assert "No image has a map" in made.verdict
     assert dataclasses.is_dataclass(made)

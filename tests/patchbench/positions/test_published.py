@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from holdfast.patchbench.folder import name_of, open_bench
+from holdfast.patchbench.folder import name_of, open_benchmark
 from holdfast.patchbench.run import evaluate_bench
 
 # Known from enumeration by other means: the tightest sat and unsat, and an image that is unsafe both ways.
@@ -13,7 +13,7 @@ TIGHT, SAT, BOTH = 0.49401, "01937_0", "00099_1"
 
 @pytest.fixture(scope="module")
 def result(shared_data):
-    bench = open_bench(shared_data / "vnncomp" / "cctsdb_yolo")
+    bench = open_benchmark(shared_data / "vnncomp" / "cctsdb_yolo")
     wanted = {("00559_0", "patch-1"), (SAT, "patch-1"), (BOTH, "patch-1")}
     rows = tuple(
         row for row in bench.rows if any(name_of(row) == n and p in row.network_name for n, p in wanted)

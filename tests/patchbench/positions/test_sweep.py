@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.patchbench.positions.sweep import Bar, PositionMap, settle, ties
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, settle, ties
 
 
 def asked(truth):
@@ -20,7 +20,7 @@ def test_what_is_near_the_threshold_is_run_again():
     truth[375] = 0.5  # exactly at the threshold
     fast = truth + 2e-5 * np.where(np.arange(1001) % 2, 1, -1)
     replay, seen = asked(truth)
-    bar = Bar(0.5)
+    bar = SafetyRule(0.5)
     made = settle(fast, np.zeros(1001, bool), bar, replay)
     near = np.flatnonzero(np.abs(fast - 0.5) <= 1e-3)
     assert set(near) <= set(seen)
@@ -35,7 +35,7 @@ def test_a_fast_way_that_is_off_is_not_believed():
     truth = np.full(200, 0.9)
     fast = truth - 0.2  # all wrong, none near the threshold
     replay, seen = asked(truth)
-    made = settle(fast, np.zeros(200, bool), Bar(0.5), replay)
+    made = settle(fast, np.zeros(200, bool), SafetyRule(0.5), replay)
     assert made.how == "one by one"
     assert sorted(seen) == list(range(200))
     assert (made.outputs == truth).all()
@@ -49,7 +49,7 @@ def test_ties_of_classes_are_run_again():
     fast, doubtful = np.full(300, 0.9), np.zeros(300, bool)
     doubtful[150] = True
     replay, seen = asked(truth)
-    made = settle(fast, doubtful, Bar(0.5), replay)
+    made = settle(fast, doubtful, SafetyRule(0.5), replay)
     assert made.outputs[150] == 0.0
     assert made.how == "batches"
     assert len(seen) < 300
@@ -57,7 +57,7 @@ def test_ties_of_classes_are_run_again():
 
 def test_no_number_counts_as_unsafe():
     outputs = np.array([[0.9, np.nan], [0.8, 0.7]])
-    made = PositionMap(outputs, np.arange(2.0), np.arange(2.0), Bar(0.5), 1.0, 0, 0, 0.0, "batches")
+    made = PositionMap(outputs, np.arange(2.0), np.arange(2.0), SafetyRule(0.5), 1.0, 0, 0, 0.0, "batches")
     assert made.unsafe.tolist() == [[False, True], [False, False]]
     assert made.where == (0, 1)
     assert made.status == "violated"

@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.attack.gradient.victim import Oracle, Victim, open_oracle
 from holdfast.attack.masks import count_regions, dilated, limited, within
-from holdfast.attack.types import Found, Limits, Method, Target, check_time
+from holdfast.attack.types import Limits, Method, SearchResult, Target, check_time
 from holdfast.core.patch import changed, changed_pixels
 from holdfast.core.registry import part
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints
@@ -28,7 +28,7 @@ DEADER = 0.3  # factor on the floor, so that dead candidates have a slope
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Candidate:
     """Where a walk ended: the image judged best, and what the first victim says of it."""
 
     image: Image
@@ -38,7 +38,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Schedule:
     """How a walk goes: steps at most, the budget of pixels, how many are added at each step."""
 
     steps: int
@@ -47,12 +47,12 @@ class Pace:
     rate: float = 1.0  # of growth of what is added, step by step
 
     @staticmethod
-    def to(budget: int, steps: int) -> Pace:
+    def to(budget: int, steps: int) -> Schedule:
         """A pace at which the budget is spent after half of the steps, at first in small portions."""
         half, first, rate = max(1, steps // 2), max(1, min(FIRST, budget)), 1.0
         while first * sum(rate**i for i in range(half)) < budget and rate < 2.0:
             rate *= 1.01
-        return Pace(steps, budget, first, rate)
+        return Schedule(steps, budget, first, rate)
 
 
 def search(
@@ -62,7 +62,7 @@ def search(
     limits: Limits,
     rng: np.random.Generator,
     until: float = np.inf,
-) -> Found:
+) -> SearchResult:
     """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
 
     `victims[0]` is the attacked model; the others are surrogates or deployments. With `diversity` or
@@ -84,7 +84,7 @@ def search(
         else:
             best = state.shrink(best)
     seconds = time.perf_counter() - began
-    return Found(
+    return SearchResult(
         image=best.image,
         after=best.after,
         success=best.success,
@@ -132,20 +132,20 @@ class Search:
             image[same, 0] = np.where(red < 128, red + 1, red - 1)
         return image
 
-    def judged(self, image: Image, loss: float) -> Walk:
+    def judged(self, image: Image, loss: float) -> Candidate:
         """The image with what the victims say of it, noted in the trail."""
         success, after = self.oracle.judged(image)
         self.trail.append((changed_pixels(self.clean, image), success))
-        return Walk(image, success, after, loss)
+        return Candidate(image, success, after, loss)
 
     def torn(self, support: Bools) -> bool:
         """Whether the support has more regions than the limits allow."""
         return 0 < self.limits.regions < count_regions(support)
 
-    def walk(self, restart: int) -> Walk:
+    def walk(self, restart: int) -> Candidate:
         """One walk: from the clean image, or after the first from a random one on the support."""
         target, method, limits = self.oracle.parties[0].target, self.oracle.method, self.limits
-        mask, pace = part("mask", method.mask), Pace.to(limits.pixels, limits.steps)
+        mask, pace = part("mask", method.mask), Schedule.to(limits.pixels, limits.steps)
         if mask.facts.get("grows"):
             room = self.allowed
             if restart:  # another order of growth: some pixels are out of bounds this time
@@ -159,11 +159,11 @@ class Search:
         start = self.legal(self.rng.uniform(self.low, self.high), support) if restart else self.clean
         return self.climb(start, support, pace)
 
-    def climb(self, start: Image, support: Bools, pace: Pace, room: Bools | None = None) -> Walk:
+    def climb(self, start: Image, support: Bools, pace: Schedule, room: Bools | None = None) -> Candidate:
         """The best image of one walk; with `room` (h, w) the support takes in pixels of it at every step."""
         lasting = self.oracle.method.lasting
         pixels, momentum = start.astype(np.float64), np.zeros(start.shape)
-        best: Walk | None = None
+        best: Candidate | None = None
         floor, portion = 1.0, float(pace.first)
         for step in range(pace.steps):
             if step and self.late:
@@ -219,7 +219,7 @@ class Search:
         """(h, w): by how much the loss rises, to first order, when a pixel goes back to the clean image."""
         return np.asarray(((self.clean - pixels) * momentum).sum(axis=2), np.float64)
 
-    def shrink(self, found: Walk) -> Walk:
+    def shrink(self, found: Candidate) -> Candidate:
         """A success with fewer pixels, then less amplitude: pruned, then searched anew with less budget."""
         best = self.pruned(found)
         failed, spent = 0, self.steps
@@ -245,7 +245,7 @@ class Search:
                 little = middle
         return best
 
-    def pruned(self, found: Walk) -> Walk:
+    def pruned(self, found: Candidate) -> Candidate:
         """The success without pixels that it does not need: the least useful by the gradient are tried first.
 
         Portions double after success and shrink after failure, until several single pixels were needed.
@@ -263,7 +263,7 @@ class Search:
                 at, needed = at + 1, needed + 1
         return found
 
-    def shorter(self, best: Walk, count: int) -> Walk | None:
+    def shorter(self, best: Candidate, count: int) -> Candidate | None:
         """A success with fewer pixels than `count`, searched from what is left without the least useful."""
         order = self.least_useful(best.image)
         support = changed(self.clean, best.image)
@@ -272,7 +272,7 @@ class Search:
         if self.torn(support):
             return None
         start = self.legal(best.image.astype(np.float64), support)
-        pace = Pace(ANEW, budget, first=max(1, (budget - int(support.sum())) // (ANEW // 2)))
+        pace = Schedule(ANEW, budget, first=max(1, (budget - int(support.sum())) // (ANEW // 2)))
         found = self.climb(start, support, pace, self.allowed)
         return found if found.success else None
 
@@ -283,7 +283,7 @@ class Search:
         places = np.flatnonzero(changed(self.clean, image))
         return places[np.argsort(self.uses(image.astype(np.float64), slope).ravel()[places], kind="stable")]
 
-    def without(self, found: Walk, chosen: Ints) -> Walk | None:
+    def without(self, found: Candidate, chosen: Ints) -> Candidate | None:
         """The success with these pixels as they were; None if it is none any more."""
         image = found.image.copy()
         image.reshape(-1, 3)[chosen] = self.clean.reshape(-1, 3)[chosen]
@@ -293,7 +293,7 @@ class Search:
         return fewer if fewer.success else None
 
 
-def _better(old: Walk | None, new: Walk) -> Walk:
+def _better(old: Candidate | None, new: Candidate) -> Candidate:
     """Success first; then what came later, if its loss is no larger."""
     if old is None or new.success > old.success:
         return new

@@ -181,7 +181,7 @@ def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, .
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class LossTarget:
     """What is asked of one victim's candidates.
 
     `floor` is the score at which a candidate counts as dead, `near` the overlap from which it belongs to a
@@ -196,7 +196,7 @@ class Aim:
     near: float
 
 
-def vanish(found: Candidates, aim: Aim) -> Tensor:
+def vanish(found: Candidates, aim: LossTarget) -> Tensor:
     """(b,): energy above the floor, over all candidates of a target's class that overlap it."""
     total = torch.zeros(len(found.scores), dtype=found.scores.dtype)
     for box, index in zip(aim.boxes, aim.classes, strict=True):
@@ -207,7 +207,7 @@ def vanish(found: Candidates, aim: Aim) -> Tensor:
     return total
 
 
-def mislabel(found: Candidates, aim: Aim) -> Tensor:
+def mislabel(found: Candidates, aim: LossTarget) -> Tensor:
     """(b,): what stands of the target's class, and what the best other class at the target still lacks."""
     total = vanish(found, aim)
     for box, index in zip(aim.boxes, aim.classes, strict=True):
@@ -220,7 +220,7 @@ def mislabel(found: Candidates, aim: Aim) -> Tensor:
     return total
 
 
-def fabricate(found: Candidates, aim: Aim) -> Tensor:
+def fabricate(found: Candidates, aim: LossTarget) -> Tensor:
     """(b,): what the best candidate that would be a new detection still lacks."""
     taken = torch.zeros_like(found.scores, dtype=torch.bool)
     if len(aim.known):
@@ -231,7 +231,7 @@ def fabricate(found: Candidates, aim: Aim) -> Tensor:
     return (odds(_ceiling(aim.floor)) - best).clamp(min=0)
 
 
-LOSSES: dict[Goal, Callable[[Candidates, Aim], Tensor]] = {
+LOSSES: dict[Goal, Callable[[Candidates, LossTarget], Tensor]] = {
     "vanish": vanish,
     "mislabel": mislabel,
     "fabricate": fabricate,
@@ -258,19 +258,19 @@ def _ceiling(floor: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Party:
+class VictimTarget:
     """One victim with the targets by its own classes."""
 
     victim: Victim
     target: Target
-    aim: Aim
+    aim: LossTarget
 
 
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """All victims of one image."""
 
-    parties: tuple[Party, ...]
+    parties: tuple[VictimTarget, ...]
     method: Method
 
     def slope(self, image: Image, rng: np.random.Generator, floor: float = 1.0) -> tuple[float, Floats]:
@@ -303,7 +303,7 @@ class Oracle:
         goal = self.method.goal
         return all(shortfall(goal, p.target, said, p.victim.rule) == 0 for p, said in pairs), first
 
-    def _moved(self, pixels: Tensor, aim: Aim, rng: np.random.Generator) -> tuple[Tensor, Aim]:
+    def _moved(self, pixels: Tensor, aim: LossTarget, rng: np.random.Generator) -> tuple[Tensor, LossTarget]:
         """The pixels through a transform drawn from the method's, and the aim moved along."""
         names = self.method.transforms
         chosen = [names[int(rng.integers(len(names)))]] if names else []
@@ -327,7 +327,7 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
         if victim is not victims[0]:
             boxes = _renamed(boxes, victims[0].model.card.classes, victim.model.card.classes)
             before = victim.judge(target.image)
-        aim = Aim(
+        aim = LossTarget(
             torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
             tuple(int(c) for c in boxes.classes),
             torch.tensor(before.boxes, dtype=victim.net.dtype),
@@ -335,7 +335,7 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
             floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
             near=rule.iou * (0.6 if strict else 0.8),
         )
-        parties.append(Party(victim, Target(target.image, boxes, before), aim))
+        parties.append(VictimTarget(victim, Target(target.image, boxes, before), aim))
     return Oracle(tuple(parties), method)
 
 

@@ -22,7 +22,7 @@ from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.page import combination_section
 from holdfast.noise.vision.show import Feature, features, image_section, noise_examples
 from holdfast.patchbench.page import colours, embedded, scale_bar
-from holdfast.patchbench.positions.sweep import Bar
+from holdfast.patchbench.positions.sweep import SafetyRule
 from holdfast.report.charts.svg import element, label, tip
 from holdfast.report.gallery import Picture, gallery, thumbnail
 from holdfast.report.html import data_uri
@@ -204,7 +204,7 @@ def _heat(one: SquareMap) -> NDArray[np.uint8]:
         for end, count, starts in zip(ends, points, (columns, rows), strict=True)
     )
     doubt, unsafe = np.isnan(one.scores), one.unsafe
-    painted = np.where(doubt[..., None], _GREY, colours(one.scores, Bar(one.threshold, strict=True)))
+    painted = np.where(doubt[..., None], _GREY, colours(one.scores, SafetyRule(one.threshold, strict=True)))
     share = (np.nan_to_num(one.scores) - one.threshold) / max(one.clean - one.threshold, 1e-9)
     safe = _FAINT + np.clip(share, 0.0, 1.0) * (_CLEAR - _FAINT)
     cover = np.where(unsafe | doubt, _STRONG, safe)

@@ -22,7 +22,7 @@ from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, Robustn
 from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.bars import bounds_bar
-from holdfast.report.charts.matrix import DENSE, Field, Head, Mark, heat, scale
+from holdfast.report.charts.matrix import DENSE, CellMark, HeatCell, MatrixHead, heat, scale
 from holdfast.report.parts import fragment
 from holdfast.report.tables import grouped, many, shown
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from holdfast.audit.gates import GateVerdict
 
 _BROAD = 11  # deployments from which on the matrix has the whole width
-_EFFECTS = {"magnified": (Mark("▲", "magnified", "more"),), "overlaps": (Mark("▽", "overlaps", "less"),)}
-_NOWHERE = Field("–", None, (Mark("", "not run"),))
+_EFFECTS = {
+    "magnified": (CellMark("▲", "magnified", "more"),),
+    "overlaps": (CellMark("▽", "overlaps", "less"),),
+}
+_NOWHERE = HeatCell("–", None, (CellMark("", "not run"),))
 
 
 def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
@@ -90,7 +93,9 @@ def _matrix(audit: Audit) -> dict[str, Any]:
         fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
         words = {s.threat: f"{grouped(s.pixels)} scattered pixels" for s in audit.attacks}
         words |= {one.threat: one.words for one in audit.bounds}
-        rows = [Head("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats]
+        rows = [
+            MatrixHead("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats
+        ]
         columns = [_column(d) for d in matrix.deployments]
         table = heat(rows, columns, fields, corner="threat", caption=lead)
         legend = scale(f"lost, relative to the clean {clean:.3f}")
@@ -105,12 +110,16 @@ def _matrix(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _column(deployment: str) -> Head:
+def _column(deployment: str) -> MatrixHead:
     count = deployment.count(" + ") + 1
     if count > 1:
-        return Head(f"{count} combined", "", deployment)
+        return MatrixHead(f"{count} combined", "", deployment)
     family, equals, option = deployment.partition("=")
-    return Head(option.removeprefix(f"{family}-"), family, deployment) if equals else Head(deployment)
+    return (
+        MatrixHead(option.removeprefix(f"{family}-"), family, deployment)
+        if equals
+        else MatrixHead(deployment)
+    )
 
 
 def _lead(audit: Audit) -> str:
@@ -129,24 +138,24 @@ def _lead(audit: Audit) -> str:
     return text
 
 
-def _field(cell: MatrixCell | None, clean: float) -> Field:
+def _field(cell: MatrixCell | None, clean: float) -> HeatCell:
     if cell is None:
         return _NOWHERE
     if cell.value is None:
-        return Field("–", None, (Mark("", "not run"),), cell.note)
+        return HeatCell("–", None, (CellMark("", "not run"),), cell.note)
     lost = (clean - cell.value) / clean if clean > 0 else 0.0
     marks, share = [], f"{cell.still_broken}/{cell.broken_in_training}"
     if cell.broken_in_training and cell.deployment == TRAINED:
-        marks.append(Mark(f"✕ {cell.broken_in_training}", f"breaks {cell.broken_in_training}"))
+        marks.append(CellMark(f"✕ {cell.broken_in_training}", f"breaks {cell.broken_in_training}"))
     elif cell.broken_in_training:
-        marks.append(Mark(share, f"breaks {share}"))
+        marks.append(CellMark(share, f"breaks {share}"))
     # The tooltip repeats the table of all cells.
     details = [f"{cell.threat} under {cell.deployment}: {cell.value:.4f} (n = {cell.images})"]
     if cell.extra_points_lost is not None and cell.low is not None and cell.high is not None:
         interval = between(cell.low, cell.high)
         details.append(f"{points(cell.extra_points_lost)} more points lost than by both alone {interval}")
     tip = "; ".join(filter(None, (*details, cell.note)))
-    return Field(f"{cell.value:.3f}", lost, (*marks, *_EFFECTS.get(effect_of(cell), ())), tip)
+    return HeatCell(f"{cell.value:.3f}", lost, (*marks, *_EFFECTS.get(effect_of(cell), ())), tip)
 
 
 def _keys(audit: Audit) -> list[str]:

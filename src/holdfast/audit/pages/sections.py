@@ -11,7 +11,7 @@ from holdfast.audit.pages.verdict import between, effect_of, not_significant
 from holdfast.audit.result import Audit, MatrixCell, NoiseResult
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.parts import Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
 from holdfast.stages.families import option
@@ -103,8 +103,10 @@ def _chart(every: Sequence[NoiseResult], metric: str) -> list[Figure]:
     spots = []
     for c in moving[:DRAWN]:
         name = f"{c.label.count(' + ') + 1} combined" if c.family == "combined" else c.label
-        spots.append(Spot(name, c.points_lost, c.low, c.high, note=_interval(c)))
-    chart = forest([Group("", spots)], title=f"Points of {metric} lost to each noise option", desc=_CHANCE)
+        spots.append(ForestPoint(name, c.points_lost, c.low, c.high, note=_interval(c)))
+    chart = forest(
+        [ForestGroup("", spots)], title=f"Points of {metric} lost to each noise option", desc=_CHANCE
+    )
     note = (
         "Dot: points lost to one noise option. Line: its paired 95% interval over images. Grey: not "
         "significant (the interval contains 0)."

@@ -6,7 +6,7 @@ from holdfast.metrics.points import significance
 from holdfast.noise.language import result
 from holdfast.noise.page import loss_spot, suite_page
 from holdfast.noise.suite import outcome_text
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, joined, table_figure
 from holdfast.report.tables import Cell, Table
@@ -120,7 +120,7 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     sections = []
     for place, model in enumerate(suite.models, 1):
         sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
-        groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
+        groups = [ForestGroup(name, [_spot(r) for r in rows]) for name, rows in sets]
         chart = forest(groups, title=f"Points of accuracy lost by {model.model}", desc=_READING)
         figures = [Figure("Points of accuracy lost", chart, _READING, wide=True)]
         for of in model.sets:
@@ -133,9 +133,9 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     return sections
 
 
-def _spot(row: result.PrecisionRow) -> Spot:
+def _spot(row: result.PrecisionRow) -> ForestPoint:
     if row.points_lost is None:
-        return Spot(row.precision, None, words=outcome_text(row), note=result.notes_of(row))
+        return ForestPoint(row.precision, None, words=outcome_text(row), note=result.notes_of(row))
     return loss_spot(row.precision, row, row.questions, result.notes_of(row))
 
 

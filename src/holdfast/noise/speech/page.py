@@ -28,7 +28,7 @@ from holdfast.noise.speech.result import (
 from holdfast.noise.speech.run import PreparedSpeech
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.noise.suite import distinct_rows, outcome_text, worst_per_group
-from holdfast.report.charts.forest import Group, Spot, decades
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, fragment, table_figure
 from holdfast.report.tables import Table, many
@@ -284,7 +284,9 @@ def _chart(model: SpeechNoise) -> Figure:
     """The error of every option next to that of the clean system."""
     titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
     rows = [*model.rows, *([model.combined] if model.combined else [])]
-    groups = [Group(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()]
+    groups = [
+        ForestGroup(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()
+    ]
     note = (
         "The dashed line is the clean system's error against the recordings; options far to its left matter "
         "little compared with the model's own error. Each dot is the mean over clips, each line the 95% "
@@ -296,11 +298,11 @@ def _chart(model: SpeechNoise) -> Figure:
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
-def _spot(row: SpeechRow) -> Spot:
+def _spot(row: SpeechRow) -> ForestPoint:
     name = "combined" if row.family == "combined" else row.option
     if row.heard is None or row.outcome != "measured":
-        return Spot(name, None, words=outcome_text(row), note=row.note)
-    return Spot(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
+        return ForestPoint(name, None, words=outcome_text(row), note=row.note)
+    return ForestPoint(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
 
 
 def _about(suite: SpeechSuite) -> Section:

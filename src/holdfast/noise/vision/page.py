@@ -17,8 +17,8 @@ from holdfast.noise.vision.tables import (
     notes_of,
     options_table,
 )
-from holdfast.report.charts.bars import Stair, staircase
-from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.bars import WaterfallStep, staircase
+from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, about_section, scroll, table_figure
 from holdfast.report.tables import Table, many
@@ -33,18 +33,18 @@ _READING = (
 def _chart(model: ModelNoise) -> Figure:
     titles = {f.name: f.title for f in families()}
     names = dict.fromkeys(r.family for r in model.rows)
-    groups = [Group(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
+    groups = [ForestGroup(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
     if model.combined is not None:
-        groups.append(Group("Combined", [_spot(model.combined, combined=True)]))
+        groups.append(ForestGroup("Combined", [_spot(model.combined, combined=True)]))
     metric = metric_label(model)
     chart = forest(groups, title=f"Points lost by each option, {metric}", desc=_READING)
     return Figure(f"Points lost, {metric}, n = {model.images}", chart, _READING, wide=True)
 
 
-def _spot(row: NoiseRow, combined: bool = False) -> Spot:
+def _spot(row: NoiseRow, combined: bool = False) -> ForestPoint:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
-        return Spot(name, None, words=outcome_text(row), note=f"{outcome_text(row)}: {row.note}")
+        return ForestPoint(name, None, words=outcome_text(row), note=f"{outcome_text(row)}: {row.note}")
     return pages.loss_spot(name, row, row.images, notes_of(row, combined))
 
 
@@ -80,7 +80,7 @@ def combination_section(made: Combination, images: int) -> Section:
         if s.images < before
     }
     chart = staircase(
-        Stair("clean", "", 100 * made.clean),
+        WaterfallStep("clean", "", 100 * made.clean),
         [_stair(s, fewer.get(s.added, "")) for s in made.steps],
         title="Combined noise, step by step",
         y_label=metric,
@@ -95,12 +95,12 @@ def combination_section(made: Combination, images: int) -> Section:
     return Section("staircase", "Combined noise, step by step", figures, combination_words(made))
 
 
-def _stair(step: CombineStep, fewer: str) -> Stair:
+def _stair(step: CombineStep, fewer: str) -> WaterfallStep:
     """A step as it is drawn."""
     family, option = step.added.split("=", 1)
     note = f"{step.extra:z.2f} points lost by this step, {step.alone:z.2f} alone: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
-    return Stair(family, option, 100 * step.value, -step.extra, *more)
+    return WaterfallStep(family, option, 100 * step.value, -step.extra, *more)
 
 
 def write(suite: Suite, out: Path, stairs: Sequence[Combination] = ()) -> Path:

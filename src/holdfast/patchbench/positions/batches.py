@@ -39,41 +39,41 @@ class Batches:
     cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # names, and shapes for one picture
     why: str = ""  # pictures run alone
 
-    def run(self, pictures: Tensor, told: Values) -> list[Tensor]:
-        """Return the outputs of pictures (n, …), each flat, (n, m); `told` is the same for all of them."""
+    def run(self, pictures: Tensor, other_inputs: Values) -> list[Tensor]:
+        """Return the outputs of pictures (n, …), each flat, (n, m); all share `other_inputs`."""
         rows, values = [], {self.source: pictures[:, np.newaxis]}
         run = self.alone if self.many is None else self.tail
         late = [name for name in self.outputs if name not in self.cut]
         if self.many is not None:
-            batch = zip(self.cut.items(), self.many({**told, self.source: pictures}), strict=True)
+            batch = zip(self.cut.items(), self.many({**other_inputs, self.source: pictures}), strict=True)
             values |= {name: value.reshape(len(pictures), *shape) for (name, shape), value in batch}
         for i in range(len(pictures)):
             row = {name: value[i] for name, value in values.items()}
             if run is not None:
-                row |= zip(late, run({**told, **row}), strict=True)
+                row |= zip(late, run({**other_inputs, **row}), strict=True)
             rows.append([row[name].ravel() for name in self.outputs])
         return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
 def open_batches(
-    model: Any, source: str, outputs: Sequence[str], trial: Tensor, told: Values | None = None
+    model: Any, source: str, outputs: Sequence[str], trial: Tensor, other_inputs: Values | None = None
 ) -> Batches:
     """Open the part of an ONNX model from the tensor `source` on.
 
     `trial` (BATCH, …) are pictures that differ. If a batch of them gives other values than each picture
     alone, pictures will run one by one.
     """
-    told = told or {}
-    made = Batches(source, tuple(outputs), open_part(model, {**told, source: trial[:1]}, outputs))
+    other_inputs = other_inputs or {}
+    made = Batches(source, tuple(outputs), open_part(model, {**other_inputs, source: trial[:1]}, outputs))
     try:
-        return _with_batches(model, made, trial, told)
+        return _with_batches(model, made, trial, other_inputs)
     except Exception as problem:  # noqa: BLE001 - the errors of onnx and onnxruntime have no common class
         return replace(made, why=condense(problem, 200))
 
 
-def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Batches:
+def _with_batches(model: Any, made: Batches, trial: Tensor, other_inputs: Values) -> Batches:
     """Add `many` and `tail`; raise ModelError if the trial fails."""
-    given = {**told, made.source: trial[:1]}
+    given = {**other_inputs, made.source: trial[:1]}
     dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == made.source]
     free = any(first.dim_value < 1 for dim in dims for first in dim)  # an input of the file that takes any
     cut = made.outputs if free else _last_products(model, made)
@@ -82,8 +82,8 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
     part = part_of(model, given, cut)
     single = open_bytes(part.SerializeToString())
     many = open_bytes(_free_batch(part, made.source).SerializeToString())
-    rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
-    found = many({**told, made.source: trial})
+    rows = [single({**other_inputs, made.source: picture[np.newaxis]}) for picture in trial]
+    found = many({**other_inputs, made.source: trial})
     for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
         alone = np.stack(values)
         # A value that does not vary would not show that pictures are mixed up.

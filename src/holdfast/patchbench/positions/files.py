@@ -15,7 +15,7 @@ from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
 from holdfast.patchbench.positions import batches
-from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, pasted, settle, sweep, ties
 from holdfast.verify import finite
 from holdfast.verify.enumerate import first_alike
 from holdfast.verify.problem import InputDomain, domain_of, first_float, last_float
@@ -43,7 +43,7 @@ class Instance:
     trace: finite.RoundingTrace
     parts: finite.GraphSplit
     cells: tuple[finite.InputCells, finite.InputCells]
-    bar: Bar
+    bar: SafetyRule
     runner: Runner
 
     @property
@@ -57,7 +57,7 @@ class Instance:
         return int(self.domain.free.min())
 
     @property
-    def told(self) -> dict[str, Tensor]:
+    def other_inputs(self) -> dict[str, Tensor]:
         """What the network reads besides the picture: the flat input, for its target."""
         return {self.runner.name: self.domain.template.reshape(self.domain.box.lower.shape)}
 
@@ -93,7 +93,7 @@ class Instance:
         return heads[names]({self.runner.name: whole})
 
 
-def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
+def open_instance(question: Property, network: Network, bar: SafetyRule) -> Instance:
     """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
     where, model = question.model.path, network.model
     domain = domain_of(question)
@@ -133,7 +133,9 @@ def open_network(instance: Instance) -> batches.Batches:
         inputs = map(instance.with_picture, batches.noise(instance.pixels))
         trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
         names = [*outputs, *scores]
-        network.behind = batches.open_batches(network.model, instance.picture, names, trial, instance.told)
+        network.behind = batches.open_batches(
+            network.model, instance.picture, names, trial, instance.other_inputs
+        )
     return network.behind
 
 
@@ -213,7 +215,7 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
     The second value says whether every picture is the clean one with the patch where the position says. Then
     the map is over rows and columns of the picture, else over (first input, second input).
     """
-    behind, told = open_network(instance), instance.told
+    behind, other_inputs = open_network(instance), instance.other_inputs
     kinds = (kinds_of(instance, free) for free in range(2))
     (first, down), (second, across) = (np.unique(kind, return_inverse=True) for kind in kinds)
     places = list(itertools.product(first.tolist(), second.tolist()))
@@ -222,7 +224,7 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
         pictures = [instance.picture_at(instance.point(place)) for place in these]
         same = [done.clean is not None and np.array_equal(picture, done.clean) for picture in pictures]
         square = [_is_described(instance, done, *made) for made in zip(these, pictures, strict=True)]
-        return [np.array(same), np.array(square), *behind.run(np.concatenate(pictures), told)]
+        return [np.array(same), np.array(square), *behind.run(np.concatenate(pictures), other_inputs)]
 
     same, square, *values = batches.in_batches(run, places, jobs)
 
@@ -270,7 +272,9 @@ def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int 
         return on_file(instance, picture, neutral)
 
     behind, bar = open_network(instance), instance.bar
-    return sweep(behind, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
+    return sweep(
+        behind, clean, content, _read, replay, bar=bar, other_inputs=instance.other_inputs, jobs=jobs
+    )
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
@@ -281,7 +285,7 @@ def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
     behind = open_network(instance)
-    return float(behind.alone({**instance.told, behind.source: picture})[0].ravel()[0])
+    return float(behind.alone({**instance.other_inputs, behind.source: picture})[0].ravel()[0])
 
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from holdfast.core.types import Bools, Detections, Floats, Image, Tensor
 from holdfast.patchbench.graph import DetectorPorts, detector_of, image_input
 from holdfast.patchbench.layout import Target, output_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
-from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, sweep, ties
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
 
@@ -78,8 +78,8 @@ def open_detector(model: Model) -> BatchDetector:
 
 
 def map_positions(
-    detector: BatchDetector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
-    jobs: int = 1, mask: Bools | None = None,
+    detector: BatchDetector, image: Image, patch: Image, target: Target | None = None,
+    bar: SafetyRule | None = None, jobs: int = 1, mask: Bools | None = None,
 ) -> PositionMap:  # fmt: skip
     """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
@@ -102,7 +102,7 @@ def map_positions(
     goal = target or detector.says(clean)
 
     reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
-    bar = bar or Bar()
+    bar = bar or SafetyRule()
     return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 

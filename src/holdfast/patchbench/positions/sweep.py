@@ -16,7 +16,7 @@ Read = Callable[[list[Tensor]], tuple[Floats, Bools]]
 
 
 @dataclass(frozen=True)
-class Bar:
+class SafetyRule:
     """Which outputs are unsafe: those up to the threshold, or, if `strict`, those below it."""
 
     threshold: float = 0.5
@@ -42,7 +42,7 @@ class PositionMap:
     outputs: Floats
     rows: Floats
     columns: Floats
-    bar: Bar
+    bar: SafetyRule
     clean: float
     unchanged: int  # positions at which the picture stays as it is
     replayed: int
@@ -83,7 +83,7 @@ class PositionMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class ReplayedMap:
     """The outputs (n,), how many of them were run one by one, and how far off the batches were there."""
 
     outputs: Floats
@@ -93,8 +93,8 @@ class Settled:
 
 
 def settle(
-    outputs: Floats, doubtful: Bools, bar: Bar, replay: Callable[[int], float], batched: bool = True
-) -> Settled:
+    outputs: Floats, doubtful: Bools, bar: SafetyRule, replay: Callable[[int], float], batched: bool = True
+) -> ReplayedMap:
     """Check the outputs (n,) of batches; `replay` gives one of them by running the user's file.
 
     Run again are those near the threshold, those that are `doubtful` (a class nearly tied), the smallest, and
@@ -102,7 +102,7 @@ def settle(
     """
     how = "batches" if batched else "one by one"
     if not len(outputs):
-        return Settled(outputs, 0, 0.0, how)
+        return ReplayedMap(outputs, 0, 0.0, how)
     again = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
     again[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
     again[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True
@@ -115,7 +115,7 @@ def settle(
         final[rest] = [replay(int(i)) for i in rest]
         again[:], how = True, "one by one"
     difference = float(np.nanmax(np.abs(final - outputs)[again], initial=0.0))
-    return Settled(final, int(again.sum()), difference, how)
+    return ReplayedMap(final, int(again.sum()), difference, how)
 
 
 def ties(scores: Floats) -> Bools:
@@ -154,7 +154,7 @@ def changing(clean: Tensor, content: Tensor, last: bool = False) -> Bools:
 
 def sweep(
     batches: Batches, clean: Tensor, content: Tensor, read: Read, replay: Callable[[Tensor], float], *,
-    bar: Bar, told: Values | None = None, last: bool = False, jobs: int = 1,
+    bar: SafetyRule, other_inputs: Values | None = None, last: bool = False, jobs: int = 1,
 ) -> PositionMap:  # fmt: skip
     """Map a patch at every position of a picture (1, …).
 
@@ -165,7 +165,7 @@ def sweep(
     spots = np.argwhere(changed)
 
     def run(number: Sequence[int]) -> list[Tensor]:
-        return batches.run(pasted(clean, content, spots[number], last), told or {})
+        return batches.run(pasted(clean, content, spots[number], last), other_inputs or {})
 
     def run_again(number: int) -> float:
         return replay(pasted(clean, content, spots[[number]], last))

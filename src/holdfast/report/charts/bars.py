@@ -109,7 +109,7 @@ _LEFT, _TOP, _BOTTOM, _NAMES, _LINE = 52.0, 18.0, 250.0, 64.0, 16.0
 
 
 @dataclass(frozen=True)
-class Stair:
+class WaterfallStep:
     """A step: its name in two short lines, the number after it, what it changed, and what its tip says.
 
     `change` is given and not taken from the step before, which may be measured on other images; `images`
@@ -124,7 +124,9 @@ class Stair:
     images: str = ""
 
 
-def staircase(start: Stair, stairs: Sequence[Stair], *, title: str, desc: str = "", y_label: str = "") -> str:
+def staircase(
+    start: WaterfallStep, stairs: Sequence[WaterfallStep], *, title: str, desc: str = "", y_label: str = ""
+) -> str:
     """Columns as high as what each step changed, to the number after it; the first column is the whole."""
     every = [start, *stairs]
     wide = max(svg.WIDTH * 1.5, 92.0 * len(every) + _LEFT)
@@ -145,7 +147,7 @@ def staircase(start: Stair, stairs: Sequence[Stair], *, title: str, desc: str = 
     return drawing(wide, _BOTTOM + names, title, desc, *drawn)
 
 
-def _stair(stair: Stair, first: bool, left: float, width: float, y: Scale) -> str:
+def _stair(stair: WaterfallStep, first: bool, left: float, width: float, y: Scale) -> str:
     before = stair.value - stair.change
     top, bottom = max(before, stair.value), min(before, stair.value)
     kind = "whole" if first else ("gain" if stair.change > 0 else "loss")

@@ -15,7 +15,7 @@ _LEAST = 1e-8  # smaller values are drawn at the left edge of a logarithmic axis
 
 
 @dataclass(frozen=True)
-class Spot:
+class ForestPoint:
     """A row: its number with the interval (None: words instead), and the text of its tip."""
 
     name: str
@@ -34,14 +34,14 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Group:
+class ForestGroup:
     """Rows under a heading."""
 
     name: str
-    spots: Sequence[Spot]
+    spots: Sequence[ForestPoint]
 
 
-def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "points lost") -> str:
+def forest(groups: Sequence[ForestGroup], *, title: str, desc: str = "", unit: str = "points lost") -> str:
     """The plot around zero, drawn twice, for wide screens and for phones; the style shows the one that fits.
 
     A row whose interval excludes zero is drawn strong, the others quiet.
@@ -50,12 +50,12 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
     return f'<div class="forest">{"".join(drawn)}</div>'
 
 
-def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
+def _broad(groups: Sequence[ForestGroup], title: str, desc: str, unit: str) -> str:
     """Names at the left, numbers at the right, intervals between them."""
     wide = 2 * svg.WIDTH
     x = _scale(groups, _name_width(groups), wide - 64.0)
 
-    def row(spot: Spot, top: float) -> str:
+    def row(spot: ForestPoint, top: float) -> str:
         middle = top + ROW / 2
         words = label(x(0) + 8, middle + 4, spot.words, class_="tick quiet")
         name = label(x.start - 10, middle + 4, shortened(spot.name, _NAME), class_="tick end")
@@ -65,14 +65,14 @@ def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     return _plot(groups, x, wide, unit, lambda spot: ROW, row, title, desc)
 
 
-def _slim(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
+def _slim(groups: Sequence[ForestGroup], title: str, desc: str, unit: str) -> str:
     """Name and number above the interval, which has the whole width."""
     x = _scale(groups, 6.0, svg.WIDTH - 6.0)
 
-    def high(spot: Spot) -> float:
+    def high(spot: ForestPoint) -> float:
         return SLIM if spot.interval else ROW
 
-    def row(spot: Spot, top: float) -> str:
+    def row(spot: ForestPoint, top: float) -> str:
         name = label(0, top + 16, shortened(spot.name, _NAME + 6), class_="tick")
         words = [label(svg.WIDTH - 2, top + 16, spot.words, class_="tick quiet end")] if spot.words else []
         parts = [*_number(spot, svg.WIDTH, top + 16), *_marks(spot, x, top + 27)] or words
@@ -81,7 +81,7 @@ def _slim(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     return _plot(groups, x, svg.WIDTH, unit, high, row, title, desc, "slim")
 
 
-def _scale(groups: Sequence[Group], start: float, end: float) -> Scale:
+def _scale(groups: Sequence[ForestGroup], start: float, end: float) -> Scale:
     numbers = [v for g in groups for s in g.spots for v in (s.value, s.low, s.high) if v is not None]
     low, high = min([0.0, *numbers]), max([0.0, *numbers])
     room = (high - low) * 0.06 or 1.0
@@ -89,8 +89,8 @@ def _scale(groups: Sequence[Group], start: float, end: float) -> Scale:
 
 
 def _plot(
-    groups: Sequence[Group], x: Scale, wide: float, unit: str, high: Callable[[Spot], float],
-    row: Callable[[Spot, float], str], title: str, desc: str, kind: str = "",
+    groups: Sequence[ForestGroup], x: Scale, wide: float, unit: str, high: Callable[[ForestPoint], float],
+    row: Callable[[ForestPoint, float], str], title: str, desc: str, kind: str = "",
 ) -> str:  # fmt: skip
     """Grid, axis, and the rows of all groups below one another."""
     height = sum(HEAD + sum(map(high, g.spots)) for g in groups) + FOOT
@@ -102,7 +102,7 @@ def _plot(
     return drawing(wide, height, title, desc, *drawn, *_rows(groups, 4.0, high, row), kind=kind)
 
 
-def decades(groups: Sequence[Group], line: float, *, title: str, desc: str = "", told: str = "") -> str:
+def decades(groups: Sequence[ForestGroup], line: float, *, title: str, desc: str = "", told: str = "") -> str:
     """The plot on a logarithmic axis; `line` is the value to compare with, `told` its name.
 
     Rows beyond the line are drawn strong.
@@ -121,7 +121,7 @@ def decades(groups: Sequence[Group], line: float, *, title: str, desc: str = "",
     drawn.append(element("line", x1=at, x2=at, y1=18, y2=height - FOOT, class_="mean"))
     drawn.append(label(at, 13, told, class_="tick end" if at > wide / 2 else "tick"))
 
-    def row(spot: Spot, top: float) -> str:
+    def row(spot: ForestPoint, top: float) -> str:
         middle = top + ROW / 2
         parts = [label(x.start - 10, middle + 4, shortened(spot.name, _NAME), class_="tick end")]
         if spot.interval is None:
@@ -140,13 +140,16 @@ def _power(value: float) -> float:
     return math.log10(max(value, _LEAST))
 
 
-def _name_width(groups: Sequence[Group]) -> float:
+def _name_width(groups: Sequence[ForestGroup]) -> float:
     names = [width_of(shortened(s.name, _NAME), 13.0) for g in groups for s in g.spots]
     return min(max(names or [60.0]) + 14, 230)
 
 
 def _rows(
-    groups: Sequence[Group], top: float, high: Callable[[Spot], float], row: Callable[[Spot, float], str]
+    groups: Sequence[ForestGroup],
+    top: float,
+    high: Callable[[ForestPoint], float],
+    row: Callable[[ForestPoint, float], str],
 ) -> list[str]:
     """The headings and rows of all groups, from `top` downwards."""
     drawn = []
@@ -159,20 +162,20 @@ def _rows(
     return drawn
 
 
-def _row(spot: Spot, top: float, wide: float, high: float, parts: Sequence[str]) -> str:
+def _row(spot: ForestPoint, top: float, wide: float, high: float, parts: Sequence[str]) -> str:
     """The parts of a row with their tip, which a pointer anywhere on the row shows."""
     hit = element("rect", x=0, y=top, width=wide, height=high, class_="hit")
     return element("g", tip(f"{spot.name}: {spot.note or spot.words}"), hit, *parts, class_="row")
 
 
-def _number(spot: Spot, wide: float, y: float) -> list[str]:
+def _number(spot: ForestPoint, wide: float, y: float) -> list[str]:
     """The number at the right end, if there is one."""
     if spot.interval is None:
         return []
     return [label(wide - 2, y, f"{spot.value:z.2f}", class_="tick end strong")]
 
 
-def _marks(spot: Spot, x: Scale, y: float) -> list[str]:
+def _marks(spot: ForestPoint, x: Scale, y: float) -> list[str]:
     """Dot and interval, if there is a number."""
     if spot.interval is None:
         return []

@@ -1,4 +1,4 @@
-"""Line charts: thin lines for the many, colours for the few that are named, one bold line; cactus plots."""
+"""Line charts: thin lines for many classes, colours for the named ones, one bold line; cactus plots."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ HEIGHT = 400.0
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class ChartLine:
     """x and y (n,); `colour` 1 … 6 and a legend entry for a named line, 0 for one among many."""
 
     name: str
@@ -31,7 +31,7 @@ class Line:
 
 
 def line_chart(
-    lines: Sequence[Line], *, title: str, desc: str = "", x_label: str, y_label: str,
+    lines: Sequence[ChartLine], *, title: str, desc: str = "", x_label: str, y_label: str,
     x_range: tuple[float, float] = (0.0, 1.0), y_range: tuple[float, float] = (0.0, 1.0),
     width: float = WIDTH, y_ticks: Sequence[tuple[float, str]] | None = None,
 ) -> str:  # fmt: skip
@@ -66,7 +66,7 @@ def thinned(x: Floats, y: Floats, bins: int = 150) -> tuple[Floats, Floats]:
     return x[chosen], y[chosen]
 
 
-def _path(line: Line, x: Scale, y: Scale) -> str:
+def _path(line: ChartLine, x: Scale, y: Scale) -> str:
     """The line as a path, broken where a value is missing; a lone point becomes a dot."""
     steps: list[str] = []
     pen_down = False
@@ -100,7 +100,7 @@ def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", 
         ordered = np.sort(np.maximum(np.asarray(seconds, np.float64), LEAST_SECONDS))
         count = np.arange(1, len(ordered) + 1, dtype=np.float64)
         colour, note = place if 0 < place <= svg.SERIES else 0, f"{len(ordered)} solved"
-        lines.append(Line(name, count, np.log10(ordered), colour, bold=place == 0, note=note))
+        lines.append(ChartLine(name, count, np.log10(ordered), colour, bold=place == 0, note=note))
     every = [max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds] or [1.0]
     low = math.floor(math.log10(min(every)))
     high = max(math.ceil(math.log10(max(every))), low + 1)

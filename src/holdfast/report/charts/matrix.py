@@ -118,7 +118,7 @@ DENSE = 6  # columns up to which marks are written out
 
 
 @dataclass(frozen=True)
-class Head:
+class MatrixHead:
     """A row's or a column's heading: a small word over it, its name, and what it means in a few words."""
 
     name: str
@@ -127,7 +127,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Mark:
+class CellMark:
     """A sign in a field, such as ▲ or 4/5, and its words, which are always read aloud."""
 
     sign: str
@@ -136,12 +136,12 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Field:
+class HeatCell:
     """A number as text, the share lost that colours it (None: no number there), its marks and its tip."""
 
     text: str
     lost: float | None
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[CellMark, ...] = ()
     note: str = ""
 
     @property
@@ -151,8 +151,8 @@ class Field:
 
 
 def heat(
-    rows: Sequence[Head], columns: Sequence[Head], fields: Sequence[Sequence[Field]], *, corner: str,
-    caption: str,
+    rows: Sequence[MatrixHead], columns: Sequence[MatrixHead], fields: Sequence[Sequence[HeatCell]], *,
+    corner: str, caption: str,
 ) -> str:  # fmt: skip
     """The table of the shares lost, with a number in every field.
 
