@@ -167,9 +167,9 @@ PROGRAM = textwrap.dedent(
     import sys
     from pathlib import Path
     from holdfast.verify.vnncomp.instances import read_instances
-    from holdfast.verify.vnncomp.run import Plan, run
+    from holdfast.verify.vnncomp.run import BenchmarkPlan, run
     listing, out, *command = sys.argv[1:]
-    run(Plan(read_instances(Path(listing)), Path(out), 1, tuple(command)))
+    run(BenchmarkPlan(read_instances(Path(listing)), Path(out), 1, tuple(command)))
     """
 )
 
