@@ -1,9 +1,9 @@
-"""holdfast tells whether a perception model still works where it is deployed.
+"""Measure whether a perception model still works where it is deployed.
 
-The public names are listed once, as imports in `__init__.pyi`, which type checkers read. They load on first
-use, so `import holdfast` costs next to nothing.
+The names load on first use, so `import holdfast` costs next to nothing.
 """
 
+# The public names are listed once: as imports in __init__.pyi, which type checkers read as well.
 from holdfast._version import __version__ as __version__
 
 # Importing a package binds its name here, over a function of the same name. Import these (empty) packages

@@ -180,3 +180,10 @@ def test_runs_of_different_selections_do_not_overwrite_each_other(model, data):
     first, second = hf.evaluate(model, data[:2]), hf.evaluate(model, data[2:4])
     assert first.folder != second.folder
     assert {r.name for r in hf.open_run(first.folder).records} == {e.name for e in data.entries[:2]}
+
+
+def test_the_command_of_a_run_reads_the_same_images(model, tmp_path):
+    res = hf.evaluate(model, hf.dataset("signs:0:9", limit=3), rule="voc")
+    assert res.about.command == "holdfast evaluate signs-yolo signs:0:9 --rule voc --images 3 --jobs 1"
+    with pytest.raises(InputError, match=r"format: the dataset is opened already; pass format to holdfast"):
+        hf.evaluate(model, hf.dataset("signs:0:2"), format="coco")

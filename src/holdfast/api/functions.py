@@ -19,7 +19,14 @@ from holdfast.api.data import DataLike, as_dataset
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.model import as_model
 from holdfast.api.progress import watch
-from holdfast.api.subjects import ModelLike, check_files, plan_for_call, subject_names, write_files
+from holdfast.api.subjects import (
+    ModelLike,
+    check_files,
+    plan_for_call,
+    subject_names,
+    with_reading,
+    write_files,
+)
 from holdfast.attack.options import AttackOptions
 from holdfast.audit.options import AuditOptions
 from holdfast.compare.cli import CompareOptions
@@ -64,7 +71,9 @@ def evaluate(
     if model is None or data is None:
         return _evaluate_files(build_options(EvaluateOptions, options, "evaluate", model="", data=""))
     loaded = as_model(model, options.pop("card", None))
-    given = build_options(EvaluateOptions, options, "evaluate", **subject_names(loaded, data))
+    given = with_reading(
+        build_options(EvaluateOptions, options, "evaluate", **subject_names(loaded, data)), data
+    )
     if given.truth or given.predictions:
         raise InputError("evaluate(): truth and predictions are two files instead of a model and data")
     check_files(given)
@@ -126,7 +135,7 @@ def noise(
     calibration = subjects.take_dataset(options, "calibration")
     names = [subject_names(one, data) for one in loaded]
     words = (*(name["model"] for name in names), names[0]["data"])
-    given = build_options(NoiseOptions, options, "noise", models_data=words)
+    given = with_reading(build_options(NoiseOptions, options, "noise", models_data=words), data)
     if given.task != "pictures":
         raise InputError(f"noise(): task={given.task!r} runs on the command line: holdfast noise --task")
     check_files(given)
@@ -175,7 +184,7 @@ def diagnose(
             "output": subjects.array_file(output, folder / "output.npy"),
         }
         names = subject_names(loaded, data)
-        given = build_options(DiagnoseOptions, options, "diagnose", **names, **dumps)
+        given = with_reading(build_options(DiagnoseOptions, options, "diagnose", **names, **dumps), data)
         check_files(given)
         load_user_noise(given.use)
         evaluated = carry(given, EvaluationOptions)
@@ -212,7 +221,9 @@ def attack(
             f"attack(): {loaded.name}: expected a detector, got a model of task {loaded.card.task!r}"
         )
     names = subject_names(loaded, data)
-    given = build_options(AttackOptions, options, "attack", out=Path(out or RUNS), **names)
+    given = with_reading(
+        build_options(AttackOptions, options, "attack", out=Path(out or RUNS), **names), data
+    )
     check_files(given)
     evaluated = plan_for_call(carry(given, EvaluationOptions), loaded, data, command_line(given))
     plan = attack_plan(evaluated, given, given.out, given.seed)
@@ -290,7 +301,9 @@ def audit(
     loaded = as_model(model, options.pop("card", None))
     calibration = subjects.take_dataset(options, "calibration")
     names = subject_names(loaded, data)
-    given = build_options(AuditOptions, options, "audit", out=Path(out or "report.html"), **names)
+    given = with_reading(
+        build_options(AuditOptions, options, "audit", out=Path(out or "report.html"), **names), data
+    )
     check_files(given)
     gates = [*map(gate_of, given.fail_if), *(read_gates(given.gates) if given.gates else ())]
     check(gates)

@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.api.data import DataLike, as_dataset
 from holdfast.api.model import Model
-from holdfast.config.options import Options, carry
+from holdfast.config.options import Options
 from holdfast.core import model as core
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, OutputError
@@ -29,6 +29,7 @@ from holdfast.stages.deployed import Calibration, DeployedInference
 
 ModelLike: TypeAlias = "str | Path | core.Model"
 R = TypeVar("R", bound=Result)
+T = TypeVar("T", bound=Options)
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
@@ -36,8 +37,8 @@ def plan_for_call(
     options: EvaluationOptions, model: Model, data: DataLike, command: str = ""
 ) -> EvaluationPlan:
     """What to evaluate: the model on the data, with the pipeline of its deployment."""
-    reading: dict[str, Any] = {name: getattr(options, name) for name in ("images", "format", "split")}
-    dataset = as_dataset(data, task=model.card.task, **reading)
+    reading = {} if isinstance(data, Dataset) else {"format": options.format, "split": options.split}
+    dataset = as_dataset(data, task=model.card.task, images=options.images, **reading)
     plan = evaluation_plan(options, model, dataset, command)
     if model.stages is None:
         return plan
@@ -93,14 +94,19 @@ def data_name(data: DataLike) -> str:
     return str(data) if isinstance(data, str | Path) else "data"
 
 
-def reading_of(data: DataLike, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with how the dataset was read, so that commands that repeat a run read it alike."""
+def with_reading(options: T, data: DataLike) -> T:
+    """The options with how a dataset was read, so that commands that repeat a run read the same images."""
     if not isinstance(data, Dataset):
         return options
-    for name in ("format", "split"):
-        if options.get(name) is not None:
+    given = {name: getattr(options, name) for name in ("format", "split")}
+    for name, value in given.items():
+        if value is not None:
             raise InputError(f"{name}: the dataset is opened already; pass {name} to holdfast.dataset()")
-    return options
+    source, images = data.source, getattr(options, "images", None)
+    if "data" not in source or "selection" in source:
+        return options
+    reading: dict[str, Any] = {**{name: source[name] for name in given}, "images": images or source["images"]}
+    return replace(options, **reading)
 
 
 def take_dataset(options: dict[str, Any], name: str) -> Callable[[Task], Dataset] | None:
@@ -147,8 +153,3 @@ def write_files(result: R, options: Options, *, page: bool = True) -> R:
     if page and (path := getattr(options, "out", None)):
         result.save(path)
     return result
-
-
-def carried(options: Options) -> EvaluationOptions:
-    """The options of the evaluation that a function's work stands on."""
-    return carry(options, EvaluationOptions)
