@@ -137,7 +137,7 @@ def test_bad_input_is_one_line(fails, tiny, tmp_path):
     (tmp_path / "models" / "tiny.tokenizer.json").unlink()
     assert "no tokenizer" in fails("noise", model, piqa, *TASK)
     texting.tokenizer(tmp_path / "models" / "tokenizer.json", (*texting.WORDS, "one", "more"))
-    assert "not of one model" in fails("noise", model, piqa, *TASK)
+    assert "the tokenizer belongs to another model" in fails("noise", model, piqa, *TASK)
 
 
 def test_a_page_that_cannot_be_written_is_told_before_anything_is_run(fails, tiny, tmp_path):

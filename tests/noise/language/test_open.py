@@ -35,7 +35,7 @@ def test_the_tokenizer_is_found_in_three_places(tmp_path):
 
 def test_a_tokenizer_of_another_model(tmp_path):
     tokenizer(tmp_path / "tokenizer.json", size=400)
-    said = r"has token numbers up to \d+, but the model has 320 words: they are not of one model"
+    said = r"has token numbers up to \d+, but the model has 320: the tokenizer belongs to another model"
     with pytest.raises(ModelError, match=said) as raised:
         open_language(language_model(tmp_path / "m.onnx"))
     one_line(raised)
@@ -50,7 +50,7 @@ def test_a_vocabulary_that_the_file_does_not_state(tmp_path):
     tokenizer(tmp_path / "tokenizer.json", size=400)
     proto = onnx.load(str(language_model(tmp_path / "m.onnx")))
     proto.graph.output[0].type.tensor_type.shape.dim[2].dim_param = "words"
-    with pytest.raises(ModelError, match="but the model has 320 words"):
+    with pytest.raises(ModelError, match="but the model has 320"):
         open_language(tmp_path / "m.onnx", graph=written(proto, tmp_path / "other.onnx"))
 
 
@@ -107,7 +107,7 @@ def test_positions_of_the_config_bound_those_of_the_graph(tmp_path):
 
 def test_a_graph_that_sees_what_comes_later_is_refused(tmp_path):
     tokenizer(tmp_path / "tokenizer.json")
-    with pytest.raises(ModelError, match="a token changes what is said before it") as raised:
+    with pytest.raises(ModelError, match="a token changes the logits before it") as raised:
         open_language(language_model(tmp_path / "m.onnx", sees_all=True))
     one_line(raised)
 

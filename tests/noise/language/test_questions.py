@@ -149,10 +149,10 @@ def test_a_bad_record_is_one_line_with_its_place(tmp_path, case):
     [
         (b"", "the file is empty"),
         (b" \n\n", "the file is empty"),
-        (b'{"text": "the road"}\n{"text": \n', r":2: not valid JSON: .*; expected one object a line"),
+        (b'{"text": "the road"}\n{"text": \n', r":2: not valid JSON: .*; expected one object per line"),
         (b'{"text": "the road"}\n\xff\xfe\n', r":2: expected text in UTF-8, got byte 0xff"),
-        (b"hello\nworld\n", r":1: expected questions, one JSON object a line"),
-        (SWAG_TEXT.encode() + b"Roof: more\n1\nsings.\n", r":7: expected 6 lines a question, got 3"),
+        (b"hello\nworld\n", r":1: expected questions, one JSON object per line"),
+        (SWAG_TEXT.encode() + b"Roof: more\n1\nsings.\n", r":7: expected 6 lines per question, got 3"),
         (
             SWAG_TEXT.encode() + b"Roof: more\n4\na\nb\nc\nd\n",
             r":8: expected the right ending, 0 to 3, got \"4\"",

@@ -140,7 +140,7 @@ def test_infinite_values_are_told(tmp_path):
 def test_text_becomes_ids(tmp_path):
     card = load_speech(write_parallel(tmp_path)).card
     assert ids_of("Ab.", card).tolist() == [[1, 2, 27, 28]]
-    with pytest.raises(DataError, match=r"the card does not know 'é' \(character 4 of 'café'\)"):
+    with pytest.raises(DataError, match=r"the card has no symbol for 'é' \(character 4 of 'café'\)"):
         ids_of("Café", card)
 
 

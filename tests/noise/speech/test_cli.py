@@ -97,7 +97,7 @@ def test_bad_clips_are_told_and_the_rest_is_measured(run, ground):
     assert code == 4
     assert "metadata.csv:4: expected id|text|normalised text, got 2 of 3 fields" in err
     assert "c1.wav: expected 8000 Hz, as in the card, got 16000" in err
-    assert "c2 (line 3): the card does not know 'ü'" in err
+    assert "c2 (line 3): the card has no symbol for 'ü'" in err
 
 
 def test_bad_lines_alone_are_exit_code_4_and_strict_ends_at_the_first(run, ground):

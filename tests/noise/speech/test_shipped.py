@@ -30,7 +30,7 @@ def test_every_clip_can_be_read_and_said():
 def test_an_unknown_character_is_told_by_the_shipped_voice():
     from holdfast.core.errors import DataError
 
-    with pytest.raises(DataError, match="the card does not know '7'"):
+    with pytest.raises(DataError, match="the card has no symbol for '7'"):
         open_synthesizer(load_speech("fast-speech")).speak("route 7")
 
 

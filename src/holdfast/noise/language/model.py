@@ -66,14 +66,14 @@ class Tokenizer:
 
 
 def find_tokenizer(model: Path) -> Path:
-    """The tokenizer of a model file: beside it under its name, beside it, or in the folder above."""
+    """The tokenizer of a model file: next to it under its name, next to it, or in the folder above."""
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
     folder = model.absolute().parent  # not behind a link: caches keep the files elsewhere
     places = (folder / f"{stem}.tokenizer.json", folder / "tokenizer.json", folder.parent / "tokenizer.json")
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise ModelError(
-            f"{model}: no tokenizer: looked for {stem}.tokenizer.json and tokenizer.json beside it and for "
+            f"{model}: no tokenizer: looked for {stem}.tokenizer.json and tokenizer.json next to it and for "
             "tokenizer.json in the folder above; put the model's tokenizer.json there"
         )
     return found
@@ -194,7 +194,7 @@ class LanguageModel:
     def feeds(self, questions: Iterable[Question]) -> Iterator[Feeds]:
         """The model's inputs for each question's right ending, one row a time, for calibration.
 
-        Questions that it cannot read are left out.
+        Questions that it cannot read are skipped.
         """
         for question in questions:
             if lines := self._lines_if_any(question):

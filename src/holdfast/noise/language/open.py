@@ -36,7 +36,7 @@ def open_language(
 ) -> LanguageModel:
     """A causal language model of an ONNX file (or a shipped one by name) with its tokenizer.json.
 
-    The tokenizer is looked for beside the model unless it is given. `graph` is a rewritten graph to run
+    The tokenizer is looked for next to the model unless it is given. `graph` is a rewritten graph to run
     instead of the file's own. What does not behave as a causal language model is a ModelError of one line.
     """
     file = find_language(path)
@@ -81,7 +81,7 @@ def _check_vocabulary(tokens: Tokenizer, words: int | None, file: Path) -> None:
     if words is not None and tokens.size > words:
         raise ModelError(
             f"{file}: the tokenizer {tokens.path} has token numbers up to {tokens.size - 1}, but the model "
-            f"has {words} words: they are not of one model; give the tokenizer that belongs to it"
+            f"has {words}: the tokenizer belongs to another model"
         )
 
 
@@ -108,7 +108,7 @@ def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
     other = (*ids[:-1], (ids[-1] + 1) % tokens.size)
     causal, rows, notes, logits = runner.causal, 1, list[str](), None
     if causal.alone:
-        notes.append("its 8-bit ranges are taken at run time: each ending is run alone, without padding")
+        notes.append("its 8-bit ranges are computed at run time: each ending runs alone, without padding")
     elif causal.batch != 1:
         with suppress(DataError):
             logits, rows = runner.logits([ids, other]), causal.batch or MOST_ROWS
@@ -119,7 +119,7 @@ def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
     whole, changed = (np.asarray(part, np.float64) for part in logits)
     if not causal.alone and _differ(whole[:-1], changed[:-1], logits.dtype.name):
         raise ModelError(
-            f"{runner.where}: not a causal language model: a token changes what is said before it. "
+            f"{runner.where}: not a causal language model: a token changes the logits before it. "
             "(A graph for one token behind a past cannot read a text: give the one without past, or merged)"
         )
     shares = False
@@ -129,10 +129,12 @@ def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
             behind = np.asarray(runner.logits([ids[3:]], runner.read(ids[:3]))[0], np.float64)
         shares = not _differ(behind, whole[3:], logits.dtype.name)
         if not shares:
-            notes.append("behind a past it says other than when it reads the whole: endings are read whole")
+            notes.append("its cached past changes the logits: endings are read without it")
     words = int(logits.shape[2])
     if tokens.size < 0.9 * words:
-        notes.append(f"the model has {words} words, its tokenizer {tokens.size}: are they of one model?")
+        notes.append(
+            f"the model has {words} words, its tokenizer {tokens.size}: check that they belong together"
+        )
     return {"words": words, "rows": rows, "shares": shares, "notes": tuple(notes)}
 
 

@@ -114,7 +114,9 @@ def records_of(path: Path, lines: Sequence[str]) -> Iterator[JsonRecord]:
             values = json.loads(line)
         except (ValueError, RecursionError) as problem:
             said = getattr(problem, "msg", problem)
-            raise DataError(f"{path}:{number}: not valid JSON: {said}; expected one object a line") from None
+            raise DataError(
+                f"{path}:{number}: not valid JSON: {said}; expected one object per line"
+            ) from None
         if not isinstance(values, dict):
             raise DataError(f"{path}:{number}: expected a JSON object with fields, got {shorten(values)}")
         yield JsonRecord(path, number, values)
@@ -124,7 +126,7 @@ QuestionReader: TypeAlias = Callable[[JsonRecord, "Label | None"], Question]
 
 
 class Label(NamedTuple):
-    """A label from a file beside the questions, with its place as file:line."""
+    """A label from a file next to the questions, with its place as file:line."""
 
     where: str
     text: str
@@ -146,8 +148,8 @@ def kind_of(path: Path, lines: Sequence[str], first: JsonRecord | None) -> TextK
         if len(lines) >= _TEXT_ROWS and lines[1].strip() in ("0", "1", "2", "3"):
             return "hellaswag"
         raise DataError(
-            f"{path}:1: expected questions, one JSON object a line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
-            f" or HellaSwag's text form of six lines a question; got {shorten(lines[0])}"
+            f"{path}:1: expected questions, one JSON object per line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
+            f" or HellaSwag's text form of six lines per question; got {shorten(lines[0])}"
         )
     found = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
     best = max(found, key=lambda kind: found[kind])  # the order of FIELDS decides a tie
@@ -229,7 +231,7 @@ def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
     for start in range(0, len(rows), _TEXT_ROWS):
         part = rows[start : start + _TEXT_ROWS]
         if len(part) < _TEXT_ROWS:
-            raise DataError(f"{path}:{start + 1}: expected {_TEXT_ROWS} lines a question, got {len(part)}")
+            raise DataError(f"{path}:{start + 1}: expected {_TEXT_ROWS} lines per question, got {len(part)}")
         for place, text in enumerate(part):
             if not text.strip():
                 raise DataError(f"{path}:{start + place + 1}: expected a text, got an empty line")
@@ -244,8 +246,8 @@ def _answer(record: JsonRecord, field: str, beside: Label | None, choices: tuple
     """The place of the right ending, from the field or from the labels' file."""
     if beside is None and field not in record.values:
         raise DataError(
-            f"{record.where}: the field {field!r} is missing; put it there, or a file of labels beside it: "
-            f"{record.path.name.split('.')[0]}-labels.lst, one a line"
+            f"{record.where}: the field {field!r} is missing; put it there, or a label file next to it: "
+            f"{record.path.name.split('.')[0]}-labels.lst, one per line"
         )
     given = record.values[field] if beside is None else beside.text
     text = str(given).strip()
@@ -261,7 +263,7 @@ _LABELS = "-labels.lst"
 
 @dataclass(frozen=True)
 class _LabelFile:
-    """The labels of a file beside the questions, one a line."""
+    """The labels of a file next to the questions, one per line."""
 
     path: Path
     lines: tuple[Label, ...]
@@ -321,7 +323,7 @@ def find_text(path: Path) -> Path:
 
 
 def _labels(file: Path, records: Sequence[JsonRecord], kind: TextKind) -> _LabelFile | None:
-    """The labels beside the file, when its own records have none; they must be as many as the questions."""
+    """The labels next to the file, when its own records have none; they must be as many as the questions."""
     if kind == "lambada" or ("answer" if kind == "winogrande" else "label") in records[0].values:
         return None
     stem = _stem(file)

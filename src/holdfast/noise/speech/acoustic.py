@@ -18,16 +18,16 @@ from holdfast.noise.speech.spectrum import Mel
 
 def ids_of(text: str, card: SpeechCard) -> NDArray[np.int64]:
     """The ids (1, t) of a text, longest symbols first; DataError for characters the card does not know."""
-    told = text.lower() if card.lower else text
+    lowered = text.lower() if card.lower else text
     places = {symbol: place for place, symbol in enumerate(card.symbols)}
     known = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
     found: list[int] = []
     at = 0
-    while at < len(told):
-        hit = known.match(told, at)
+    while at < len(lowered):
+        hit = known.match(lowered, at)
         if hit is None:
             raise DataError(
-                f"the card does not know {told[at]!r} (character {at + 1} of {told[:40]!r}); "
+                f"the card has no symbol for {lowered[at]!r} (character {at + 1} of {lowered[:40]!r}); "
                 "add it to text.symbols or write the text without it"
             )
         found.append(places[hit.group()])
@@ -70,7 +70,7 @@ def _invalid_weight(path: Path) -> str:
     try:
         stored = onnx.load(path).graph.initializer
         weights = {one.name: onnx.numpy_helper.to_array(one) for one in stored}
-    except Exception:  # noqa: BLE001 - the trouble is told already, this is a hint
+    except Exception:  # noqa: BLE001 - the problem is reported already, this is a hint
         return ""
     floats = {name: value for name, value in weights.items() if value.dtype.kind == "f"}
     names = [name for name, value in floats.items() if not np.isfinite(value).all()]

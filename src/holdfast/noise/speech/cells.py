@@ -210,7 +210,7 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
 
 
 def _measure(studio: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
-    """The measurements of the clip; what cannot be done is told in them, unless it is the clean model's."""
+    """The measurements of the clip; failures are part of them, unless it is the clean model's."""
     try:
         take = studio.take(clip)
     except DataError as problem:

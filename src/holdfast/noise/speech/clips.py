@@ -32,7 +32,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class ClipSet:
-    """The clips of a folder, and what is wrong with lines that were left out."""
+    """The clips of a folder, and the problems of lines that were skipped."""
 
     name: str
     clips: tuple[Clip, ...]

@@ -163,7 +163,7 @@ def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
 def pictures_for(
     training: Training, data: Dataset, choices: Sequence[Preprocessing], say: Say
 ) -> PreparedImages:
-    """The pictures of a data set as the network is shown them under each choice, and those of `seen`."""
+    """The images of a dataset under each choice and those of `seen`, as the network gets them."""
     model, choices = training.model, tuple(dict.fromkeys((*training.seen, *choices)))
     return prepare_images(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 

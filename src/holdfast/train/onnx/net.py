@@ -124,7 +124,7 @@ class ForwardPlan:
     shape: tuple[int, ...]  # of one image
     fixed: int  # the batch that is written into the file; 0: any
     output: str
-    dropped: str  # the operator of a last Softmax that is left out; empty: none
+    dropped: str  # the operator of a last Softmax that is dropped; empty: none
     normalisations: tuple[Normalisation, ...]
     kept: tuple[str, ...]
     one_by_one: bool = False  # the batch of the file stands where it cannot be made another

@@ -58,7 +58,7 @@ def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] |
     """The network of an ONNX file (a path or a parsed proto), in evaluation mode, by the file's statistics.
 
     `output` names the scores (the first output if empty), `shape` is that of one image, for files that leave
-    it open. A last Softmax is left out. A node that cannot be trained raises a ModelError that names it.
+    it open. A last Softmax is dropped. A node that cannot be trained raises a ModelError that names it.
     """
     if not isinstance(model, str | Path):
         return _opened(model, output, shape)

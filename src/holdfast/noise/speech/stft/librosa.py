@@ -30,7 +30,7 @@ def inverse_librosa(transform: Complex, spectrum: Spectrum, length: int | None =
     systems="librosa with the card's settings; most training code for speech",
 )
 def librosa(wave: Wave, spectrum: Spectrum) -> Complex:
-    """librosa.stft told to do what the card says."""
+    """librosa.stft with the settings of the card."""
     from librosa import stft
 
     padded(wave, spectrum)  # one line for a wave that is too short

@@ -1,4 +1,4 @@
-"""SciPy's scipy.signal.stft and istft, which divide by the sum of the window unless told otherwise."""
+"""SciPy's scipy.signal.stft and istft, which divide by the sum of the window by default."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def inverse_scipy(transform: Complex, spectrum: Spectrum, length: int | None = N
 
 @stage("stft", inverse=inverse_scipy, needs="scipy", systems="SciPy with the card's settings")
 def scipy(wave: Wave, spectrum: Spectrum) -> Complex:
-    """scipy.signal.stft told to do what the card says, and its gain taken back."""
+    """scipy.signal.stft with the settings of the card, and its gain taken back."""
     from scipy import signal
 
     padded(wave, spectrum)  # one line for a wave that is too short, instead of SciPy's own way out

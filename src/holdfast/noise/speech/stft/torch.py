@@ -75,7 +75,7 @@ def inverse_torch(
 
 @stage("stft", inverse=inverse_torch, needs="torch", extra="speech", systems="torch.stft; torchaudio")
 def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
-    """torch.stft in double precision, told to do what the card says."""
+    """torch.stft in double precision, with the settings of the card."""
     import torch
 
     padded(wave, spectrum)  # one line for a wave that is too short
@@ -91,7 +91,7 @@ def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
     systems="torch.stft on the float32 waves that torchaudio loads",
 )
 def torch_float32(wave: Wave, spectrum: Spectrum) -> Complex:
-    """torch.stft in single precision, as it is nearly always run, told to do what the card says."""
+    """torch.stft in single precision, as it is nearly always run, with the settings of the card."""
     return torch(wave, spectrum, "float32")
 
 
