@@ -222,7 +222,7 @@ def test_board_page(folder, judged, dark, tmp_path):
     rules = place / "rules.toml"
     rules.write_text(re.sub(r"(?m)^pixels = \d+", "pixels = 299", rules.read_text()))
     text = board_page(board(place))
-    assert "1 submission is not ranked" in text
+    assert "1 submission not ranked" in text
     assert "changed since" in text
     out = tmp_path / "board.html"
     assert write_page(text, out) == out

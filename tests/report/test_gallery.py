@@ -152,4 +152,4 @@ def test_the_gallery_asks_for_at_most_twelve_and_keeps_to_its_budget():
     cost = len(re.search(r"base64,([^\"]*)", body).group(1))
     section = gallery(WorstImages("d", shots), picture, cost * 3 + 10)
     assert section.figures[0].body.count("data:image") == 3
-    assert section.figures[0].note.startswith("9 pictures are left out")
+    assert section.figures[0].note.startswith("9 images are not shown")

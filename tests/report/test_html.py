@@ -136,7 +136,7 @@ def test_large_pictures_are_made_small(made):
 def test_pictures_that_are_not_there_or_damaged_are_said_to_be(made):
     for answer in (None, b"", b"\xff\xd8\xff garbage"):
         text = page(made["detect"](NAMES), lambda name, answer=answer: answer)
-        assert "picture not available" in text
+        assert "image not available" in text
         assert "data:image/jpeg" not in text
 
 

@@ -196,7 +196,7 @@ class QuerySession:
         """Remove paint; the fewest pixels seen to succeed are kept as the best image.
 
         Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
-        nevertheless and the search goes on with the smaller budget.
+        nevertheless and the search continues with the smaller budget.
         """
         last = max(8, (end - self.queries) // 50)  # queries kept for the amplitude
         paint = self.without_parts(paint, end - last)

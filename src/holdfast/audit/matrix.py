@@ -190,7 +190,7 @@ def above_threshold(record: Record, rule: Rule) -> Record:
 
 
 def found_in(record: Record, rule: Rule) -> Bools:
-    """Per true thing of the image (crowds left out) whether it is found; none of a segmenter's."""
+    """Per true object of the image (without crowds) whether it is detected; none of a segmenter's."""
     if isinstance(record, DetectionRecord):
         return found_boxes(record.detections, record.truth, rule)[~record.truth.crowd]
     if isinstance(record, ClassificationRecord):
@@ -199,7 +199,7 @@ def found_in(record: Record, rule: Rule) -> Bools:
 
 
 def is_broken(clean: Bools, now: Bools, loses: str) -> bool:
-    """Whether all (or any) that was found in the clean image is lost; to lose all, nothing true is found."""
+    """Whether all (or any) objects detected in the clean image are hidden."""
     if not clean.any():
         return False
     return not now.any() if loses == "all" else bool((clean & ~now).any())

@@ -97,7 +97,7 @@ def recheck(
     """Every `holds` and every witness of the maps under each deployment; a killed run is resumed.
 
     The worst places are run first, and the first that breaks it (twice) is the answer. Else at most `most`
-    places are run: it is said to hold only if that is all of them and none failed. Where the plan's time is
+    places are run: it holds only if that is all of them and none failed. Where the plan's time is
     over, the rows finished so far are the result; `first` asks for this many rows only.
     """
     if most < 1:

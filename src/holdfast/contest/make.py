@@ -196,7 +196,7 @@ def claim(ready: ContestSetup) -> bool:
 
 
 def make(ready: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
-    """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
+    """Create the contest in its folder, marked as incomplete; an incomplete one is resumed.
 
     DataError if too few images are recognised or the mimic model finds nothing; the folder is then empty.
     """
@@ -382,7 +382,7 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     found = frechet(cells.features(after=False), cells.features(after=True))
     if not found > rules.distance_min:
         raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels an image {rules.distance} is {found:g}, not "
+            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {found:g}, not "
             f"more than distance.min {rules.distance_min:g}; give --distance-max"
         )
     return found

@@ -74,7 +74,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Scale:
-    """A clipped range of a score; the raw value is shown beside it."""
+    """A clipped range of a score; the raw value is shown next to it."""
 
     low: float = 0.0
     high: float = 1.0
@@ -283,7 +283,7 @@ _MEMBER = tuple(p for p in FIELDS if p.section == "single")
 
 
 def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
-    """The values by section and key; what is missing, unknown or of another kind is told in `problems`."""
+    """The values by section and key; what is missing, unknown or of another kind is added to `problems`."""
     top = {k: v for k, v in document.items() if k not in SECTIONS}
     values = {}
     for section in SECTIONS:

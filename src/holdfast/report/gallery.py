@@ -70,19 +70,19 @@ class WorstImages:
 
 
 def gallery(worst: WorstImages, picture: Picture, budget: int) -> Section:
-    """The section of the worst images; pictures that would exceed `budget` bytes are left blank."""
-    tiles, kinds, left_out = [], set(), 0
+    """The section of the worst images; images that would exceed `budget` bytes are blank."""
+    tiles, kinds, skipped = [], set(), 0
     for shot in worst.shots[:MOST]:
         jpeg = thumbnail(picture(shot.name))
         cost = len(jpeg) * 4 // 3 if jpeg else 0
         if cost > budget:
-            jpeg, left_out = None, left_out + 1
+            jpeg, skipped = None, skipped + 1
         else:
             budget -= cost
         kinds |= {mark.kind for mark in shot.marks}
         drawn = overlay(jpeg, shot.size, shot.marks, f"{shot.name}: {shot.summary}")
         tiles.append({"name": shot.name, "summary": shot.summary, "picture": Markup(drawn)})  # noqa: S704
-    note = f"{left_out} pictures are left out to keep the page small." if left_out else ""
+    note = f"{skipped} images are not shown to keep the page small." if skipped else ""
     body = fragment("gallery.html", tiles=tiles, kinds=kinds)
     return Section("worst", "Worst images", (Figure("", body, note, wide=True),), worst.definition)
 
@@ -117,7 +117,7 @@ def overlay(jpeg: bytes | None, size: Size, marks: Sequence[Mark], title: str) -
     left, top = (FRAME.width - wide) / 2, (FRAME.height - tall) / 2
     place = {"x": left, "y": top, "width": wide, "height": tall}
     if jpeg is None:
-        middle = label(FRAME.width / 2, FRAME.height / 2, "picture not available", class_="absent middle")
+        middle = label(FRAME.width / 2, FRAME.height / 2, "image not available", class_="absent middle")
         ground = element("rect", class_="nothing", **place) + middle
     else:
         source = data_uri(jpeg, "image/jpeg")

@@ -130,7 +130,7 @@ def form_inputs(values: Mapping[str, str]) -> tuple[list[Input], list[Input]]:
 
 
 def known_values(given: Mapping[str, str]) -> dict[str, str]:
-    """What is given for inputs of the form; empty ones are left out."""
+    """The non-empty values of the form's inputs."""
     keys = {one.name for group in form_inputs({}) for one in group}
     return {key: value for key, value in given.items() if key in keys and value.strip()}
 

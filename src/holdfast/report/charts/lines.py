@@ -35,7 +35,7 @@ def line_chart(
     x_range: tuple[float, float] = (0.0, 1.0), y_range: tuple[float, float] = (0.0, 1.0),
     width: float = WIDTH, y_ticks: Sequence[tuple[float, str]] | None = None,
 ) -> str:  # fmt: skip
-    """The chart with its legend below; lines without a finite point are left out."""
+    """The chart with its legend below; lines without a finite point are skipped."""
     x = Scale(*x_range, 54.0, width - 12.0)
     y = Scale(*y_range, HEIGHT - 52.0, 12.0)
     # the many first, so that named lines and the bold one lie on top
