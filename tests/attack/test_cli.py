@@ -318,3 +318,14 @@ def test_something_new_appears_where_nothing_is(holdfast, blobs, tmp_path, how):
     assert row["success"]
     assert row["detections_before"] == 0
     assert row["detections_after"] > 0
+
+
+def test_contiguous_squares_are_reported_next_to_scattered_pixels(holdfast, blobs, tmp_path):
+    done = holdfast(*QUICK, *blobs, "--pixels", 200)
+    assert done.code == 0, done.err
+    assert re.search(r"scattered pixels .*\n.* contiguous squares ", done.out)
+    found = json.loads((tmp_path / "out" / "attack.json").read_text())["contiguous"]
+    assert found["about"]["method"]["mask"] == "square"
+    assert all(row["pixels"] <= 200 for row in found["images"])
+    alone = holdfast(*QUICK, *blobs, "--out", "alone", "--mask", "square")
+    assert "scattered" not in alone.out

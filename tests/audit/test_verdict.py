@@ -237,3 +237,14 @@ def test_points_have_a_true_minus_and_zero_none(value):
 def test_an_interval_holds_0_or_not(low, width):
     assert not_significant(low, low + width) == (low <= 0 <= low + width)
     assert between(low, low + width).count(",") == 1
+
+
+def test_contiguous_squares_are_named_next_to_scattered_pixels():
+    audit = sample_audit()
+    square = replace(audit.attacks[0], threat="100px-square", broken=1, after=0.8)
+    text = line(replace(audit, contiguous_attack=square), "Smallest attack").text
+    assert "100 scattered pixels hide every detected object in 2 of 8" in text
+    assert (
+        "Contiguous squares of 100 pixels in total, one per object, hide every detected object in 1 of 8"
+        in text
+    )

@@ -229,3 +229,14 @@ def test_other_than_two_runs_are_not_compared(site, two_runs, count):
         assert found.status_code == 400
         assert f"got {count}" in found.text
         assert client.get("/compare", params={"run": ["x", "y"]}).status_code == 404
+
+
+def test_runs_are_grouped_by_model_and_dataset_and_filtered(site, two_runs):
+    with site() as client:
+        text = client.get("/").text
+        none = client.get("/runs", params={"filter": "no such run"}).text
+        some = client.get("/", params={"filter": "audit 0.93"}).text
+    assert text.count('scope="rowgroup"') == 1
+    assert "AP rule" in text or "n = 40" in text
+    assert "No run matches the filter." in none
+    assert len(keys(some)) == 1
