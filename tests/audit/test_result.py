@@ -19,7 +19,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"holdfast": 1, "kind": "noise"}', '{"holdfast": 9, "kind": "audit"}']
+    "text", ["", "{}", "[]", '{"holdfast": 2, "kind": "noise"}', '{"holdfast": 9, "kind": "audit"}']
 )
 def test_another_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)

@@ -67,7 +67,7 @@ def test_two_attacks(holdfast, tmp_path):
         (b"{", "expected JSON"),
         (b"[]", "JSON that is not an object"),
         (b'{"kind": "contest"}', "got JSON of kind 'contest'"),
-        (b'{"kind": "audit", "holdfast": 1}', "expected the audit.json of an audit"),
+        (b'{"kind": "audit", "holdfast": 2}', "expected the audit.json of an audit"),
         (b'{"kind": "noise"}', "expected the noise.json of a noise run"),
         (b'{"effects": [], "images": [{}]}', "expected the attack.json of an attack"),
         (b'{"cells": [], "result": {}}', "expected a holdfast run"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import InputError
-from holdfast.engine.manifest import Manifest, folder_of, from_plain, slug
+from holdfast.engine.manifest import Manifest, folder_of, slug
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def test_a_result_is_opened_as_it_was_saved(tmp_path, result):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"holdfast": 1, "kind": "other"}', '{"holdfast": 1, "kind": "whole"}']
+    "text", ["", "{}", "[]", '{"holdfast": 2, "kind": "other"}', '{"holdfast": 2, "kind": "whole"}']
 )
 def test_another_file_is_one_line(tmp_path, text):
     (tmp_path / "whole.json").write_text(text)
@@ -49,13 +49,3 @@ def test_names_of_folders_fit_any_file_system(tmp_path):
     assert len(long.encode()) < 200
     assert long != slug("ä" * 301)
     assert folder_of(tmp_path, "n", [1]) != folder_of(tmp_path, "n", [2])
-
-
-@dataclass(frozen=True)
-class Renamed:
-    points_lost: float = field(default=0.0, metadata={"formerly": "drop"})
-
-
-def test_a_field_is_read_under_its_former_name():
-    assert from_plain(Renamed, {"drop": 2.5}) == Renamed(2.5)
-    assert from_plain(Renamed, {"points_lost": 1.5, "drop": 2.5}) == Renamed(1.5)

@@ -15,7 +15,7 @@ from holdfast.core.errors import InputError
 from holdfast.engine.store import to_json, write_atomic
 
 Result = TypeVar("Result")
-CONTENT = 1  # what manifests hold; a higher number for another content
+CONTENT = 2  # what manifests hold; a higher number for another content
 LONGEST_NAME = 150  # bytes of a folder's name; file systems allow 255
 
 
@@ -69,10 +69,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(hint: Any, value: Any) -> Any:
-    """The value that `to_plain` was given, by its type. Unknown keys are ignored.
-
-    A field whose metadata has the key "formerly" is also read under that name, which older files use.
-    """
+    """The value that `to_plain` was given, by its type. Unknown keys are ignored."""
     if value is None:
         return None
     origin, arguments = get_origin(hint), get_args(hint)
@@ -80,10 +77,8 @@ def from_plain(hint: Any, value: Any) -> Any:
         return from_plain(next(part for part in arguments if part is not type(None)), value)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         hints = get_type_hints(hint)
-        fields = dataclasses.fields(hint)
-        keys = {f.name: f.name if f.name in value else f.metadata.get("formerly", f.name) for f in fields}
-        known = {name: key for name, key in keys.items() if key in value}
-        return hint(**{name: from_plain(hints[name], value[key]) for name, key in known.items()})
+        names = [f.name for f in dataclasses.fields(hint) if f.name in value]
+        return hint(**{name: from_plain(hints[name], value[name]) for name in names})
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is ...:
             return tuple(from_plain(arguments[0], inside) for inside in value)

@@ -134,8 +134,8 @@ def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
 
 def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     first = plain["models"][0]
-    key = "points_lost" if "points_lost" in first["rows"][0] else "drop"
-    losses = [(r[key], f"{r['family']}={r['option']}") for r in first["rows"] if r[key] is not None]
+    rows = [row for row in first["rows"] if row["points_lost"] is not None]
+    losses = [(row["points_lost"], f"{row['family']}={row['option']}") for row in rows]
     lost, label = max(losses, default=(None, ""))
     notes = f"worst noise option: {label}; " if label else ""
     notes += f"clean {first['clean']:.3f}, {_basis(first['images'], first.get('rule', ''))}"

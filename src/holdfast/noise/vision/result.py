@@ -26,7 +26,7 @@ class NoiseRow(OptionRow):
     outcome: Outcome
     note: str = ""  # how it was done, or why not
     value: float | None = None  # the metric under the noise, 0 to 1
-    points_lost: float | None = field(default=None, metadata={"formerly": "drop"})
+    points_lost: float | None = None
     low: float | None = None  # paired 95% interval of points_lost
     high: float | None = None
     changed: int | None = None  # images whose prediction changed (see holdfast.evaluate.difference)
