@@ -262,7 +262,7 @@ def test_progress_goes_to_standard_error_as_plain_lines(tmp_path, monkeypatch, c
     from holdfast.verify import cli as verify
 
     monkeypatch.setattr(verify, "_EVERY_SECONDS", 0.0)
-    verify._progress()("cells", 1234, -0.5)
+    verify.progress_line()("cells", 1234, -0.5)
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "0 s: cells, 1,234 open, best bound -0.5\n"
