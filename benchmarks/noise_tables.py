@@ -28,7 +28,7 @@ from holdfast.engine.progress import progress
 from holdfast.engine.store import to_json
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.result import Suite, as_plain
+from holdfast.noise.vision.result import NoiseSuite, as_plain
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table
 from holdfast.report.tables import to_csv, to_markdown, to_text
@@ -127,7 +127,7 @@ def main() -> None:
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         command = shlex.join(["python", "benchmarks/noise_tables.py", name])
         seconds = round(time.perf_counter() - began, 1)
-        suite = Suite(task.data, models, command, created, seconds, versions())
+        suite = NoiseSuite(task.data, models, command, created, seconds, versions())
         write(suite, asked.out / f"noise-{name}")
 
 
@@ -138,7 +138,7 @@ def lean(told: Any) -> Any:
     return [lean(value) for value in told] if isinstance(told, list | tuple) else told
 
 
-def write(suite: Suite, stem: Path) -> None:
+def write(suite: NoiseSuite, stem: Path) -> None:
     """Nothing; the table is printed and in three files."""
     print(to_text(models_table(suite)))
     stem.with_suffix(".json").write_bytes(to_json(lean(as_plain(suite)), indent=True))

@@ -30,7 +30,7 @@ before: Evaluation = hf.evaluate(model, data, rule="voc")
 value: float | None = before.map50
 low: float | None = before.interval.low if before.interval else None
 after = hf.evaluate(model.deployed(precision="int8", resize="opencv-nearest"), data)
-suite: hf.Suite = hf.noise([model, "other.onnx"], data, only=["resize"])
+suite: hf.NoiseSuite = hf.noise([model, "other.onnx"], data, only=["resize"])
 lost: float | None = suite.worst.points_lost if suite.worst else None
 sentence: str = hf.diagnose(model, data[3], input="target.npy").verdict
 outcome = hf.attack(model, data[3], pixels=300)

@@ -17,7 +17,7 @@ from holdfast.api.model import load as load
 from holdfast.api.predictions import Classification as Classification
 from holdfast.api.predictions import Detections as Detections
 from holdfast.api.predictions import Segmentation as Segmentation
-from holdfast.attack.result import Outcome as Outcome
+from holdfast.attack.result import AttackResult as AttackResult
 from holdfast.audit.result import Audit as Audit
 from holdfast.compare.result import Comparison as Comparison
 from holdfast.core.dataset import Dataset as Dataset
@@ -33,4 +33,4 @@ from holdfast.core.types import Sample as Sample
 from holdfast.core.types import Size as Size
 from holdfast.diagnose.run import Diagnosis as Diagnosis
 from holdfast.evaluate.result import Evaluation as Evaluation
-from holdfast.noise.vision.result import Suite as Suite
+from holdfast.noise.vision.result import NoiseSuite as NoiseSuite

@@ -31,7 +31,7 @@ from holdfast.evaluate.result import open_run
 from holdfast.evaluate.score import Settings
 from holdfast.metrics.intervals import mean_difference
 from holdfast.metrics.rules import RULES
-from holdfast.noise.vision.result import NoiseRow, Suite, open_suite
+from holdfast.noise.vision.result import NoiseRow, NoiseSuite, open_suite
 from holdfast.noise.vision.result import save as save_suite
 
 COST = ComparedNumber("noise", "resize=x", "is worse", costs=True)
@@ -311,7 +311,7 @@ def suite(tmp_path, name, drop, **changes):
             "rows": rows, "combined": None, "pipeline": {}, "rule": "voc", **changes,
         }
     )  # fmt: skip
-    save_suite(Suite("scenes", (model,)), tmp_path / name)
+    save_suite(NoiseSuite("scenes", (model,)), tmp_path / name)
     return tmp_path / name
 
 
@@ -534,12 +534,12 @@ def test_speech_suites_are_compared_by_what_is_heard(tmp_path):
 
 def test_of_several_models_those_of_one_name_are_paired(tmp_path):
     models = {name: open_suite(suite(tmp_path, name, 1.0)).models[0] for name in ("a", "b", "c")}
-    save_suite(Suite("scenes", (models["a"], models["b"])), tmp_path / "ab")
-    save_suite(Suite("scenes", (models["b"], models["c"])), tmp_path / "bc")
+    save_suite(NoiseSuite("scenes", (models["a"], models["b"])), tmp_path / "ab")
+    save_suite(NoiseSuite("scenes", (models["b"], models["c"])), tmp_path / "bc")
     found = compare_runs(tmp_path / "ab", tmp_path / "bc")
     assert {c.about.what.split(":")[0] for c in found.changes} == {"b"}
     assert ("only in A: a" in found.notes, "only in B: c" in found.notes) == (True, True)
-    save_suite(Suite("scenes", (models["c"], models["c"])), tmp_path / "cc")
+    save_suite(NoiseSuite("scenes", (models["c"], models["c"])), tmp_path / "cc")
     with pytest.raises(InputError, match="no model of the same name"):
         compare_runs(tmp_path / "ab", tmp_path / "cc")
 

@@ -4,9 +4,7 @@ import shlex
 
 import pytest
 
-import holdfast
 from helpers.book import DOCS, ROOT, blocks, commands, furnish, pages, run_block
-from holdfast.audit.values import PATTERNS
 from holdfast.cli.app import find_command, load
 from holdfast.config.options import fields_of
 from holdfast.config.parser import parse
@@ -18,18 +16,6 @@ FLAGS = {
     for words in (["evaluate", "x"], ["noise", "x"])
     for spec in fields_of(load(find_command(words)[1]).options)
 }
-# What the text of a block needs -> whether this version has it.
-PENDING = {
-    "hf.": hasattr(holdfast, "load"),
-    "points_lost": any("points_lost" in pattern.text for pattern in PATTERNS),
-    "--per-image": "--per-image" in FLAGS,
-    "--predictions-out": "--predictions-out" in FLAGS,
-}
-
-
-def pending(text):
-    """The words of the text that this version does not have."""
-    return [word for word, there in PENDING.items() if word in text and not there]
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
@@ -52,7 +38,7 @@ def test_all_blocks_run(page, tmp_path):
 def run_page(page, paces, folder):
     furnish(folder)
     for block in blocks(page):
-        if block.pace in paces and not pending(block.text):
+        if block.pace in paces:
             done = run_block(block, folder)
             assert done.returncode == 0, f"{block.miniature}\n{done.stdout}\n{done.stderr}"
 
@@ -67,8 +53,6 @@ def shown():
 
 @pytest.mark.parametrize("line", shown())
 def test_every_command_in_the_book_exists_with_its_options(line):
-    if pending(line):
-        pytest.skip(f"this version has no {', '.join(pending(line))}")
     _, *words = shlex.split(line.replace(" > holdfast.json", ""))
     _, home, rest = find_command(words)
     assert isinstance(home, str), line

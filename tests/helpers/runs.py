@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from holdfast.attack.plan import CELLS as ATTACK_CELLS
-from holdfast.attack.result import Attempt, BudgetPoint, Outcome, Pair, attempt_to_plain, effect_of
+from holdfast.attack.result import AttackResult, Attempt, BudgetPoint, Pair, attempt_to_plain, effect_of
 from holdfast.attack.run import as_plain
 from holdfast.core import fingerprint
 from holdfast.core.patch import Patch
@@ -78,7 +78,7 @@ def attack(folder, attempts, goal="vanish", data="scenes", kept=True, limit=300)
     points = (BudgetPoint(300, len(attempts), 1.0, effect.after, None),)
     items = tuple(fingerprint.of(one.name) for one in attempts)
     cells = CellSet(Store(folder / ATTACK_CELLS), fingerprint.of("attack"), items)
-    outcome = Outcome(tuple(attempts), (), (effect,), points, "", EVERY, about, cells)
+    outcome = AttackResult(tuple(attempts), (), (effect,), points, "", EVERY, about, cells)
     write_atomic(folder / "attack.json", to_json(as_plain(outcome)))
     for item, one in zip(items, attempts, strict=True) if kept else ():
         cells.store.put(cell_key(cells.setup, item), to_json(attempt_to_plain(one)))

@@ -10,7 +10,7 @@ from holdfast.audit import page as audit_page
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, MatrixCell
 from holdfast.evaluate import page as evaluation
 from holdfast.noise.vision import page as noise
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 
 pytestmark = needs_browser
 
@@ -47,7 +47,7 @@ ROWS = (
     NoiseRow("precision", "int8", "measured", "100 images", 0.89, 1.0, -2.0, 6.0, 8, 100, 100),
     NoiseRow("ceil", "ceil", "no effect", "no pool of stride over 1"),
 )
-NOISE = Suite(
+NOISE = NoiseSuite(
     "data",
     (ModelNoise("net", "0" * 64, "detect", "mAP", 0.9, 100, ROWS, None, {"decode": "pillow"}, "", "voc"),),
     "holdfast noise net data",

@@ -43,11 +43,11 @@ from holdfast.noise.options import CombineOptions, NoiseOptions
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
-    from holdfast.attack.result import Outcome
+    from holdfast.attack.result import AttackResult
     from holdfast.audit.result import Audit
     from holdfast.compare.result import Comparison
     from holdfast.diagnose.run import Diagnosis
-    from holdfast.noise.vision.result import Suite
+    from holdfast.noise.vision.result import NoiseSuite
 
 RUNS = Path("holdfast-runs")
 
@@ -116,13 +116,13 @@ def _evaluate_files(options: EvaluateOptions) -> Evaluation:
 @keywords(NoiseOptions, "models_data")
 def noise(
     model: ModelLike | Sequence[ModelLike], data: DataLike, *, progress: bool | None = None, **options: Any
-) -> Suite:
+) -> NoiseSuite:
     """Measure what the deployed system does to a model, or to several: one row per noise option."""
     from holdfast.core.sources import versions
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
     from holdfast.noise.vision.per_image import record_sets
-    from holdfast.noise.vision.result import SUITES, Suite, suite_folder
+    from holdfast.noise.vision.result import SUITES, NoiseSuite, suite_folder
     from holdfast.noise.vision.run import measure, prepare
 
     began, show = time.perf_counter(), watch(progress)
@@ -147,7 +147,7 @@ def noise(
         plans.append(plan if calibration is None else replace(plan, spare=calibration(one.card.task)))
     dataset = plans[0].plan.dataset
     found = tuple(measure(prepare(plan), show) for plan in plans)
-    suite = Suite(dataset.name, found, versions=versions(), **stamp(command_line(given), began))
+    suite = NoiseSuite(dataset.name, found, versions=versions(), **stamp(command_line(given), began))
     folder = suite_folder(suite, given.runs)
     SUITES.save(suite, folder)
     write_records(given, record_sets(suite, given.runs), dataset)
@@ -200,7 +200,7 @@ def attack(
     out: str | Path | None = None,
     progress: bool | None = None,
     **options: Any,
-) -> Outcome:
+) -> AttackResult:
     """Attack a detector with few pixels on every image of a dataset, or on one image: `dataset[3]`.
 
     `out` is the folder of attacked images and patches (default: a folder of its own in holdfast-runs).

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from holdfast.attack.result import Attempt, BudgetPoint, Outcome
+from holdfast.attack.result import AttackResult, Attempt, BudgetPoint
 from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
@@ -24,7 +24,7 @@ SHOWN = 6  # images with pictures
 LISTED = 200  # rows of the table of images
 
 
-def shape_of(found: Outcome) -> str:
+def shape_of(found: AttackResult) -> str:
     """The shape of the changed pixels: scattered pixels, contiguous squares, one universal patch."""
     about = found.about
     if about["universal"] != "none":
@@ -35,7 +35,7 @@ def shape_of(found: Outcome) -> str:
     return "contiguous regions" if regions else "scattered pixels"
 
 
-def tables(found: Outcome) -> tuple[Table, ...]:
+def tables(found: AttackResult) -> tuple[Table, ...]:
     """The effect on every model, the changes per image, and mAP by pixel budget."""
     columns: list[Column | str] = [
         "model", "changed pixels", "mAP before", "mAP after", Column("S_e", 3, "1 − after / before"),
@@ -68,7 +68,7 @@ def tables(found: Outcome) -> tuple[Table, ...]:
     return effects, changes, Table.of(found.points, points if found.distance else points[:-1], caption)
 
 
-def _effect_rows(found: Outcome) -> list[list[Cell]]:
+def _effect_rows(found: AttackResult) -> list[list[Cell]]:
     """The attacked model first, then the models that were not attacked."""
     success = f"{sum(a.success for a in found.aimed)} of {many(len(found.aimed), 'image')}"
     pixels = found.mean(lambda a: a.pixels)
@@ -79,16 +79,16 @@ def _effect_rows(found: Outcome) -> list[list[Cell]]:
     ]  # fmt: skip
 
 
-def _rule(found: Outcome) -> str:
+def _rule(found: AttackResult) -> str:
     return str(found.about["settings"]["rule"])
 
 
-def write(found: Outcome, clean: Clean, out: Path) -> Path:
+def write(found: AttackResult, clean: Clean, out: Path) -> Path:
     """Write the page and return its path; `clean` gives an image's decoded pixels by its name."""
     return write_page(page(found, clean), out)
 
 
-def page(found: Outcome, clean: Clean) -> str:
+def page(found: AttackResult, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
     about, first = found.about, found.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
@@ -126,7 +126,7 @@ def page(found: Outcome, clean: Clean) -> str:
     )
 
 
-def verdict(found: Outcome) -> str:
+def verdict(found: AttackResult) -> str:
     """The outcome in a sentence or two."""
     first = found.effects[0]
     if not found.aimed:
@@ -138,7 +138,7 @@ def verdict(found: Outcome) -> str:
     return text + (f" Models that were not attacked: {'; '.join(others)}." if others else "")
 
 
-def _sentence(found: Outcome) -> str:
+def _sentence(found: AttackResult) -> str:
     first, pixels = found.effects[0], found.mean(lambda a: a.pixels) or 0.0
     share = pixels / np.mean([a.size.width * a.size.height for a in found.aimed])
     shape = shape_of(found)
@@ -149,7 +149,7 @@ def _sentence(found: Outcome) -> str:
     )
 
 
-def next_step(found: Outcome) -> str:
+def next_step(found: AttackResult) -> str:
     """What to do next, in one sentence."""
     if not found.aimed:
         return "Attack images in which the model detects an object: check the dataset with holdfast evaluate."
@@ -160,7 +160,7 @@ def next_step(found: Outcome) -> str:
     )
 
 
-def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
+def sections(found: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
     """The sections of an attack, for its own page or for a larger one."""
     effects, changes, curve = (
         Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found)
@@ -171,7 +171,7 @@ def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section,
     return (attack, *_pictures(found, clean, shown))
 
 
-def _charts(found: Outcome) -> list[Figure]:
+def _charts(found: AttackResult) -> list[Figure]:
     maps = np.array([p.map for p in found.points])
     top = max(1e-9, float(maps.max()))
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
@@ -194,7 +194,7 @@ def _charts(found: Outcome) -> list[Figure]:
     return charts
 
 
-def _pictures(found: Outcome, clean: Clean, shown: int) -> list[Section]:
+def _pictures(found: AttackResult, clean: Clean, shown: int) -> list[Section]:
     """The attacked images, with scattered pixels and with contiguous squares."""
     names = [attempt.name for attempt in chosen(found, shown)]
     lead = "Detections before and after: correct, wrong, and true boxes that are missed."
@@ -215,7 +215,7 @@ def _pictures(found: Outcome, clean: Clean, shown: int) -> list[Section]:
     return result or [Section("attacked-0", "Attacked images", (), "No image was changed.")]
 
 
-def _image(found: Outcome, attempt: Attempt, clean: Clean) -> AttackedImage | None:
+def _image(found: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImage | None:
     """The attacked image with its boxes; None if it is unchanged or cannot be read."""
     before = clean(attempt.name) if attempt.pixels else None
     if before is None:
@@ -236,7 +236,7 @@ def _image(found: Outcome, attempt: Attempt, clean: Clean) -> AttackedImage | No
     )
 
 
-def chosen(found: Outcome, count: int) -> list[Attempt]:
+def chosen(found: AttackResult, count: int) -> list[Attempt]:
     """The images to show: from the fewest to the most changed pixels, failures last."""
     changed = sorted((a for a in found.aimed if a.pixels), key=lambda a: (not a.success, a.pixels))
     if len(changed) <= count:
@@ -245,7 +245,7 @@ def chosen(found: Outcome, count: int) -> list[Attempt]:
     return [changed[i] for i in dict.fromkeys(places.tolist())]
 
 
-def _about(found: Outcome) -> Section:
+def _about(found: AttackResult) -> Section:
     about = found.about
     facts: list[list[Cell]] = [
         ["model", f"{about['model']['name']} (sha256 {about['model']['sha256'][:16]}…)"],

@@ -170,7 +170,7 @@ class BudgetPoint:
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome(Result):
+class AttackResult(Result):
     """An attack on a dataset, or on one image of it.
 
     `contiguous` is the same attack with contiguous squares, if it was run.
@@ -185,7 +185,7 @@ class Outcome(Result):
     about: dict[str, Any] = field(default_factory=dict)
     cells: CellSet | None = field(default=None, repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> its name in the folder
-    contiguous: Outcome | None = field(default=None, repr=False)
+    contiguous: AttackResult | None = field(default=None, repr=False)
 
     @property
     def aimed(self) -> tuple[Attempt, ...]:

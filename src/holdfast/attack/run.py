@@ -13,7 +13,7 @@ import orjson
 
 from holdfast.attack.judge import open_judge
 from holdfast.attack.plan import AttackPlan, contiguous_plan, task_of
-from holdfast.attack.result import Attempt, Outcome, attempt_from_plain, effect_of, points_of, row_of
+from holdfast.attack.result import AttackResult, Attempt, attempt_from_plain, effect_of, points_of, row_of
 from holdfast.attack.work import AttackWork, write_patch
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
@@ -39,7 +39,7 @@ CLAIM, UNIVERSAL = "claim.json", "universal.png"
 LOOKED_AT = 8  # images whose outputs are compared before and after
 
 
-def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> Outcome:
+def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> AttackResult:
     """Run the attack and write its files to the plan's folder; an interrupted run resumes.
 
     `patch` is the universal patch. Raise ModelError if the model file or its outputs have changed afterwards.
@@ -66,7 +66,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     if not attempts:
         raise DataError(f"none of the {len(failed)} images could be attacked; first: {failed[0]}")
     settings, model = plan.plan.settings, plan.plan.model.name
-    found = Outcome(
+    found = AttackResult(
         attempts=attempts,
         failed=failed,
         effects=(
@@ -86,7 +86,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     return in_folder(found, plan.out)
 
 
-def add_contiguous(found: Outcome, plan: AttackPlan, progress: Progress = silent) -> Outcome:
+def add_contiguous(found: AttackResult, plan: AttackPlan, progress: Progress = silent) -> AttackResult:
     """Attack again with contiguous squares at the same pixel budget, and save both results."""
     both = dataclasses.replace(found, contiguous=attack(contiguous_plan(plan), progress))
     write_atomic(plan.out / MANIFEST, to_json(as_plain(both), indent=True))
@@ -122,7 +122,7 @@ def _named(model: Model) -> dict[str, str]:
     return {"name": model.name, "path": str(model.path), "sha256": model.sha256}
 
 
-def as_plain(found: Outcome) -> dict[str, Any]:
+def as_plain(found: AttackResult) -> dict[str, Any]:
     """The outcome as JSON values: effects, means, curves, and one row per image."""
     return {
         "about": found.about,

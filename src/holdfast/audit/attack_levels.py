@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.attack.plan import AttackPlan, apart
-from holdfast.attack.result import Attempt, Outcome, effect_of, points_of
+from holdfast.attack.result import AttackResult, Attempt, effect_of, points_of
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.plan import AuditPlan
@@ -62,7 +62,7 @@ def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int, square: boo
 
 def attack_levels(
     plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
-) -> tuple[Outcome, tuple[LevelResult, ...], dict[str, str]]:
+) -> tuple[AttackResult, tuple[LevelResult, ...], dict[str, str]]:
     """Attack with all budgets: the outcome at the largest, every level, and the folders of the attacks.
 
     It stops at `until` (of time.monotonic): the images are those finished at the smallest budget, and a
@@ -71,7 +71,7 @@ def attack_levels(
     """
     held: dict[str, Attempt] = {}
     todo, levels, runs = list(images), list[LevelResult](), dict[str, str]()
-    first: Outcome | None = None
+    first: AttackResult | None = None
     budgets = plan.options.pixels[:most]
     for number, pixels in enumerate(budgets):
         if todo:
@@ -121,7 +121,7 @@ def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str
 
 def attack_square(
     plan: AuditPlan, images: Sequence[str], pixels: int, watch: Watch, until: float = math.inf
-) -> tuple[Outcome, LevelResult, dict[str, str]]:
+) -> tuple[AttackResult, LevelResult, dict[str, str]]:
     """Attack with one contiguous square per object: the outcome, its level, and the folder of the attack."""
     planned, outcome = _attacked(plan, images, pixels, until, watch, square=True)
     found = _level(plan, outcome, pixels, outcome.attempts, len(outcome.attempts), square=True)
@@ -130,7 +130,7 @@ def attack_square(
 
 def _attacked(
     plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch, square: bool = False
-) -> tuple[AttackPlan, Outcome]:
+) -> tuple[AttackPlan, AttackResult]:
     # One process is faster in a short time, because each process must load torch.
     jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
     within = dataclasses.replace(plan.plan, until=until, jobs=jobs)
@@ -141,7 +141,7 @@ def _attacked(
 
 def _level(
     plan: AuditPlan,
-    outcome: Outcome,
+    outcome: AttackResult,
     pixels: int,
     attempts: tuple[Attempt, ...],
     tried: int,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.attack.result import Outcome
+from holdfast.attack.result import AttackResult
 from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
 from holdfast.audit.options import AuditedOptions
@@ -34,7 +34,7 @@ from holdfast.evaluate.run import EvaluationPlan
 from holdfast.evaluate.score import Settings
 from holdfast.metrics.intervals import interval_of
 from holdfast.noise.vision.combine import Combination
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.run import PreparedNoise
 
 TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
@@ -55,10 +55,10 @@ class AuditState:
 
     plan: AuditPlan
     evaluation: Evaluation | None = None
-    suite: Suite | None = None
+    suite: NoiseSuite | None = None
     prepared: PreparedNoise | None = None
     staircase: Combination | None = None
-    outcome: Outcome | None = None
+    outcome: AttackResult | None = None
     levels: tuple[LevelResult, ...] = ()
     contiguous_attack: AttackLevel | None = None
     maps: tuple[SquareMap, ...] = ()

@@ -21,14 +21,14 @@ from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.score import Settings
 from holdfast.noise.language.result import LanguageSuite
 from holdfast.noise.speech.result import SpeechSuite
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 
 CLEAN, LOSSES = "training pipeline", "noise options"
 COMBINED = "combined"
 MSE = "MSE of log mel"
 
 
-def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> ComparisonContent:
+def compare_suites(a: NoiseSuite, b: NoiseSuite, stores: tuple[Path, Path]) -> ComparisonContent:
     """Points lost by every option; paired where the stores next to the runs have the records of both."""
     if a.data != b.data:
         raise InputError(f"A is on {a.data}, B on {b.data}: expected two suites on the same data")

@@ -22,7 +22,7 @@ from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, Sh
 if TYPE_CHECKING:
     from holdfast.evaluate.run import EvaluationPlan
     from holdfast.noise.suite import Estimate, NoiseSelection
-    from holdfast.noise.vision.result import ModelNoise, Suite
+    from holdfast.noise.vision.result import ModelNoise, NoiseSuite
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
 
@@ -274,10 +274,10 @@ def _measure(plan: NoisePlan) -> tuple[PreparedNoise, ModelNoise]:
     return prepared, measure(prepared, progress)
 
 
-def suite_of(models: Sequence[ModelNoise], plan: NoisePlan, command: str, began: float) -> Suite:
+def suite_of(models: Sequence[ModelNoise], plan: NoisePlan, command: str, began: float) -> NoiseSuite:
     """The suite of these models; it began at `began` (time.perf_counter)."""
     from holdfast.core.sources import versions
-    from holdfast.noise.vision.result import Suite
+    from holdfast.noise.vision.result import NoiseSuite
 
     data = plan.plan.dataset.name
-    return Suite(data, tuple(models), versions=versions(), **stamp(command, began))
+    return NoiseSuite(data, tuple(models), versions=versions(), **stamp(command, began))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from holdfast.noise.vision.result import Suite
+from holdfast.noise.vision.result import NoiseSuite
 from holdfast.noise.vision.tables import family_summaries, family_title, groups_of
 from holdfast.report.tables import Cell, Column, Table, table_of
 from holdfast.train.mitigate.adapt import FAMILIES, TentLoss, TentResult
@@ -68,7 +68,7 @@ def matrix_csv(found: Matrix) -> Table:
     )
 
 
-def families_table(found: Suite, model: str) -> Table:
+def families_table(found: NoiseSuite, model: str) -> Table:
     """The numbers of the paper's Fig. 4: mean (worst) points lost by each family after each mitigation."""
     groups = groups_of(found)
     columns: list[Column | str] = ["trained with", Column("clean", 2), *map(family_title, groups)]
@@ -85,7 +85,7 @@ def families_table(found: Suite, model: str) -> Table:
     return Table([*columns, Column("Combined", 2)], rows, caption)
 
 
-def families_csv(found: Suite, model: str) -> Table:
+def families_csv(found: NoiseSuite, model: str) -> Table:
     """The same as numbers, with the number of options of each family that differ."""
     groups = groups_of(found)
     rows = []

@@ -10,7 +10,7 @@ from holdfast.diagnose import page as diagnose
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis, DifferenceLoss
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision import show as noise_pictures
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.show import compare_images
 from holdfast.report.tables import Table
 from holdfast.stages.families import option
@@ -31,7 +31,7 @@ def suite():
     rows = (*named, *precisions, NoiseRow("decode", "dali", "not installed", LONG))
     together = row("combined", "decode=decode-of-library-4 + resize=resize-of-library-4")
     model = ModelNoise("efficientdet", "0" * 64, "detect", "mAP", 0.9, 500, rows, together, {"decode": "x"})
-    return Suite("coco128", (model, replace(model, model="yolox_nano")), "holdfast noise", "now", 1.0)
+    return NoiseSuite("coco128", (model, replace(model, model="yolox_nano")), "holdfast noise", "now", 1.0)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from holdfast.noise.listing import kinds_table, list_table
 from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
 from holdfast.noise.vision.page import combination_section, lead, page
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.show import Feature, compare_images, image_section
 from holdfast.noise.vision.tables import (
     combination_csv,
@@ -45,7 +45,7 @@ COMBINED = NoiseRow(
 MODEL = ModelNoise(
     "net", "0" * 64, "classify", "top1", 0.9, 100, ROWS, COMBINED, {"decode": "pillow"}, "100 images", "top-1"
 )
-SUITE = Suite("data", (MODEL,), "holdfast noise net data", "now", 1.0, {"numpy": "2"})
+SUITE = NoiseSuite("data", (MODEL,), "holdfast noise net data", "now", 1.0, {"numpy": "2"})
 
 
 def drawn(svg):

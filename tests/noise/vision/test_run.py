@@ -23,7 +23,7 @@ from holdfast.noise.vision.combine import _step, combine, describe_combination
 from holdfast.noise.vision.result import (
     ModelNoise,
     NoiseRow,
-    Suite,
+    NoiseSuite,
     as_plain,
     open_suite,
     save,
@@ -194,7 +194,7 @@ def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
 
 
 def test_a_suite_is_saved_and_opened(plan, tmp_path):
-    made = Suite(
+    made = NoiseSuite(
         "data", (measure(prepare(NoisePlan(plan, FEW)), Watched()),), "holdfast noise", "now", 1.0, {}
     )
     assert open_suite(save(made, tmp_path / "kept")) == made

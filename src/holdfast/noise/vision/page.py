@@ -9,7 +9,7 @@ from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep
 from holdfast.noise.vision.combine import describe_combination as combination_words
-from holdfast.noise.vision.result import ModelNoise, NoiseRow, Suite
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.tables import (
     combination_table,
     metric_label,
@@ -103,12 +103,12 @@ def _stair(step: CombineStep, fewer: str) -> WaterfallStep:
     return WaterfallStep(family, option, 100 * step.value, -step.extra, *more)
 
 
-def write(suite: Suite, out: Path, stairs: Sequence[Combination] = ()) -> Path:
+def write(suite: NoiseSuite, out: Path, stairs: Sequence[Combination] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
     return write_page(page(suite, stairs), out, "noise.html")
 
 
-def page(suite: Suite, stairs: Sequence[Combination] = ()) -> str:
+def page(suite: NoiseSuite, stairs: Sequence[Combination] = ()) -> str:
     """The suite as one self-contained HTML file."""
     models, table = suite.models, models_table(suite)
     body = table_figure("", table, name="System noise", wide=True)
@@ -160,7 +160,7 @@ def _card(model: ModelNoise) -> Card:
     return Card(model.model, f"{100 * model.clean:.2f}", note)
 
 
-def _about(suite: Suite) -> Section:
+def _about(suite: NoiseSuite) -> Section:
     stages = [[m.model, *m.pipeline.values()] for m in suite.models]
     clean = table_figure(
         "Clean pipeline",

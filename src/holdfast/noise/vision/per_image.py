@@ -11,11 +11,11 @@ from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.score import Settings
-from holdfast.noise.vision.result import Suite
+from holdfast.noise.vision.result import NoiseSuite
 from holdfast.noise.vision.sweep import CLEAN
 
 
-def record_sets(suite: Suite, runs: Path, *, clean: bool = True) -> Iterator[RecordSet]:
+def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterator[RecordSet]:
     """The records of every option that was run, read from the cells; the column `option` names it."""
     store = Store(runs / CELLS)
     for model in suite.models:

@@ -111,7 +111,7 @@ class ModelNoise:
 
 
 @dataclass(frozen=True, repr=False)
-class Suite(Result):
+class NoiseSuite(Result):
     """One run of the suite: models on one dataset."""
 
     data: str
@@ -177,10 +177,10 @@ def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
     return FamilySummary(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))
 
 
-class _NoiseManifest(Manifest[Suite]):
+class _NoiseManifest(Manifest[NoiseSuite]):
     """The manifest of a suite, with the line of every family next to the rows."""
 
-    def to_plain(self, result: Suite) -> dict[str, Any]:
+    def to_plain(self, result: NoiseSuite) -> dict[str, Any]:
         """The suite as JSON values."""
         plain = super().to_plain(result)
         for model, noise in zip(plain["models"], result.models, strict=True):
@@ -190,11 +190,11 @@ class _NoiseManifest(Manifest[Suite]):
 
 
 MANIFEST = "noise.json"
-SUITES = _NoiseManifest(MANIFEST, "noise", Suite, "a noise run")
+SUITES = _NoiseManifest(MANIFEST, "noise", NoiseSuite, "a noise run")
 as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
-def suite_folder(suite: Suite, runs: Path) -> Path:
+def suite_folder(suite: NoiseSuite, runs: Path) -> Path:
     """Where a suite is saved: by its models, its data and the selected options."""
     models = "-".join(m.model for m in suite.models)
     same = [

@@ -8,7 +8,7 @@ from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import interval_text
 from holdfast.noise.suite import OUTCOMES, outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep
-from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, Suite, summarize_family
+from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, NoiseSuite, summarize_family
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
@@ -28,7 +28,7 @@ def metric_label(of: Any) -> str:
     return f"{metric_name(of)} ({rule})" if of.task == "detect" and rule else metric_name(of)
 
 
-def groups_of(suite: Suite) -> tuple[str, ...]:
+def groups_of(suite: NoiseSuite) -> tuple[str, ...]:
     """The columns of the paper's table: families, with the precisions by their kind (fp16, int8)."""
     found = dict.fromkeys(r.group for m in suite.models for r in m.rows)
     return tuple(sorted(found, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
@@ -49,7 +49,7 @@ def family_summaries(model: ModelNoise, groups: Sequence[str]) -> list[FamilySum
     return [summarize_family([r for r in model.rows if r.group == g], _family(g)) for g in groups]
 
 
-def models_table(suite: Suite) -> Table:
+def models_table(suite: NoiseSuite) -> Table:
     """The paper's table: one row per model, mean (worst) points lost by every family."""
     groups = groups_of(suite)
     metrics = ", ".join(dict.fromkeys(metric_label(m) for m in suite.models))
@@ -69,7 +69,7 @@ def models_table(suite: Suite) -> Table:
     return Table([*columns, "Combined"], rows, caption)
 
 
-def models_csv(suite: Suite) -> Table:
+def models_csv(suite: NoiseSuite) -> Table:
     """The same as numbers: mean and worst points lost and the worst option of every family."""
     groups = groups_of(suite)
     rows = []
@@ -98,7 +98,7 @@ def _mean_worst(made: FamilySummary) -> str:
 
 def families_table(model: ModelNoise) -> Table:
     """Every family of one model: mean and worst points lost, the worst option, and how many differ."""
-    groups = groups_of(Suite("", (model,)))
+    groups = groups_of(NoiseSuite("", (model,)))
     deltas = [Column("mean points lost", 2), Column("worst points lost", 2)]
     rows: list[list[Cell]] = []
     for group, made in zip(groups, family_summaries(model, groups), strict=True):

@@ -16,7 +16,7 @@ from holdfast.core.model import Model
 from holdfast.core.types import Floats
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.noise.suite import NoiseSelection, Watch, no_progress
-from holdfast.noise.vision.result import Suite
+from holdfast.noise.vision.result import NoiseSuite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.train.mitigate.rows import MIX, Over, choice_of
 from holdfast.train.mitigate.training import TrainedModels, Training, correct_predictions, pictures_for
@@ -182,7 +182,7 @@ def as_plain(found: Matrix) -> dict[str, Any]:
 def families(
     training: Training, models: TrainedModels, data: Dataset, runs: Path, over: tuple[str, ...] = FAMILIES,
     watch: Watch = no_progress,
-) -> Suite:  # fmt: skip
+) -> NoiseSuite:  # fmt: skip
     """The noise suite of the model after each training; cached cells are not run again.
 
     Integer precisions are calibrated on training images.
@@ -192,4 +192,4 @@ def families(
         named = dataclasses.replace(model, name=order.row.name)
         plan = EvaluationPlan(named, data, runs=runs, jobs=training.jobs)
         suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(over), training.data)), watch))
-    return Suite(data.name, tuple(suites))
+    return NoiseSuite(data.name, tuple(suites))
