@@ -118,14 +118,14 @@ def test_several_models_are_measured_together(model, data):
 def test_a_diagnosis_takes_the_stages_of_a_deployed_model(model, data):
     cause = hf.diagnose(model.deployed(resize="opencv-nearest"), data)
     assert "resize" in cause.verdict
-    assert [share.label for share in cause.blame.shares] == ["resize=opencv-nearest"]
+    assert [one.label for one in cause.loss.differences] == ["resize=opencv-nearest"]
 
 
 def test_a_dump_of_the_target_is_explained(model, data):
     tensor = model.deployed(resize="opencv-nearest").tensor(data[0].data)
     cause = hf.diagnose(model, data[0], input=tensor)
-    assert "resize=opencv-nearest exactly" in cause.verdict
-    assert cause.dumps[0].rows[0][2] == "exactly"
+    assert "reproduced exactly by resize=opencv-nearest" in cause.verdict
+    assert cause.dumps[0].rows[0][2] == "yes"
 
 
 def test_an_attack_on_one_image_gives_its_image_and_patch(model, data):

@@ -50,7 +50,7 @@ def test_one_bad_image_is_counted_named_and_left_out(holdfast, folder, data, wor
     line = next(text for text in done.err.splitlines() if text.startswith("failed"))
     assert "zz.jpg" in line
     assert re.search(words, line)
-    assert "1 of 9 images failed and is not in the numbers" in done.err
+    assert "1 of 9 images failed and is not included in the numbers" in done.err
     assert "8 images" in done.out
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_gz_is_named(fails, folder):
 def test_data_without_class_names_cannot_be_renamed(fails, folder):
     (folder / "data" / "val.txt").write_text("dark/0000.jpg 0\n")
     line = fails("evaluate", "tiny.onnx", "data/val.txt", "--map", "0=dark")
-    assert "nothing can be renamed" in line
+    assert "has no class names to map" in line
 
 
 def odd_graph(path, domain="", opset=17):
@@ -238,19 +238,19 @@ def test_a_full_disk(fails, folder, monkeypatch):
         (["evaluate", "--truth", "x.json", "--predictions", "y.json"], "x.json"),
         (["evaluate", "tiny.onnx", "data", "--rule", "cocoo"], "Did you mean 'coco'?"),
         (["evaluate", "tiny.onnx", "data", "--iou", "2"], "--iou"),
-        (["evaluate", "tiny.onnx", "data", "--stage", "resize"], "expected NAME=VALUE"),
+        (["evaluate", "tiny.onnx", "data", "--stage", "resize"], "expected KIND=NAME"),
         (
             ["evaluate", "tiny.onnx", "data", "--stage", "resize=opencv-linear"],
             "Did you mean 'opencv-bilinear'?",
         ),
         (["evaluate", "tiny.onnx", "data", "--csv", "--markdown"], "not several"),
-        (["evaluate", "tiny.onnx", "data", "--class", "dark"], "add --explain"),
-        (["evaluate", "tiny.onnx", "data", "--explain"], "a classify model has none"),
+        (["evaluate", "tiny.onnx", "data", "--class", "dark"], "--class: expected with --explain"),
+        (["evaluate", "tiny.onnx", "data", "--explain"], "only detectors have an AP"),
         (["evaluate", "tiny.onnx", "--explain"], "expected MODEL DATA"),
-        (["evaluate", "--explain", "--images", "3"], "--images: of use only with MODEL DATA"),
+        (["evaluate", "--explain", "--images", "3"], "--images: expected only with MODEL DATA"),
         (
             ["evaluate", "--truth", "x", "--predictions", "y", "--stage", "a=b", "--classes", "common"],
-            "--classes, --stage: of use only with MODEL DATA",
+            "--classes, --stage: expected only with MODEL DATA",
         ),
         (["evaluat"], "Did you mean"),
         (["report", "nowhere"], "no such run"),
@@ -266,7 +266,7 @@ def test_truth_without_any_class_cannot_be_explained(fails, folder):
     (folder / "t.json").write_text('{"images": [{"id": 1}], "annotations": [], "categories": []}')
     (folder / "p.json").write_text("[]")
     files = ("--truth", "t.json", "--predictions", "p.json")
-    assert "the truth names none" in fails("evaluate", *files, "--explain")
+    assert "has no class to explain" in fails("evaluate", *files, "--explain")
 
 
 def test_a_page_is_made_from_another_folder_too(holdfast, folder, monkeypatch):

@@ -22,12 +22,15 @@ from holdfast.experiment.plan import DOES, DatasetEntry, Experiment, ModelEntry,
 TABLES = {"csv", "markdown", "latex", "strict"}
 RECORDS = {"predictions_out", "per_image"}
 ALONE = {
-    "evaluate": TABLES | RECORDS | {"model", "data", "truth", "predictions", "explain", "class_", "against"},
+    "evaluate": {
+        *TABLES, *RECORDS, "model", "data", "truth", "predictions", "explain", "class_", "against", "top",
+        "all_classes",
+    },
     "noise": TABLES | RECORDS | {"models_data", "task", "use"},
     "attack": {"model", "data", "page"},
     "audit": RECORDS | {"model", "data", "gates", "fail_if", "min_images", "junit", "sarif"},
     "verify": {"net", "prop", "witness", "memory", "check"},
-}
+}  # fmt: skip
 
 
 def homes(group=None, path=()):

@@ -153,7 +153,7 @@ def test_bad_input_is_one_line(fails, options, said):
 def test_classes_are_mapped_and_unknown_ones_left_out(halving, fails, holdfast, tmp_path):
     making.blob_coco(tmp_path / "blobs", 3)
     args = ("--model", halving(flip=False), "--data", tmp_path / "blobs", "--held-out", "--images", 1)
-    assert "the model does not know blob. Use --map" in fails("patchbench", "make", "out", *args)
+    assert "the model does not have blob. Use --map" in fails("patchbench", "make", "out", *args)
     line = fails("patchbench", "make", "out", *args, "--map", "blob=mandatory")
     assert "got 0 of the 3 in the test part (of 3 in all); give more data" in line  # the boxes are small
     content = json.loads((tmp_path / "blobs" / "annotations.json").read_text())

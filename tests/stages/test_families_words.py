@@ -22,7 +22,7 @@ from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.noise.vision.show import noise_examples
 
-SAME_PIXELS = "no JPEG among the images, and this decoder gives the same pixels of all of them"
+SAME_PIXELS = "no image is a JPEG, and this decoder gives the same pixels for all of them"
 
 
 def plan_of(model, data, tmp_path):
@@ -55,7 +55,7 @@ def test_square_is_for_cards_that_crop(tmp_path):
     boxed = fed_as(model, "letterbox")
     (one,) = prepare(NoisePlan(plan_of(boxed, data, tmp_path), wanted)).candidates
     assert (one.status, one.variant) == ("no effect", None)
-    assert one.note == "applies to cards of policy crop only; this one's is letterbox"
+    assert one.note == "applies only to cards with the input policy crop; this card has letterbox"
     picture = making.jpeg(np.zeros((30, 40, 3), np.uint8))
     assert [told[1] for told in noise_examples(picture, boxed, wanted)] == [one.note]
     (one,) = prepare(NoisePlan(plan_of(fed_as(model, "crop"), data, tmp_path), wanted)).candidates

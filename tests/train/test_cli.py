@@ -144,7 +144,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
         (("old.onnx", "data", "-o", "old.onnx"), "expected another file than the model"),
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
         (("old.onnx", "data", "-o", "taken.onnx"), "taken.toml exists and is the card of another model"),
-        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write there"),
+        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write: Not a directory"),
         (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model with the task 'detect'"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
         (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "one batch of training images (91), got 90"),

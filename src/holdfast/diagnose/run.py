@@ -182,8 +182,9 @@ class Diagnosis(Result):
         text = summary(self)
         for table in self.dumps:
             _, choices, exact, largest, *_ = table.rows[0]
-            how = "exactly" if exact else f"with a largest difference of {largest}"
-            text = f"The dump of the target is reproduced by {choices} {how}. {text}"
+            found = f"The dump of the target is reproduced exactly by {choices}."
+            near = f"No option reproduces the dump; the closest is {choices}, largest difference {largest}."
+            text = f"{found if exact else near} {text}"
         return text.strip()
 
     def to_dict(self) -> dict[str, Any]:
