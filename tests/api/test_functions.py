@@ -124,7 +124,7 @@ def test_a_diagnosis_takes_the_stages_of_a_deployed_model(model, data):
 def test_a_dump_of_the_target_is_explained(model, data):
     tensor = model.deployed(resize="opencv-nearest").tensor(data[0].data)
     cause = hf.diagnose(model, data[0], input=tensor)
-    assert "reproduced exactly by resize=opencv-nearest" in cause.verdict
+    assert "reproduced exactly by decode=pillow, colour=rgb, resize=opencv-nearest" in cause.verdict
     assert cause.dumps[0].rows[0][2] == "yes"
 
 
