@@ -179,8 +179,8 @@ def test_another_rule_is_scored_again_and_said(tmp_path):
     assert row(found, "AP").before.value < 80 < row(found, "AP").after.value
     assert row(found, "AP50").verdict == "identical"
     assert row(found, "AP75").verdict == "better"  # 3 pixels off, the smaller box overlaps by 0.68
-    assert row(found, "ARl").basis in ("", "no interval: not drawn for this number")
-    assert row(found, "AR1").basis == "no interval: not drawn for this number"
+    assert row(found, "ARl").basis in ("", "no interval: not computed for this metric")
+    assert row(found, "AR1").basis == "no interval: not computed for this metric"
 
 
 def test_meaningless_evaluations_are_refused(tmp_path):

@@ -123,7 +123,7 @@ def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
             yield result.from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
             sides = [result.in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]
-            yield result.from_stated(about, sides[0], sides[1], why="not drawn for this number")
+            yield result.from_stated(about, sides[0], sides[1], why="not computed for this metric")
 
 
 def _class_changes(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:

@@ -139,7 +139,7 @@ def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]
     groups["Options"].add_argument(*HELP, action="help", help="Print this help and exit.")
     lines = (" && \\\n    ".join(line.split(" && ")) for line in shape.examples)
     examples = ["Examples:", *(f"  {line}" for line in lines), ""] if shape.examples else []
-    parser.epilog = "\n".join([*examples, f"Documentation: {docs_page(shape.command)}"]).replace("%", "%%")
+    parser.epilog = "\n".join([*examples, f"Documentation: {docs_page(shape.command)}"])
     return parser.format_help().rstrip()
 
 
@@ -176,7 +176,7 @@ def _help_parser(usage: str, about: str) -> argparse.ArgumentParser:
     paragraphs = [textwrap.fill(" ".join(p.split()), width) for p in inspect.cleandoc(about).split("\n\n")]
     return argparse.ArgumentParser(
         usage=usage,
-        description="\n\n".join(paragraphs).replace("%", "%%"),
+        description="\n\n".join(paragraphs),
         add_help=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=lambda prog: _Formatter(prog, max_help_position=28, width=width),

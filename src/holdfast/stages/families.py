@@ -136,8 +136,9 @@ def options(of: Family) -> tuple[NoiseOption, ...]:
 def option(label: str) -> NoiseOption:
     """The option named `family=name`, by its name or an alias, or an error with the nearest."""
     if "=" not in label:
-        labels = [known for family in families() for one in options(family) for known in one.labels]
-        hint = did_you_mean(label, [*labels, *(family.name for family in families())])
+        labels = [text for family in families() for one in options(family) for text in one.labels]
+        known = [family.name for family in families()]
+        hint = "" if label in known else did_you_mean(label, [*labels, *known])
         raise InputError(
             f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}. {hint}".strip()
         )

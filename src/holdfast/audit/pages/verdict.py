@@ -181,8 +181,9 @@ def _combination(audit: Audit) -> VerdictLine:
     worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
+        verb = "falls to" if worst.value < audit.clean.value else "is"
         also = (
-            f" With an attack as well, {audit.clean.title} falls to {worst.value:.3f} on "
+            f" With an attack as well, {audit.clean.title} {verb} {worst.value:.3f} on "
             f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
         )
     if combined is None or combined.points_lost is None:

@@ -148,7 +148,8 @@ class NoiseSuite(Result):
     def _summary(self) -> str:
         models, worst = ", ".join(one.model for one in self.models), self.worst
         lost = f"{worst.label} loses {worst.loss or 0.0:z.2f} points" if worst else "nothing changes"
-        return f"{models} on {self.data}: {len(self.models[0].rows)} options, {lost}"
+        count = len(self.models[0].rows)
+        return f"{models} on {self.data}: {count} option{'s' if count != 1 else ''}, {lost}"
 
     def _rows(self) -> list[dict[str, Any]]:
         columns = ("family", "option", "outcome", "value", "low", "high", "changed", "images", "note")
