@@ -17,9 +17,12 @@ PRINTED = {
     "attack_and_contest": "final score",
     "verify_a_network": "violated",
 }
+LONG = ("find_the_deployment_mistake", "attack_and_contest")
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in PRINTED]
+)
 def test_a_notebook_runs_as_a_script_without_a_main_guard(name, tmp_path):
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py"],

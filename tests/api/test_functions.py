@@ -121,6 +121,7 @@ def test_a_diagnosis_takes_the_stages_of_a_deployed_model(model, data):
     assert [one.label for one in cause.loss.differences] == ["resize=opencv-nearest"]
 
 
+@pytest.mark.slow
 def test_a_dump_of_the_target_is_explained(model, data):
     tensor = model.deployed(resize="opencv-nearest").tensor(data[0].data)
     cause = hf.diagnose(model, data[0], input=tensor)
