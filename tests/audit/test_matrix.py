@@ -1,4 +1,4 @@
-"""The matrix: threats made as trained, replayed under deployments."""
+"""The matrix: attacks on the training pipeline, replayed under deployments."""
 
 import dataclasses
 import os

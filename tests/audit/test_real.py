@@ -28,7 +28,7 @@ def check(tmp_path, metric):
         assert certified + broken <= len(layer["per_image"])
     fields = {(m["threat"], m["deployment"]): m for m in found["matrix"]["cells"]}
     assert ("3000px", "precision=int8-minmax") in fields
-    assert fields["3000px", "as trained"]["value"] <= fields["none", "as trained"]["value"]
+    assert fields["3000px", "training pipeline"]["value"] <= fields["none", "training pipeline"]["value"]
     assert {r["deployment"] for r in found["rechecks"]} >= {"precision=fp16"}
     page = (tmp_path / "report.html").read_bytes()
     assert 200_000 < len(page) <= 5_000_000
@@ -44,7 +44,7 @@ def test_yolox_nano_on_coco128(holdfast, shared_data, tmp_path):
     assert done.code == 0, done
     found = check(tmp_path, "map50")
     assert 0.4 < found["clean"]["value"] < 0.8
-    assert "Smallest patch that works" in done.out
+    assert "Smallest attack" in done.out
 
 
 def test_yolo_fastest_xl_on_roadsign(holdfast, shared_data, tmp_path):

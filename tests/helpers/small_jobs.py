@@ -149,7 +149,7 @@ def tuned(folder):
     model = load_model(training.normalised_classifier(folder))
     data = open_dataset(making.image_folder(folder / "data", 24, size=40))
     names = ("pillow-bilinear", "opencv-nearest")
-    orders = mitigate.orders(rows.matrix_rows(model, "resize", names, names), (0,))
+    orders = mitigate.training_jobs(rows.matrix_rows(model, "resize", names, names), (0,))
 
     def run(runs):
         job = mitigate.Training(model, data, runs, steps=2, batch=8)
