@@ -130,7 +130,10 @@ def test_a_dump_of_the_target_is_explained(model, data):
 
 
 def test_an_attack_on_one_image_gives_its_image_and_patch(model, data):
-    adv = hf.attack(model, data[3], pixels=300, steps=10, shrink=False, features="none", page=False)
+    few = {"pixels": 300, "steps": 10, "shrink": False, "features": "none", "page": False}
+    adv = hf.attack(model, data[3], contiguous=True, **few)
+    assert adv.contiguous is not None
+    assert hf.attack(model, data[3], contiguous=False, **few).contiguous is None
     assert adv.success in (0.0, 1.0)
     assert adv.image.shape == (480, 640, 3)
     assert adv.patch.mask.sum() == adv.attempts[0].pixels <= 300

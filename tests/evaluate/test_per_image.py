@@ -9,6 +9,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.core.errors import InputError
+from holdfast.core.types import Boxes, Detections, Size
+from holdfast.engine.records import DetectionRecord
+from holdfast.evaluate.per_image import CocoIds, RecordSet, coco_results
+from holdfast.evaluate.score import Settings
+from holdfast.metrics.rules import RULES
 
 
 def rows_of(path):
@@ -82,7 +87,16 @@ def test_classes_without_an_id_get_numbers_of_their_own(tmp_path, monkeypatch):
     found = json.loads((tmp_path / "dt.json").read_text())
     numbers = {(one["category_id"], one["category"]) for one in found}
     assert len(numbers) == len({number for number, _ in numbers})
-    assert all(np.diff(np.reshape(one["bbox"], (2, 2)), axis=0).size for one in found)
+    assert all(min(one["bbox"][2:]) > 0 for one in found)
+
+
+def test_a_category_with_the_id_0_keeps_it():
+    truth = Boxes(np.array([[0.0, 0.0, 4.0, 4.0]]), np.array([0]))
+    found = Detections(np.array([[0.0, 0.0, 4.0, 4.0]]), np.array([0.9]), np.array([0]))
+    record = DetectionRecord("a.jpg", Size(9, 9), truth, found)
+    one = RecordSet([record], "detect", ("stop",), Settings(RULES["coco"]))
+    (result,) = coco_results(one, CocoIds({"a.jpg": 0}, {"stop": 0}, known=True))
+    assert (result["image_id"], result["category_id"]) == (0, 0)
 
 
 def test_a_file_in_the_place_of_a_folder_is_reported_first(tmp_path, monkeypatch):

@@ -205,16 +205,13 @@ def attack(
 
     `out` is the folder of attacked images and patches (default: a folder of its own in holdfast-runs).
     """
-    from holdfast.attack.cli import attack_plan
+    from holdfast.attack.cli import attack_plan, run_attack
     from holdfast.attack.page import write
     from holdfast.attack.plan import check_attack, task_of
-    from holdfast.attack.run import attack as run
     from holdfast.attack.run import decoded
-    from holdfast.attack.universal import make_universal
     from holdfast.engine.manifest import slug
     from holdfast.evaluate.run import alignment_of
 
-    show = watch(progress)
     loaded = as_model(model, options.pop("card", None))
     if loaded.card.task not in ("detect", "single"):
         raise InputError(
@@ -233,12 +230,7 @@ def attack(
         images = [setup, plan.universal, [entry.name for entry in evaluated.dataset.entries]]
         title = slug(f"attack-{loaded.name}-on-{evaluated.dataset.name}")
         plan = replace(plan, out=RUNS / f"{title}-{fingerprint.of(images)[:8]}")
-    patch = None
-    if plan.universal != "none":
-        with show("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
-            patch = make_universal(plan, step)
-    with show("attack", len(evaluated.dataset)) as step:
-        outcome = run(plan, step, patch)
+    outcome = run_attack(plan, given.contiguous, watch(progress))
     if given.page:
         write(outcome, decoded(evaluated), plan.out / "report.html")
     return write_files(outcome, given, page=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from holdfast.api.predictions import Prediction, named
 from holdfast.core import model as core
-from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
 from holdfast.core.types import Image, Tensor
 from holdfast.data.entries import read_image_file
 from holdfast.graph.load import load_model
+from holdfast.noise.suite import CALIBRATION_ITEMS, spread
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import applied, families, options_of
 
@@ -28,14 +29,13 @@ else:
     PillowImage = Any
 
 ImageLike: TypeAlias = "str | PathLike[str] | bytes | NDArray[np.uint8] | PillowImage"
-CALIBRATION_IMAGES = 100  # at most, spread evenly over a calibration dataset
 
 
-class OpenedMachines(dict[str, LoadedPipeline]):
-    """Machines that a model has opened. Pickled empty: each process opens its own."""
+class PipelineCache(dict[str, LoadedPipeline]):
+    """The pipeline that a model has opened. Pickled empty: each process opens its own."""
 
-    def __reduce__(self) -> tuple[type[OpenedMachines], tuple[()]]:
-        return OpenedMachines, ()
+    def __reduce__(self) -> tuple[type[PipelineCache], tuple[()]]:
+        return PipelineCache, ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +47,7 @@ class Model(core.Model):
 
     stages: Pipeline | None = None  # None: the training pipeline
     deployment: tuple[str, ...] = ()  # what differs from it: resize=opencv-nearest
-    _machines: OpenedMachines = field(default_factory=OpenedMachines, init=False, repr=False, compare=False)
+    _cache: PipelineCache = field(default_factory=PipelineCache, init=False, repr=False, compare=False)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -107,7 +107,8 @@ class Model(core.Model):
         if calibration is not None:
             from holdfast.api.data import as_dataset
 
-            entries = spread_entries(as_dataset(calibration, task=self.card.task).entries)
+            entries = as_dataset(calibration, task=self.card.task).entries
+            entries = spread(entries, min(CALIBRATION_ITEMS, len(entries)))
             if not isinstance(stages.infer, DeployedInference):
                 raise InputError("calibration: only integer precisions are calibrated; add precision='int8'")
             images = Calibration(entries, pipeline_of(self.card))
@@ -118,15 +119,15 @@ class Model(core.Model):
 
     def _machine(self) -> LoadedPipeline:
         """The opened pipeline; opened once."""
-        if "" not in self._machines:
+        if "" not in self._cache:
             infer = self.pipeline.infer
             if isinstance(infer, DeployedInference) and infer.calibrated and infer.calibration is None:
                 raise InputError(
                     f"{', '.join(self.deployment)}: integer precisions need calibration images; "
                     "pass them as model.deployed(…, calibration=dataset)"
                 )
-            self._machines[""] = load_pipeline(self.pipeline, self)
-        return self._machines[""]
+            self._cache[""] = load_pipeline(self.pipeline, self)
+        return self._cache[""]
 
     def to_dict(self) -> dict[str, Any]:
         """Name, path, hash, card, guesses and pipeline as plain values."""
@@ -200,9 +201,3 @@ def as_image(image: ImageLike) -> bytes | Image:
             f"got {type(image).__name__} of shape {pixels.shape} and type {pixels.dtype.name}"
         )
     return pixels
-
-
-def spread_entries(entries: Sequence[Entry], count: int = CALIBRATION_IMAGES) -> tuple[Entry, ...]:
-    """At most `count` entries, evenly spread over all."""
-    count = min(count, len(entries))
-    return tuple(entries[(2 * i + 1) * len(entries) // (2 * count)] for i in range(count))

@@ -19,6 +19,7 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.result import Result
 from holdfast.core.types import Sample
+from holdfast.diagnose.run import IMAGE_SUFFIXES
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
@@ -30,7 +31,6 @@ from holdfast.stages.deployed import Calibration, DeployedInference
 ModelLike: TypeAlias = "str | Path | core.Model"
 R = TypeVar("R", bound=Result)
 T = TypeVar("T", bound=Options)
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
 def plan_for_call(
@@ -123,7 +123,7 @@ def one_image(data: DataLike) -> SingleImage | None:
     if isinstance(data, Sample):
         return SingleImage(data.name, data.data)
     path = Path(data) if isinstance(data, str | Path) else None
-    if path is not None and path.suffix.lower() in PICTURES and path.is_file():
+    if path is not None and path.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
         return SingleImage(path.name, path.read_bytes())
     return None
 

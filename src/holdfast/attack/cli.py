@@ -14,8 +14,15 @@ from holdfast.config.parser import command_line
 from holdfast.evaluate.options import EvaluationOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from holdfast.attack.plan import AttackPlan
+    from holdfast.attack.result import AttackResult
+    from holdfast.engine.executor import Progress
     from holdfast.evaluate.run import EvaluationPlan
+
+    Watch = Callable[..., AbstractContextManager[Progress]]
 
 
 def attack(options: AttackOptions) -> int:
@@ -25,10 +32,8 @@ def attack(options: AttackOptions) -> int:
     Run the same command again to resume. Exit code 4: some images could not be read.
     """
     from holdfast.attack.page import tables, write
-    from holdfast.attack.plan import check_attack, is_scattered
-    from holdfast.attack.run import add_contiguous, as_plain, decoded
-    from holdfast.attack.run import attack as run
-    from holdfast.attack.universal import make_universal
+    from holdfast.attack.plan import check_attack
+    from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
     from holdfast.core.model import MODEL_KINDS
@@ -45,15 +50,7 @@ def attack(options: AttackOptions) -> int:
     check_attack(plan)
     for reason in evaluated.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
-    patch = None
-    if plan.universal != "none":
-        with progress("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
-            patch = make_universal(plan, step)
-    with progress("attack", len(evaluated.dataset)) as step:
-        outcome = run(plan, step, patch)
-    if options.contiguous and is_scattered(plan):
-        with progress("contiguous squares", len(evaluated.dataset)) as step:
-            outcome = add_contiguous(outcome, plan, step)
+    outcome = run_attack(plan, options.contiguous, progress)
     if options.json:
         write_json(options.json, as_plain(outcome))
     say("\n\n".join(to_text(table) for table in tables(outcome)))
@@ -63,6 +60,25 @@ def attack(options: AttackOptions) -> int:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"images   {plan.out / 'images'}\n")
     return 4 if outcome.failed else 0
+
+
+def run_attack(plan: AttackPlan, contiguous: bool, watch: Watch) -> AttackResult:
+    """Run the attack, before it the search of a universal patch, after it the one with contiguous squares."""
+    from holdfast.attack.plan import is_scattered
+    from holdfast.attack.run import add_contiguous
+    from holdfast.attack.run import attack as run
+    from holdfast.attack.universal import make_universal
+
+    patch, images = None, len(plan.plan.dataset)
+    if plan.universal != "none":
+        with watch("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
+            patch = make_universal(plan, step)
+    with watch("attack", images) as step:
+        found = run(plan, step, patch)
+    if contiguous and is_scattered(plan):
+        with watch("contiguous squares", images) as step:
+            found = add_contiguous(found, plan, step)
+    return found
 
 
 def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:

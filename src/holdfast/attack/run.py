@@ -90,7 +90,7 @@ def add_contiguous(found: AttackResult, plan: AttackPlan, progress: Progress = s
     """Attack again with contiguous squares at the same pixel budget, and save both results."""
     both = dataclasses.replace(found, contiguous=attack(contiguous_plan(plan), progress))
     write_atomic(plan.out / MANIFEST, to_json(as_plain(both), indent=True))
-    return both
+    return in_folder(both, plan.out)
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:

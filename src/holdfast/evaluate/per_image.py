@@ -115,7 +115,8 @@ def coco_results(one: RecordSet, ids: CocoIds) -> Iterator[dict[str, Any]]:
     Where the data has no ids of its own, the names of the image and the class are added.
     """
     free = itertools.count(max(ids.classes.values(), default=0) + 1)
-    numbers = [ids.classes.get(plain_name(name)) or next(free) for name in one.classes]
+    known = [ids.classes.get(plain_name(name)) for name in one.classes]
+    numbers = [next(free) if number is None else number for number in known]  # an id of 0 is valid
     for record in one.records:
         if not isinstance(record, DetectionRecord):
             continue

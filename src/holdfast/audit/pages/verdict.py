@@ -181,7 +181,8 @@ def _combination(audit: Audit) -> VerdictLine:
     worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
-        verb = "falls to" if worst.value < audit.clean.value else "is"
+        free = {m.deployment: m.value for m in audit.matrix.cells if m.threat == NO_THREAT}
+        verb = "stays at" if free.get(worst.deployment) == worst.value else "falls to"
         also = (
             f" With an attack as well, {audit.clean.title} {verb} {worst.value:.3f} on "
             f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
