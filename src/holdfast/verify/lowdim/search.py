@@ -40,6 +40,7 @@ from holdfast.verify.rounding import EXTRA, MERGED, SURE, UNIT, gamma
 ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
+ROUNDED = 8  # the same for a proof with rounding: one undecided box means that the proof has failed
 COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
 WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
 PHASES = 1024  # rows of fixed phases in a program, at most
@@ -144,7 +145,7 @@ class _Search:
             state.wanted = min(state.wanted, 2.0 * state.best - 1e-9)
             return None
         self.parked += 1
-        if self.parked < PARKED:
+        if self.parked < (ROUNDED if self.layers.roundoff else PARKED):
             return None
         note = f"{self.parked} boxes at the resolution of float64"
         return EngineResult("unknown", ENGINE, note=note, at_limit=True)
