@@ -1,4 +1,4 @@
-"""Models made once and kept on disk by key, checked against that key whenever they are read."""
+"""Generated models cached on disk by key and verified against that key on every read."""
 
 import json
 import os
@@ -24,16 +24,16 @@ def cached_artifact(
     `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
     """
     about = _file(stem, ".json")
-    found = _read(about, stem, key)
-    if found is None:
-        made = make()
+    record = _read(about, stem, key)
+    if record is None:
+        artifact = make()
         stem.parent.mkdir(parents=True, exist_ok=True)
-        for ending, data in made.files.items():
+        for ending, data in artifact.files.items():
             _write(_file(stem, ending), data)
-        hashes = {ending: of_bytes(data) for ending, data in made.files.items()}
-        found = {"files": hashes, "facts": dict(made.facts)}
-        _write(about, sealed(key, json.dumps(found).encode()))
-    return {ending: _file(stem, ending) for ending in found["files"]}, found["facts"]
+        hashes = {ending: of_bytes(data) for ending, data in artifact.files.items()}
+        record = {"files": hashes, "facts": dict(artifact.facts)}
+        _write(about, sealed(key, json.dumps(record).encode()))
+    return {ending: _file(stem, ending) for ending in record["files"]}, record["facts"]
 
 
 def _file(stem: Path, ending: str) -> Path:
@@ -41,16 +41,16 @@ def _file(stem: Path, ending: str) -> Path:
 
 
 def _read(about: Path, stem: Path, key: str) -> dict[str, Any] | None:
-    """What is known about the files; None if they must be made."""
+    """Recorded hashes and facts of the files; None if they must be built."""
     try:
         data = unsealed(key, about.read_bytes())
         if data is None:
             return None
-        found: dict[str, Any] = json.loads(data)
-        whole = all(of_file(_file(stem, ending)) == hashed for ending, hashed in found["files"].items())
+        record: dict[str, Any] = json.loads(data)
+        intact = all(of_file(_file(stem, ending)) == hashed for ending, hashed in record["files"].items())
     except OSError:
         return None
-    return found if whole else None
+    return record if intact else None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -74,7 +74,7 @@ def table_rows(
 
 
 def pixels(card: Card, normalised: bool) -> Floats:
-    """Input pixels (x, y) in one unit of a box: the input's size where boxes are in parts of it, else 1."""
+    """Input pixels (x, y) per unit of a box: the input size if boxes are relative to it, else 1."""
     return np.array(card.input.size if normalised else (1.0, 1.0), np.float64)
 
 
@@ -87,7 +87,7 @@ def sigmoid(x: Tensor) -> Floats:
 
 
 def logit(p: float) -> float:
-    """The x whose sigmoid is p, a hair below so that no candidate at the threshold is lost."""
+    """The x whose sigmoid is p, slightly reduced so that no candidate at the threshold is dropped."""
     if 0.0 < p < 1.0:
         return math.log(p / (1.0 - p)) - 1e-5
     return -math.inf if p <= 0.0 else 15.0  # float32 outputs from 15 on have a sigmoid that rounds to 1
@@ -111,8 +111,8 @@ def levels(
 ) -> tuple[tuple[int, int], ...] | None:
     """Rows and columns of each stride's map so that all maps have `cells` cells together; None if none fit.
 
-    A network whose pools round the other way has maps up to `slack` larger or smaller, each one made of the
-    one before; no cell moves by that. None, too, if more than one such row of maps fits.
+    A network whose pools round the other way has maps up to `slack` larger or smaller, each computed from
+    the one before; no cell moves. Also None if more than one such sequence of maps fits.
     """
     expected = [[math.ceil(side / s) for s in strides] for side in (size.height, size.width)]
     if sum(r * c for r, c in zip(*expected, strict=True)) == cells:
@@ -122,8 +122,8 @@ def levels(
     fitting = []
     for r, c in zip(rows, rows, strict=True) if square else itertools.product(rows, columns):
         if sum(a * b for a, b in zip(r, c, strict=True)) == cells:
-            apart = [a - b for a, b in zip((*r, *c), (*expected[0], *expected[1]), strict=True)]
-            if min(apart) >= 0 or max(apart) <= 0:  # all pools round the same way
+            differences = [a - b for a, b in zip((*r, *c), (*expected[0], *expected[1]), strict=True)]
+            if min(differences) >= 0 or max(differences) <= 0:  # all pools round the same way
                 fitting.append(tuple(zip(r, c, strict=True)))
     return fitting[0] if len(fitting) == 1 else None
 
@@ -157,8 +157,8 @@ def nominal_stride(pixels: int, cells: int) -> int | None:
     A map may have a cell more or less than that says, if no other power of two says it exactly.
     """
     powers = [2**i for i in range(pixels.bit_length())]
-    whole = [s for s in powers if cells in (pixels // s, -(-pixels // s))]
-    near = whole or [s for s in powers if abs(pixels / s - cells) <= 1]
+    exact = [s for s in powers if cells in (pixels // s, -(-pixels // s))]
+    near = exact or [s for s in powers if abs(pixels / s - cells) <= 1]
     return near[0] if len(near) == 1 else None
 
 
@@ -242,12 +242,12 @@ LARGEST_HALF = 65504.0  # the largest finite number of binary16
 def half_exp(x: Tensor) -> Floats:
     """exp(x) as binary16 arithmetic gives it: x rounded to binary16, the result rounded to it again.
 
-    What overflows is the largest half, not infinite: on a box, cut at the image's border, that is the same.
+    Overflow gives the largest half instead of infinity; boxes are clipped to the image, so it is equivalent.
     """
     with np.errstate(over="ignore"):
         rounded = np.asarray(x, np.float64).astype(np.float16).astype(np.float64)
-        found = np.exp(np.minimum(rounded, 12.0)).astype(np.float16).astype(np.float64)
-    return np.minimum(found, LARGEST_HALF)
+        result = np.exp(np.minimum(rounded, 12.0)).astype(np.float16).astype(np.float64)
+    return np.minimum(result, LARGEST_HALF)
 
 
 def clamped_exp(x: Tensor) -> Floats:

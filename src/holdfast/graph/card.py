@@ -63,24 +63,24 @@ def fit_fields(
 ) -> dict[str, Any]:
     """The values of `table` that fit the fields of the dataclass `shape` (or `only` some of them).
 
-    What does not fit is added to `problems`.
+    Fields that do not fit are appended to `problems`.
     """
-    wanted = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
+    kinds = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key not in wanted:
-            near = difflib.get_close_matches(key, wanted, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(wanted)}"
+        if key not in kinds:
+            near = difflib.get_close_matches(key, kinds, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(kinds)}"
             problems.append(f"{where}{key}: unknown field; {hint}")
             continue
         try:
-            values[key] = fit(wanted[key], value)
+            values[key] = fit(kinds[key], value)
         except InvalidField as problem:
             problems.append(f"{where}{key}: expected {problem}, got {shortened(value)}")
     for field in dataclasses.fields(shape):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name in wanted and field.name not in table:
-            problems.append(f"{where}{field.name}: missing; give {describe(wanted[field.name])}")
+        if required and field.name in kinds and field.name not in table:
+            problems.append(f"{where}{field.name}: missing; give {describe(kinds[field.name])}")
     return values
 
 
@@ -98,7 +98,7 @@ def join_problems(problems: list[str]) -> str:
 
 
 def describe(kind: Any) -> str:
-    """The wanted kind in words."""
+    """The expected kind in words."""
     origin, inside = get_origin(kind), get_args(kind)
     if kind is Size:
         return "[width, height] in whole pixels"
@@ -114,7 +114,7 @@ def describe(kind: Any) -> str:
 
 
 def fit(kind: Any, value: Any) -> Any:
-    """The value as the wanted kind (lists become tuples, whole numbers floats), or Unfit."""
+    """The value as the expected kind (lists become tuples, integers floats); raise InvalidField otherwise."""
     origin, inside = get_origin(kind), get_args(kind)
     if kind is Size:
         numbers = fit(tuple[int, ...], value)
@@ -146,7 +146,7 @@ _TRAINED_WITH = ("decode", "resize")  # in section [trained_with]: the stages th
 
 @dataclass(frozen=True)
 class _Top:
-    """The keys outside any section; classes are read apart as they come in several forms."""
+    """The keys outside any section; classes are parsed separately because they have several forms."""
 
     task: Task
     classes: str | int | tuple[str, ...]
@@ -203,7 +203,7 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
 
 
 def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, ...]:
-    """The class names: from a list, a count, a built-in list, or a file with a name a line."""
+    """The class names: from a list, a count, a built-in list, or a file with one name per line."""
     if value is None:
         return ()
     if isinstance(value, int):
@@ -216,8 +216,8 @@ def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, .
         try:
             lines = (folder / value).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
-            known = ", ".join(sorted(BUILT_IN))
-            problems.append(f"classes: {value!r} is neither a file next to the card nor one of {known}")
+            built_in = ", ".join(sorted(BUILT_IN))
+            problems.append(f"classes: {value!r} is neither a file next to the card nor one of {built_in}")
             return ()
         names = tuple(line.strip() for line in lines if line.strip())
     twice = sorted({n for n in names if names.count(n) > 1}) if len(names) <= 2000 else []
@@ -249,19 +249,19 @@ def _frozen(value: Any) -> Any:
 
 
 def contradictions(card: Card) -> list[str]:
-    """What is wrong with a card whose every field is of the right type."""
-    wanted = part("head", card.head.name).facts.get("task", card.task)
+    """Contradictions in a card whose fields all have the right type."""
+    expected = part("head", card.head.name).facts.get("task", card.task)
     image = card.input
-    cut, side, most = image.policy in ("crop", "square"), image.short_side, card.max_detections
+    crops, side, most = image.policy in ("crop", "square"), image.short_side, card.max_detections
     checks = [
-        (card.task == wanted, f"task: head {card.head.name!r} is for task {wanted!r}, got {card.task!r}"),
+        (card.task == expected, f"task: head {card.head.name!r} is for task {expected!r}, got {card.task!r}"),
         (card.task in get_args(Task), f"task: expected one of {get_args(Task)}, got {card.task!r}"),
         (len(image.mean) == 3, f"input.mean: expected 3 numbers, one per channel, got {len(image.mean)}"),
         (len(image.std) == 3, f"input.std: expected 3 numbers, one per channel, got {len(image.std)}"),
         (0.0 not in image.std, "input.std: expected numbers other than 0, as the tensor is divided by them"),
         (image.scale != 0, "input.scale: expected a number other than 0"),
         (0 <= image.pad <= 255, f"input.pad: expected 0 to 255, got {image.pad}"),
-        (side is None or cut, 'input.short_side: only policies "crop" and "square" use it'),
+        (side is None or crops, 'input.short_side: only policies "crop" and "square" use it'),
         ((side or 1) >= 1, f"input.short_side: expected at least 1, got {side}"),
         (0 <= card.score <= 1, f"thresholds.score: expected 0 to 1, got {card.score}"),
         (0 <= card.nms_iou <= 1, f"thresholds.nms_iou: expected 0 to 1, got {card.nms_iou}"),
@@ -282,7 +282,7 @@ def write_card(card: Card, path: Path, guessed: Sequence[str] = ()) -> None:
 
 
 def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
-    """The card as TOML; a guess "colour: bgr, because ..." stands as a comment above its field."""
+    """The card as TOML; a guess "colour: bgr, because ..." becomes a comment above its field."""
     reasons: dict[str, list[str]] = {}
     for line in guessed:
         field, _, why = line.partition(": ")
@@ -306,8 +306,8 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
             known = "head" if (section, key) == ("head", "name") else key
             lines += [f"# guess: {why}" for why in reasons.pop(known, ())]
             lines.append(f"{_key(key)} = {toml(value, scale=key == 'scale')}")
-    left = [f"# {field}: {why}" for field, whys in reasons.items() for why in whys]
-    return "\n".join([*left, *lines]) + "\n"
+    unplaced = [f"# {field}: {why}" for field, whys in reasons.items() for why in whys]
+    return "\n".join([*unplaced, *lines]) + "\n"
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a graph without a card shows, and what a rule proposes from it."""
+"""Facts read from a graph without a card, and the proposals that rules derive from them."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ MOVES = frozenset(
     {"Transpose", "Reshape", "Concat", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Cast", "Slice"}
     | {"Split", "Gather", "Dropout"}
 )
-FREE_SIZES = (640, 416, 320, 512, 224)  # tried in this order where the graph leaves the size open
+FREE_SIZES = (640, 416, 320, 512, 224)  # attempted in this order if the graph leaves the size open
 Shape = tuple[int, ...]
 
 
@@ -36,9 +36,9 @@ class GraphFacts:
     outputs: Mapping[str, Shape]
     kinds: Mapping[str, str]  # numpy kind of each output: "f", "i", ...
     ends: Mapping[str, frozenset[str]]  # the operators that compute each output, behind those that only move
-    starts: frozenset[str]  # the operators that first meet the image
+    starts: frozenset[str]  # the operators that first read the image
     names: tuple[str, ...]  # class names the exporter left in the file
-    takes_unit: bool  # whether the first constants the image meets are those of values in 0..1
+    takes_unit: bool  # whether the first constants applied to the image are those of values in 0..1
 
     @property
     def only(self) -> tuple[str, Shape]:
@@ -51,7 +51,7 @@ class GraphFacts:
 
 
 def gather_facts(path: Path) -> GraphFacts:
-    """What the graph in a file shows."""
+    """Facts about the graph in a file."""
     proto = load_proto(path)
     info = info_of(path, proto)
     tensor = image_input(info)
@@ -87,9 +87,9 @@ def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tu
     height, width = tensor.shape[-2:] if layout == "nchw" else tensor.shape[-3:-1]
     if isinstance(height, int) and isinstance(width, int):
         return Size(width, height), False
-    told = literal(metadata.get("imgsz", ""))
-    if isinstance(told, list) and len(told) == 2 and all(isinstance(v, int) for v in told):
-        return Size(told[1], told[0]), True
+    stated = literal(metadata.get("imgsz", ""))
+    if isinstance(stated, list) and len(stated) == 2 and all(isinstance(v, int) for v in stated):
+        return Size(stated[1], stated[0]), True
     return Size(FREE_SIZES[0], FREE_SIZES[0]), True
 
 
@@ -116,49 +116,49 @@ def _run(
 
 
 def _ends(graph: Any, name: str) -> frozenset[str]:
-    """The operators met first on the way back from an output, behind those that only move values."""
-    made_by = {output: node for node in graph.node for output in node.output}
-    found: set[str] = set()
-    seen, todo = {name}, [name]
+    """The operators that compute an output, behind those that only move values."""
+    producers = {output: node for node in graph.node for output in node.output}
+    operators: set[str] = set()
+    visited, todo = {name}, [name]
     while todo:
-        node = made_by.get(todo.pop())
+        node = producers.get(todo.pop())
         if node is not None and node.op_type in MOVES:
-            todo += set(node.input) - seen
-            seen.update(node.input)
+            todo += set(node.input) - visited
+            visited.update(node.input)
         elif node is not None and node.op_type != "Constant":
-            found.add(node.op_type)
-    return frozenset(found)
+            operators.add(node.op_type)
+    return frozenset(operators)
 
 
 def _first_nodes(graph: Any, name: str) -> list[Any]:
-    """The nodes that first meet the image, behind those that only move values."""
-    found, moved = [], {name}
+    """The nodes that first read the image, behind those that only move values."""
+    nodes, moved = [], {name}
     for node in graph.node:  # sorted: what a node reads comes before it
         if moved.intersection(node.input):
             if node.op_type in MOVES:
                 moved.update(node.output)
             elif node.op_type != "Shape":
-                found.append(node)
-    return found
+                nodes.append(node)
+    return nodes
 
 
 def _takes_unit(graph: Any, name: str) -> bool:
-    """Whether the image meets constants for values in 0..1: a mean or divisor up to 1, a factor above 0.1."""
+    """Whether the first constants expect values in 0..1: a mean or divisor up to 1, a factor above 0.1."""
     from onnx import numpy_helper
 
     constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
     stored = {w.name: w for w in graph.initializer} | {n: a.t for n, a in constants if a.name == "value"}
     fits = []
     for node in _first_nodes(graph, name):
-        known = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
-        if node.op_type in ("Sub", "Add", "Div", "Mul") and known:
-            largest = float(np.abs(numpy_helper.to_array(known[0])).max(initial=0.0))
+        constants_read = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
+        if node.op_type in ("Sub", "Add", "Div", "Mul") and constants_read:
+            largest = float(np.abs(numpy_helper.to_array(constants_read[0])).max(initial=0.0))
             fits.append(largest > 0.1 if node.op_type == "Mul" else largest <= 1)
     return bool(fits) and all(fits)
 
 
 def literal(text: str) -> Any:
-    """The Python value a text of the metadata stands for; None if it is none."""
+    """The Python literal in a metadata string; None if it is not one."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -167,11 +167,11 @@ def literal(text: str) -> Any:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A head that fits, why, and how networks with this head are mostly fed."""
+    """A matching head, the reason, and the usual preprocessing of networks with this head."""
 
     head: str
     because: str
-    classes: int | None  # None: the outputs do not tell
+    classes: int | None  # None: cannot be inferred from the outputs
     like: str  # whose training conventions are assumed for the rest
     options: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class Proposal:
     size: Size | None = None  # a better guess where the graph leaves the size open
     resize: str = "pillow-bilinear"
     thresholds: Mapping[str, Any] = field(default_factory=dict)
-    names: str = "coco80"  # the built-in names assumed where neither outputs nor metadata tell the classes
+    names: str = "coco80"  # the built-in names assumed if neither outputs nor metadata give the classes
     warnings: tuple[str, ...] = ()
 
     @property

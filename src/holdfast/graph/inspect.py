@@ -16,7 +16,7 @@ Dim = int | str
 STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
 # Domains onnxruntime itself has kernels for; everything else must be brought by the model as functions.
 KNOWN_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.ms.internal.nhwc")
-# What the oldest onnxruntime we allow accepts; newer files are tried on the installed one.
+# Accepted by the oldest supported onnxruntime; newer files are tested with the installed version.
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
 _FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
 _NOT_ONNX = (
@@ -48,7 +48,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What an ONNX file says of itself."""
+    """Contents and metadata of an ONNX file."""
 
     path: Path
     bytes: int
@@ -190,7 +190,7 @@ def _check_domains(path: Path, proto: Any) -> None:
 
 
 def _check_version(path: Path, proto: Any) -> None:
-    """Whether the installed onnxruntime takes this opset and IR: tried on a network of one node."""
+    """Raise ModelError if the installed onnxruntime rejects this opset or IR in a one-node network."""
     opset, ir = opset_of(proto), int(proto.ir_version)
     if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
         return
@@ -232,8 +232,8 @@ def image_input(info: ModelInfo) -> TensorInfo:
         if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
             return info.inputs[0]
     got = ", ".join(map(str, info.inputs)) or "none"
-    wanted = "one input that takes an image, of four axes or of three without a batch"
-    raise ModelError(f"{info.path}: expected {wanted}, got {got}")
+    expected = "one input that takes an image, of four axes or of three without a batch"
+    raise ModelError(f"{info.path}: expected {expected}, got {got}")
 
 
 _Shape = tuple[int, ...]
@@ -264,17 +264,17 @@ def known_shapes(proto: Any) -> Mapping[str, _Shape]:
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except Exception:  # noqa: BLE001 - inference is a convenience: a graph it cannot follow has unknown shapes
         return {}
-    found: dict[str, _Shape] = {w.name: tuple(w.dims) for w in copy.graph.initializer}
+    shapes: dict[str, _Shape] = {w.name: tuple(w.dims) for w in copy.graph.initializer}
     for value in [*copy.graph.input, *copy.graph.value_info, *copy.graph.output]:
         dims = value.type.tensor_type.shape.dim
         if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
-            found[value.name] = tuple(d.dim_value for d in dims)
-    return found
+            shapes[value.name] = tuple(d.dim_value for d in dims)
+    return shapes
 
 
 _COUNTS: dict[str, Callable[[Any, _Shape, _Shape, _Shape], int]] = {
     "Conv": lambda node, x, weight, out: prod(out) * prod(weight[1:]),  # weight (out, in/groups, kernel...)
-    # every input value meets the weights of its channel
+    # every input value is multiplied by the weights of its channel
     "ConvTranspose": lambda node, x, weight, out: prod(x) * prod(weight[1:]),
     "Gemm": lambda node, a, b, out: prod(a) * out[-1],  # a is (m, k) or (k, m)
     "MatMul": lambda node, a, b, out: prod(out) * a[-1] if a else 0,

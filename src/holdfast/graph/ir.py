@@ -1,4 +1,4 @@
-"""A network as a short row of steps over flat tensors: what gradients, bounds and fine-tuning share.
+"""A network as a short sequence of steps over flat tensors, shared by gradients, bounds and fine-tuning.
 
 Every ONNX operator is lowered to one of the steps below. A tensor has no batch dimension here; `shape` is
 the rest of its shape. Operators that only move values about (Reshape, Transpose, Slice, Split, Squeeze,
@@ -79,7 +79,7 @@ class ScaleShift:
 class WeightedSum:
     """out = sum of weights[i] * source i, all of one shape.
 
-    `roundings` counts what a runtime rounds beyond the sum itself.
+    `roundings` counts the roundings of a runtime in addition to that of the sum.
     """
 
     sources: tuple[int, ...]
@@ -150,13 +150,13 @@ def sources_of(step: Step) -> tuple[int, ...]:
 def forward(net: Net, points: T, apply: Callable[[int, Step, list[T]], T]) -> T:
     """The value of the last step; `apply` gives that of a step, by its number, from those of its sources."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    held = {0: points}
+    values = {0: points}
     for at, step in enumerate(net.steps[1:], 1):
-        held[at] = apply(at, step, [held[s] for s in sources_of(step)])
+        values[at] = apply(at, step, [values[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
             if last_use[source] == at:
-                del held[source]
-    return held[len(net.steps) - 1]
+                del values[source]
+    return values[len(net.steps) - 1]
 
 
 def evaluate(net: Net, points: NDArray[Any]) -> Array:
@@ -169,11 +169,11 @@ def step_values(step: Step, inputs: list[Array], net: Net) -> Array:
     """A step's flat values (b, size) from its sources' ones, in order."""
     first = inputs[0]
     if isinstance(step, Selection):
-        return _taken(step, inputs)
+        return _select(step, inputs)
     if isinstance(step, Dense):
         return first @ step.weight.T + step.bias
     if isinstance(step, Conv):
-        return _convolved(step, first.reshape(len(first), *net.steps[step.source].shape))
+        return _convolve(step, first.reshape(len(first), *net.steps[step.source].shape))
     if isinstance(step, ScaleShift):
         return first * step.factor.ravel() + step.offset.ravel()
     if isinstance(step, WeightedSum):
@@ -218,7 +218,7 @@ CURVES: Mapping[Curve, Callable[[Array], Array]] = {
 }
 
 
-def _taken(step: Selection, inputs: list[Array]) -> Array:
+def _select(step: Selection, inputs: list[Array]) -> Array:
     index = step.index.ravel()
     joined = np.concatenate(inputs, axis=1)
     if step.fill is None:
@@ -228,7 +228,7 @@ def _taken(step: Selection, inputs: list[Array]) -> Array:
     return np.where(index < 0, step.fill.ravel(), joined[:, np.maximum(index, 0)])
 
 
-def _convolved(step: Conv, source: Array) -> Array:
+def _convolve(step: Conv, source: Array) -> Array:
     """A convolution as one matrix product per group over the windows."""
     top, left, bottom, right = step.pads
     padded = np.pad(source, ((0, 0), (0, 0), (top, bottom), (left, right)))
@@ -237,6 +237,6 @@ def _convolved(step: Conv, source: Array) -> Array:
     windows = windows[:, :, :: step.stride[0], :: step.stride[1], :: step.dilation[0], :: step.dilation[1]]
     windows = windows[:, :, : step.shape[1], : step.shape[2]]
     groups = zip(np.split(windows, step.groups, axis=1), np.split(step.weight, step.groups), strict=True)
-    parts = [np.tensordot(seen, weight, axes=([1, 4, 5], [1, 2, 3])) for seen, weight in groups]
+    parts = [np.tensordot(window, weight, axes=([1, 4, 5], [1, 2, 3])) for window, weight in groups]
     joined = np.moveaxis(np.concatenate(parts, axis=3), 3, 1) + step.bias[:, None, None]
     return joined.reshape(len(source), prod(step.shape))

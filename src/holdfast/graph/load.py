@@ -19,21 +19,21 @@ QUIET = -30.0  # as a logit it is no object; as a probability it is below every 
 
 
 def check_card(card: Card, info: ModelInfo) -> None:
-    """Raise a CardError naming the model if input or outputs cannot be as the card says."""
+    """Raise a CardError naming the model if its input or outputs contradict the card."""
     tensor = image_input(info)
     width, height = card.input.size
-    wanted = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
-    if any(isinstance(g, int) and g != w for g, w in zip(tensor.shape[-3:], wanted, strict=True)):
+    expected = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
+    if any(isinstance(g, int) and g != w for g, w in zip(tensor.shape[-3:], expected, strict=True)):
         raise CardError(
-            f"{info.path}: the card describes an input (1, {', '.join(map(str, wanted))}) "
+            f"{info.path}: the card describes an input (1, {', '.join(map(str, expected))}) "
             f"({card.input.layout}, {width}×{height}), the model takes {tensor}; correct `size` or `layout`"
         )
     if tensor.dtype != card.input.dtype:
-        said = f"the card describes an input of type {card.input.dtype}"
-        raise CardError(f"{info.path}: {said}, the model takes {tensor}; correct `dtype`")
+        described = f"the card describes an input of type {card.input.dtype}"
+        raise CardError(f"{info.path}: {described}, the model takes {tensor}; correct `dtype`")
     if not all(t.static for t in info.outputs):
         return  # free shapes: the head checks what really comes out
-    # The head itself knows best what it needs: it is shown outputs of these shapes in which nothing is found.
+    # The head checks its own requirements: decode outputs of these shapes that contain no detection.
     raw = {
         t.name: np.full([1, *map(int, t.shape[1:])], 0 if np.dtype(t.dtype).kind in "iub" else QUIET, t.dtype)
         for t in info.outputs
@@ -56,13 +56,13 @@ def _shipped_folder() -> Path:
 
 
 def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
-    """A shipped model by name, or the user's ONNX file with its card: given, found next to it, or guessed."""
+    """A shipped model by name, or an ONNX file with its card: `card`, the one next to it, or a guess."""
     path = find_model(name_or_path)
     info = inspect(path)
-    found = card or card_path(path)
-    known, guessed = (read_card(found), ()) if found else guess(path)
-    check_card(known, info)
-    return Model(path.name.removesuffix(".gz").removesuffix(".onnx"), path, known, info.sha256, guessed)
+    card_file = card or card_path(path)
+    used, guessed = (read_card(card_file), ()) if card_file else guess(path)
+    check_card(used, info)
+    return Model(path.name.removesuffix(".gz").removesuffix(".onnx"), path, used, info.sha256, guessed)
 
 
 def find_model(name_or_path: str | Path) -> Path:
@@ -93,10 +93,10 @@ class ModelDescription:
         lines = rows(self.info)
         if self.card is not None:
             image, names = self.card.input, self.card.classes
-            shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+            listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
             size = f"{image.size.width}×{image.size.height}"
             lines += [
-                ("task", f"{self.card.task}, {len(names)} classes: {shown}"),
+                ("task", f"{self.card.task}, {len(names)} classes: {listed}"),
                 ("reads", f"{size} {image.colour} {image.layout}, {image.policy}"),
                 ("head", self.card.head.name),
             ]
@@ -106,9 +106,9 @@ class ModelDescription:
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain values, for JSON."""
-        found = dataclasses.asdict(self)
-        found["info"]["path"] = str(self.info.path)
-        return found
+        fields = dataclasses.asdict(self)
+        fields["info"]["path"] = str(self.info.path)
+        return fields
 
 
 def describe(name_or_path: str | Path, card: Path | None = None) -> ModelDescription:

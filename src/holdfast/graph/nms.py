@@ -17,23 +17,24 @@ def nms(
     plus: float = 0.0,
     max_detections: int | None = None,
 ) -> Ints:
-    """Indices of the boxes kept, best score first; equal scores keep their order.
+    """Indices of the boxes to keep, best score first; equal scores keep their order.
 
-    A box is dropped when a better one of its class that was kept overlaps it by more than `iou` (`strict`),
-    or by at least `iou` (not `strict`). `plus` is added to every width and height: 1 counts the last pixel.
+    A box is dropped when a retained box of its class with a better score overlaps it by more than `iou`
+    (`strict`), or by at least `iou` (not `strict`). `plus` is added to every width and height: 1 counts the
+    last pixel.
     """
     if max_detections is not None and max_detections <= 1000:
         order = _best(scores, 20 * max_detections)
-        kept = order[_keep(boxes[order], classes[order], iou, strict, plus, max_detections)]
-        if len(kept) == max_detections or len(order) == len(scores):
-            return kept
+        keep = order[_keep(boxes[order], classes[order], iou, strict, plus, max_detections)]
+        if len(keep) == max_detections or len(order) == len(scores):
+            return keep
     order = np.argsort(-scores, kind="stable")
-    # Without a limit nothing ends the search early: class by class, each box meets only its own kind.
+    # Without a limit the search cannot end early: compare boxes class by class.
     stays = np.zeros(len(order), bool)
     by_class = np.argsort(classes[order], kind="stable")
     for members in np.split(by_class, np.flatnonzero(np.diff(classes[order][by_class])) + 1):
-        mine = order[members]
-        stays[members[_keep(boxes[mine], classes[mine], iou, strict, plus, len(mine))]] = True
+        own = order[members]
+        stays[members[_keep(boxes[own], classes[own], iou, strict, plus, len(own))]] = True
     return order[stays][:max_detections]
 
 
@@ -47,7 +48,7 @@ def _best(scores: Floats, count: int) -> Ints:
 
 
 def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, limit: int) -> Ints:
-    """Positions kept out of boxes that are sorted by falling score: at most `limit`."""
+    """Positions to keep, at most `limit`, among boxes sorted by descending score."""
 
     def hits(a: Ints, b: Ints) -> Bools:
         """(n, m): whether box a overlaps box b too much and is of its class."""
@@ -55,19 +56,19 @@ def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, l
         too_much = overlap > iou if strict else overlap >= iou
         return np.asarray(too_much & (classes[a, None] == classes[None, b]), bool)
 
-    kept = np.zeros(0, np.int64)
+    keep = np.zeros(0, np.int64)
     for start in range(0, len(boxes), BLOCK):
-        if len(kept) >= limit:
+        if len(keep) >= limit:
             break
         block = np.arange(start, min(start + BLOCK, len(boxes)))
-        block = block[~hits(kept, block).any(axis=0)]
+        block = block[~hits(keep, block).any(axis=0)]
         later = np.triu(hits(block, block), 1)  # each removes those after it, if it stays itself
         alive = np.ones(len(block), bool)
         for i in np.flatnonzero(later.any(axis=1)):
             if alive[i]:
                 alive &= ~later[i]
-        kept = np.concatenate([kept, block[alive]])
-    return kept[:limit]
+        keep = np.concatenate([keep, block[alive]])
+    return keep[:limit]
 
 
 def ious(a: Floats, b: Floats, plus: float = 0.0) -> Floats:

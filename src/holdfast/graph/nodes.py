@@ -14,16 +14,16 @@ _DRAWS = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 RANDOM = ("Bernoulli", "Multinomial", *_DRAWS)  # operators that draw random numbers
 
 
-def needed(graph: Any, outputs: Iterable[str] | None = None, given: Iterable[str] = ()) -> list[Any]:
-    """The nodes on which tensors (default: the outputs) depend, back to the given ones, in order."""
-    known = set(given)
-    wanted = ({o.name for o in graph.output} if outputs is None else set(outputs)) - known
-    kept = []
+def needed(graph: Any, outputs: Iterable[str] | None = None, inputs: Iterable[str] = ()) -> list[Any]:
+    """The nodes on which `outputs` (default: the graph's) depend, back to `inputs`, in order."""
+    available = set(inputs)
+    required = ({o.name for o in graph.output} if outputs is None else set(outputs)) - available
+    nodes = []
     for node in reversed(graph.node):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted |= _reads(node) - known
-    return kept[::-1]
+        if required.intersection(node.output):
+            nodes.append(node)
+            required |= _reads(node) - available
+    return nodes[::-1]
 
 
 def subgraphs(node: Any) -> list[Any]:
@@ -50,45 +50,45 @@ def add_constant(graph: Any, name: str, value: Any) -> str:
 def drop_unused(graph: Any) -> None:
     """Drop the weights of a graph that no node reads, not even inside another's graph."""
     read = names_in(graph)
-    kept = [w for w in graph.initializer if w.name in read]
+    used = [w for w in graph.initializer if w.name in read]
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(used)
 
 
 def part_of(
     model: Any,
-    given: Mapping[str, NDArray[Any]],
+    inputs: Mapping[str, NDArray[Any]],
     outputs: Iterable[str],
     constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Any:
-    """The part of a model from the given tensors (examples of them) to the outputs, as a model.
+    """The part of a model from `inputs` (example arrays by name) to `outputs`, as a model.
 
     `constants` are tensors that get a fixed value.
     """
     names, fixed = list(outputs), constants or {}
-    nodes = needed(model.graph, names, given)
+    nodes = needed(model.graph, names, inputs)
     read = set(names).union(*map(_reads, nodes))
-    inputs = _described({name: value for name, value in given.items() if name in read})
+    infos = _value_infos({name: value for name, value in inputs.items() if name in read})
     weights = [w for w in model.graph.initializer if w.name in read and w.name not in fixed]
     weights += [numpy_helper.from_array(value, name) for name, value in fixed.items() if name in read]
-    found = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
+    output_infos = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
     return helper.make_model(
-        helper.make_graph(nodes, "part", inputs, found, weights),
+        helper.make_graph(nodes, "part", infos, output_infos, weights),
         opset_imports=model.opset_import,
         functions=model.functions,
         ir_version=max(model.ir_version, 4),  # from 4 on a weight need not be an input
     )
 
 
-def node_alone(node: Any, given: Mapping[str, NDArray[Any]], **facts: Any) -> Any:
-    """The model of one node that is given these arrays; `facts` are arguments of make_model."""
+def node_alone(node: Any, inputs: Mapping[str, NDArray[Any]], **facts: Any) -> Any:
+    """A model of one node with inputs like these arrays; `facts` are arguments of make_model."""
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    return helper.make_model(helper.make_graph([node], "alone", _described(given), outputs), **facts)
+    return helper.make_model(helper.make_graph([node], "alone", _value_infos(inputs), outputs), **facts)
 
 
-def _described(given: Mapping[str, NDArray[Any]]) -> list[Any]:
-    kinds = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in given.items()}
-    return [helper.make_tensor_value_info(name, kinds[name], value.shape) for name, value in given.items()]
+def _value_infos(examples: Mapping[str, NDArray[Any]]) -> list[Any]:
+    kinds = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in examples.items()}
+    return [helper.make_tensor_value_info(name, kinds[name], value.shape) for name, value in examples.items()]
 
 
 def set_attribute(node: Any, name: str, value: Any) -> None:
@@ -131,8 +131,8 @@ def _random(node: Any, proto: Any) -> str:
     if node.op_type in RANDOM and node.domain in STANDARD:
         return "draws random numbers"
     if node.op_type == "Dropout" and node.domain in STANDARD:
-        mode, known = _constant(proto.graph, node.input[2] if len(node.input) > 2 else "")
-        if not known:
+        mode, constant = _constant(proto.graph, node.input[2] if len(node.input) > 2 else "")
+        if not constant:
             return "has a training_mode that is not a constant"
         attributes = {attribute.name: attribute.i for attribute in node.attribute}
         return "is in training mode" if dropout_trains(opset_of(proto), attributes, mode) else ""

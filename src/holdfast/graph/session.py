@@ -1,4 +1,4 @@
-"""ONNX Runtime: sessions on the CPU that print nothing, and its errors as one short line."""
+"""ONNX Runtime: silent CPU sessions, and its errors as one short line."""
 
 import os
 import re

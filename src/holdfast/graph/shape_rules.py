@@ -24,11 +24,11 @@ TINY_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
 }
 
 
-def selected_indices(seen: GraphFacts) -> Proposal | None:
+def selected_indices(facts: GraphFacts) -> Proposal | None:
     """Outputs of a bare NonMaxSuppression: boxes, scores and selected indices."""
-    shapes = seen.outputs
-    picks = [n for n, s in shapes.items() if seen.kinds[n] in "iu" and len(s) == 2 and s[1] == 3]
-    fours = [n for n, s in shapes.items() if seen.kinds[n] == "f" and len(s) == 3 and s[2] == 4]
+    shapes = facts.outputs
+    picks = [n for n, s in shapes.items() if facts.kinds[n] in "iu" and len(s) == 2 and s[1] == 3]
+    fours = [n for n, s in shapes.items() if facts.kinds[n] == "f" and len(s) == 3 and s[2] == 4]
     for four in fours:
         scores = [n for n, s in shapes.items() if n != four and len(s) == 3 and s[2] == shapes[four][1]]
         if picks and scores:
@@ -40,27 +40,27 @@ def selected_indices(seen: GraphFacts) -> Proposal | None:
     return None
 
 
-def after_nms(seen: GraphFacts) -> Proposal | None:
+def after_nms(facts: GraphFacts) -> Proposal | None:
     """Boxes, scores and labels, or one table of six or seven columns, with NMS or top-k inside."""
-    if len(seen.outputs) == 1:
-        return _table(seen)
-    names = roles(seen.outputs, seen.kinds)
+    if len(facts.outputs) == 1:
+        return _table(facts)
+    names = roles(facts.outputs, facts.kinds)
     if not {"boxes", "scores", "labels"} <= set(names):
         return None
-    box, score, label = (seen.outputs[names[r]] for r in ("boxes", "scores", "labels"))
+    box, score, label = (facts.outputs[names[r]] for r in ("boxes", "scores", "labels"))
     rows = box[:-1]
     if box[-1] != 4 or score not in (rows, (*rows, 1)) or label not in (rows, (*rows, 1)):
         return None
-    known: tuple[str, ...] = ("boxes", "scores", "labels", "count")
-    options = {role: names[role] for role in known if role in names}
+    fields: tuple[str, ...] = ("boxes", "scores", "labels", "count")
+    options = {role: names[role] for role in fields if role in names}
     because = f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}"
     warnings = ("form: xyxy in input pixels, assumed; label_offset 0, assumed; docs/how-to/your-model.md",)
     return Proposal("boxes", because, None, "most exports", options, warnings=warnings)
 
 
-def _table(seen: GraphFacts) -> Proposal | None:
-    name, shape = seen.only
-    inside = {"NonMaxSuppression", "TopK"} & set(seen.info.nodes)
+def _table(facts: GraphFacts) -> Proposal | None:
+    name, shape = facts.only
+    inside = {"NonMaxSuppression", "TopK"} & set(facts.info.nodes)
     if not inside or not shape or shape[-1] not in (6, 7) or len(shape) not in (2, 3):
         return None
     columns = "x1 y1 x2 y2 score label" if shape[-1] == 6 else "- x1 y1 x2 y2 label score"
@@ -78,26 +78,26 @@ def _table(seen: GraphFacts) -> Proposal | None:
     )
 
 
-def single_object(seen: GraphFacts) -> Proposal | None:
+def single_object(facts: GraphFacts) -> Proposal | None:
     """One box (1, 4) and one row of class scores."""
-    if len(seen.outputs) != 2 or any(len(s) != 2 for s in seen.outputs.values()):
+    if len(facts.outputs) != 2 or any(len(s) != 2 for s in facts.outputs.values()):
         return None
-    four = sorted((n for n, s in seen.outputs.items() if s == (1, 4)), key=lambda n: "box" not in n)
+    four = sorted((n for n, s in facts.outputs.items() if s == (1, 4)), key=lambda n: "box" not in n)
     if not four:
         return None
     box = four[0]
-    scores = next(n for n in seen.outputs if n != box)
-    because = f"it gives one box {box!r} (1, 4) and class scores {scores!r} {seen.outputs[scores]}"
-    return Proposal("landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", {"outputs": (box, scores)})
+    scores = next(n for n in facts.outputs if n != box)
+    because = f"it gives one box {box!r} (1, 4) and class scores {scores!r} {facts.outputs[scores]}"
+    return Proposal("landmark", because, facts.outputs[scores][1], "CCTSDB-YOLO", {"outputs": (box, scores)})
 
 
-def one_row(seen: GraphFacts) -> Proposal | None:
+def one_row(facts: GraphFacts) -> Proposal | None:
     """One score per class."""
-    name, shape = seen.only
+    name, shape = facts.only
     if len(shape) not in (2, 4) or shape[0] != 1 or shape[1] < 2 or any(d != 1 for d in shape[2:]):
         return None
     count, skip = (1000, 1) if shape[1] == 1001 else (shape[1], 0)
-    size = Size(224, 224) if seen.free_size else seen.size
+    size = Size(224, 224) if facts.free_size else facts.size
     crop: dict[str, Any] = {"policy": "crop", "short_side": round(min(size) / 0.875)}
     because = f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else "")
     options = {"skip": skip} if skip else {}
@@ -107,59 +107,59 @@ def one_row(seen: GraphFacts) -> Proposal | None:
     )
 
 
-def class_maps(seen: GraphFacts) -> Proposal | None:
+def class_maps(facts: GraphFacts) -> Proposal | None:
     """Segmentation: a score per class and pixel at an eighth of the input or finer, or a map of class ids."""
-    for name, shape in seen.outputs.items():
-        if seen.kinds[name] in "iu" and len(shape) in (3, 4) and seen.size.width // 8 <= shape[-1]:
-            return _segmenter(name, shape, None, "a map of class ids", seen)
-        if len(shape) != 4 or seen.kinds[name] != "f":
+    for name, shape in facts.outputs.items():
+        if facts.kinds[name] in "iu" and len(shape) in (3, 4) and facts.size.width // 8 <= shape[-1]:
+            return _segmenter(name, shape, None, "a map of class ids", facts)
+        if len(shape) != 4 or facts.kinds[name] != "f":
             continue
-        channels, wide = (shape[3], shape[2]) if seen.layout == "nhwc" else (shape[1], shape[3])
-        if wide * 8 >= seen.size.width:
-            return _segmenter(name, shape, max(channels, 2), f"{channels} scores per pixel", seen)
+        channels, wide = (shape[3], shape[2]) if facts.layout == "nhwc" else (shape[1], shape[3])
+        if wide * 8 >= facts.size.width:
+            return _segmenter(name, shape, max(channels, 2), f"{channels} scores per pixel", facts)
     return None
 
 
 def _segmenter(
-    name: str, shape: tuple[int, ...], classes: int | None, what: str, seen: GraphFacts
+    name: str, shape: tuple[int, ...], classes: int | None, what: str, facts: GraphFacts
 ) -> Proposal:
-    options: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
-    if classes == 2 and 1 in (shape[1], shape[-1]) and "Sigmoid" in seen.ends[name]:
+    options: dict[str, Any] = {"outputs": (name,)} if len(facts.outputs) > 1 else {}
+    if classes == 2 and 1 in (shape[1], shape[-1]) and "Sigmoid" in facts.ends[name]:
         options["single"] = "probability"
     because, like = f"output {name!r} {shape} = {what}", "torchvision segmenters"
     return Proposal("segmentation", because, classes or 256, like, options, imagenet=True)
 
 
-def distribution_bins(seen: GraphFacts) -> Proposal | None:
+def distribution_bins(facts: GraphFacts) -> Proposal | None:
     """NanoDet: at each stride class scores and 4 distributions of distances, or all in one tensor."""
-    shapes = seen.outputs
-    name, shape = seen.only
+    shapes = facts.outputs
+    name, shape = facts.only
     if name:
         strides = (*YOLO_STRIDES, 64)
-        if len(shape) != 3 or not levels(seen.size, strides, shape[1], 0) or shape[2] <= 33:
+        if len(shape) != 3 or not levels(facts.size, strides, shape[1], 0) or shape[2] <= 33:
             return None
         because = f"one output {name!r} {shape} = cells of strides 8 to 64 × (classes + 4·8 bins)"
-        return _nanodet(shape[2] - 32, because, seen, strides, 0.0)
+        return _nanodet(shape[2] - 32, because, facts, strides, 0.0)
     widths = sorted({s[-1] for s in shapes.values()})
     if len(widths) != 2 or len(shapes) % 2 or any(len(s) != 3 for s in shapes.values()):
         return None
     strides = tuple(8 * 2**i for i in range(len(shapes) // 2))
     cells = sorted((s[1] for s in shapes.values()), reverse=True)
-    fits = all(levels(seen.size, (stride,), n, 0) for stride, n in zip(strides, cells[::2], strict=True))
+    fits = all(levels(facts.size, (stride,), n, 0) for stride, n in zip(strides, cells[::2], strict=True))
     bins = [w for w in widths if w % 4 == 0 and 4 * 5 <= w <= 4 * 33]
     if not fits or cells[::2] != cells[1::2] or not bins:
         return None
     wide = 32 if 32 in bins else bins[0]
     classes = next(w for w in widths if w != wide)
-    held = f"{classes} class scores and 4·{wide // 4} bins per cell"
-    because = f"pairs of outputs at strides {words(strides)} = {held}"
-    return _nanodet(classes, because, seen, strides, 0.5)
+    content = f"{classes} class scores and 4·{wide // 4} bins per cell"
+    because = f"pairs of outputs at strides {words(strides)} = {content}"
+    return _nanodet(classes, because, facts, strides, 0.5)
 
 
 def _nanodet(
-    classes: int, because: str, seen: GraphFacts, strides: tuple[int, ...], centre: float
+    classes: int, because: str, facts: GraphFacts, strides: tuple[int, ...], centre: float
 ) -> Proposal:
-    squashed = any("Sigmoid" in ends for ends in seen.ends.values())
+    squashed = any("Sigmoid" in ends for ends in facts.ends.values())
     options = {"strides": strides, "centre": centre, "activation": "none" if squashed else "sigmoid"}
     policy = "letterbox" if centre else "stretch"
     fed = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
@@ -176,12 +176,12 @@ def _nanodet(
     )
 
 
-def one_tensor(seen: GraphFacts) -> Proposal | None:
+def one_tensor(facts: GraphFacts) -> Proposal | None:
     """YOLOX, YOLOv5 or YOLOv8: all boxes of all strides in one tensor of three axes."""
-    name, shape = seen.only
+    name, shape = facts.only
     if len(shape) != 3 or shape[0] != 1:
         return None
-    size, cells = seen.size, f"cells of strides 8, 16, 32 of {seen.size.width}×{seen.size.height}"
+    size, cells = facts.size, f"cells of strides 8, 16, 32 of {facts.size.width}×{facts.size.height}"
     for axis in (1, 2):
         rows, width = shape[axis], shape[3 - axis]
         if width < 6 and not (width == 5 and axis == 2):
@@ -194,12 +194,12 @@ def one_tensor(seen: GraphFacts) -> Proposal | None:
         if axis == 2 or width == 84:
             because = f"one output {name!r} {shape} = {cells} times 4+{width - 4}"
             return Proposal("yolov8", because, width - 4, "Ultralytics", input=ULTRALYTICS)
-        return _yolox(seen, f"one output {name!r} {shape} = {cells} times 5+{width - 5}", width - 5)
+        return _yolox(facts, f"one output {name!r} {shape} = {cells} times 5+{width - 5}", width - 5)
     return None
 
 
-def _yolox(seen: GraphFacts, because: str, classes: int) -> Proposal:
-    ends = next(iter(seen.ends.values()))
+def _yolox(facts: GraphFacts, because: str, classes: int) -> Proposal:
+    ends = next(iter(facts.ends.values()))
     decoded = bool(ends & {"Mul", "Exp", "Add", "Div"})
     options: dict[str, Any] = {"decoded": decoded} if decoded else {"strides": YOLO_STRIDES}
     if "Sigmoid" not in ends and not decoded:
@@ -216,44 +216,44 @@ def _yolox(seen: GraphFacts, because: str, classes: int) -> Proposal:
     )
 
 
-def fastest(seen: GraphFacts) -> Proposal | None:
+def fastest(facts: GraphFacts) -> Proposal | None:
     """FastestDet: one map of objectness, box and class probabilities."""
-    name, shape = seen.only
-    if len(shape) != 4 or shape[1] < 6 or not {"Sigmoid", "Softmax", "Conv"} <= seen.ends[name]:
+    name, shape = facts.only
+    if len(shape) != 4 or shape[1] < 6 or not {"Sigmoid", "Softmax", "Conv"} <= facts.ends[name]:
         return None
-    stride = nominal_stride(seen.size.width, shape[3])
+    stride = nominal_stride(facts.size.width, shape[3])
     classes, fed = shape[1] - 5, {"colour": "bgr", "scale": 1 / 255}
-    held = f"sigmoid, 4 raw values and a softmax of {classes}"
-    because = f"one map {name!r} {shape} of stride {stride} = {held}"
+    content = f"sigmoid, 4 raw values and a softmax of {classes}"
+    because = f"one map {name!r} {shape} of stride {stride} = {content}"
     return Proposal("fastestdet", because, classes, "FastestDet", input=fed, resize="opencv-bilinear")
 
 
-def anchors_and_deltas(seen: GraphFacts) -> Proposal | None:
-    """RetinaNet: scores (1, n, k) and deltas (1, n, 4) over nine anchors a cell of five strides."""
-    shapes = list(seen.outputs.values())
+def anchors_and_deltas(facts: GraphFacts) -> Proposal | None:
+    """RetinaNet: scores (1, n, k) and deltas (1, n, 4) over nine anchors per cell at five strides."""
+    shapes = list(facts.outputs.values())
     strides = (8, 16, 32, 64, 128)
     if len(shapes) != 2 or any(len(s) != 3 for s in shapes) or shapes[0][1] != shapes[1][1]:
         return None
     widths = [s[2] for s in shapes]
-    if 4 not in widths or shapes[0][1] % 9 or not levels(seen.size, strides, shapes[0][1] // 9, 0):
+    if 4 not in widths or shapes[0][1] % 9 or not levels(facts.size, strides, shapes[0][1] // 9, 0):
         return None
     classes = widths[1 - widths.index(4)]
-    ends = frozenset().union(*seen.ends.values())
+    ends = frozenset().union(*facts.ends.values())
     options = {"strides": strides, "activation": "none" if "Sigmoid" in ends else "sigmoid"}
-    because = f"two outputs {seen.shapes()} = 9 anchors × cells of strides {words(strides)}"
+    because = f"two outputs {facts.shapes()} = 9 anchors × cells of strides {words(strides)}"
     warnings = ("sizes: 4 strides, ratios 0.5 1 2, scales 1 1.26 1.59, assumed, as in RetinaNet",)
     return Proposal("anchors", because, classes, "RetinaNet", options, imagenet=True, warnings=warnings)
 
 
-def maps_with_anchors(seen: GraphFacts) -> Proposal | None:
+def maps_with_anchors(facts: GraphFacts) -> Proposal | None:
     """YOLOv3: maps of equal channels at two or more strides, or one of 255."""
-    maps = {n: s for n, s in seen.outputs.items() if len(s) == 4}
-    if not maps or len(maps) != len(seen.outputs):
+    maps = {n: s for n, s in facts.outputs.items() if len(s) == 4}
+    if not maps or len(maps) != len(facts.outputs):
         return None
     axis = 1 if len({s[1] for s in maps.values()}) == 1 else 3
     channels = {s[axis] for s in maps.values()}
     sides = {n: s[3] if axis == 1 else s[2] for n, s in maps.items()}
-    strides = {n: nominal_stride(seen.size.width, side) for n, side in sides.items()}
+    strides = {n: nominal_stride(facts.size.width, side) for n, side in sides.items()}
     if len(channels) != 1 or len(set(strides.values())) != len(maps) or None in strides.values():
         return None
     width = channels.pop()
@@ -262,7 +262,7 @@ def maps_with_anchors(seen: GraphFacts) -> Proposal | None:
         return None
     order = sorted(maps, key=lambda n: strides[n] or 0)
     steps = tuple(int(strides[n] or 0) for n in order)
-    because = f"maps {seen.shapes()} of strides {words(steps)} = {count} anchors × (5+{width // count})"
+    because = f"maps {facts.shapes()} of strides {words(steps)} = {count} anchors × (5+{width // count})"
     options = {"outputs": tuple(order), "strides": steps, "anchors": _default_anchors(steps, count)}
     classes = width // count - 5
     return Proposal("yolov3", because, classes, "darknet", options, warnings=(ANCHORS_WARNING,))
@@ -275,7 +275,7 @@ def _default_anchors(strides: tuple[int, ...], count: int) -> tuple[tuple[tuple[
     return tuple(tuple(scaled[s][i % len(scaled[s])] for i in range(count)) for s in strides)
 
 
-# In this order: the first that proposes is taken.
+# In this order: the first rule that makes a proposal wins.
 RULES: tuple[Rule, ...] = (
     selected_indices,
     after_nms,

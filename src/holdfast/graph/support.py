@@ -1,4 +1,4 @@
-"""Which nodes of an ONNX file a proof can follow, what is done with each, and why not with the others."""
+"""Which nodes of an ONNX file verification supports, how each is lowered, and why others are not."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from onnx import helper
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import known_shapes, opset_of
 from holdfast.graph.ir import Activation, FreeInputs, Product, ScaleShift, Selection, Step, sources_of
-from holdfast.graph.lower import entered, load_complete_proto, lowered
+from holdfast.graph.lower import load_complete_proto, lowered, prepare_graph
 from holdfast.graph.lower.values import Node, StepBuilder, Value, View, node_of
 from holdfast.graph.nodes import needed
 
@@ -24,7 +24,7 @@ _SOFTMAX = "last layer: the constraints are rewritten for its input"
 
 @dataclass(frozen=True)
 class NodeSupport:
-    """One node, and what is done with it, or why nothing can be."""
+    """One node and how it is lowered, or why it is not supported."""
 
     name: str
     operator: str
@@ -42,7 +42,7 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Whether no node is in the way of a proof."""
+        """Whether every node is supported."""
         return all(node.supported for node in self.nodes)
 
     @property
@@ -51,7 +51,7 @@ class Support:
         return any(node.how == _ENUMERATED for node in self.nodes)
 
     def summary(self) -> str:
-        """What can be done, as one line."""
+        """One-line summary."""
         bad = sum(not node.supported for node in self.nodes)
         count = len(self.nodes)
         if bad:
@@ -62,7 +62,7 @@ class Support:
         return f"supported: all {count} nodes; {self.inputs:,} inputs, {curves or 'no'} neurons"
 
     def lines(self) -> list[str]:
-        """The summary, then a line for each node: yes or NO, operator, name, what is done."""
+        """The summary, then one line per node: yes or NO, operator, name, how it is lowered."""
         kind = max((len(node.operator) for node in self.nodes), default=0)
         name = min(max((len(node.name) for node in self.nodes), default=0), 40)
         lines = [self.summary()]
@@ -74,24 +74,26 @@ class Support:
 
 def report(path: Path) -> tuple[str, bool]:
     """The lines of a file's support as one text, and whether every node is supported."""
-    found = support(path)
-    return "\n".join(found.lines()), found.supported
+    result = support(path)
+    return "\n".join(result.lines()), result.supported
 
 
 def support(model: Any) -> Support:
-    """What can be done with each node of an ONNX file (a path or a parsed proto), all inputs free.
+    """Support of each node of an ONNX file (a path or a parsed proto), all inputs free.
 
-    The graph is lowered as it would be for a proof. After a node that cannot be, the walk continues with a
-    value of the shape ONNX infers, so that every such node is named at once.
+    The graph is lowered as it would be for a proof. After an unsupported node the walk continues
+    with a value of the shape ONNX infers, so that all unsupported nodes are reported together.
     """
-    entry = entered(load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
+    entry = prepare_graph(
+        load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True
+    )
     walk = _SupportCheck(entry.proto, entry.build, entry.values)
-    wanted = {name for node in needed(entry.proto.graph) for name in node.output}
+    required = {name for node in needed(entry.proto.graph) for name in node.output}
     nodes = []
     for node in entry.proto.graph.node:
-        used = wanted.intersection(node.output)
-        found = walk.visit(node) if used else (True, "unused: no output needs it")
-        nodes.append(NodeSupport(_name(node), node.op_type, *found))
+        used = required.intersection(node.output)
+        outcome = walk.visit(node) if used else (True, "unused: no output needs it")
+        nodes.append(NodeSupport(_name(node), node.op_type, *outcome))
     neurons: Counter[str] = Counter()
     for step in entry.build.steps:
         if isinstance(step, Activation):
@@ -104,7 +106,7 @@ def _name(node: Any) -> str:
 
 
 class _SupportCheck:
-    """The values so far; names in `rounded` depend on a rounding, names in `lost` on unknown values."""
+    """Values so far; names in `rounded` depend on a rounding, those in `unknown` on unknown values."""
 
     def __init__(self, proto: Any, build: StepBuilder, values: dict[str, Value]) -> None:
         self.build, self.values = build, values
@@ -112,22 +114,22 @@ class _SupportCheck:
         self.outputs = {o.name for o in proto.graph.output}
         self.shapes = known_shapes(proto)
         self.rounded: set[str] = set()
-        self.lost: dict[str, str] = {}
+        self.unknown: dict[str, str] = {}
 
     def visit(self, proto: Any) -> tuple[bool, str]:
-        """Whether a node is supported, and what is done with it; the values of its outputs are kept."""
+        """Record the values of a node's outputs; return whether it is supported and how it is lowered."""
         if self.rounded.intersection(proto.input):
             self.rounded.update(proto.output)
             return True, _ENUMERATED
-        lost = next((self.lost[i] for i in proto.input if i in self.lost), None)
-        if lost is not None:
-            self.lost.update(dict.fromkeys(proto.output, lost))
-            return False, f"not reached: {lost} has an unknown shape"
+        unknown = next((self.unknown[i] for i in proto.input if i in self.unknown), None)
+        if unknown is not None:
+            self.unknown.update(dict.fromkeys(proto.output, unknown))
+            return False, f"not reached: {unknown} has an unknown shape"
         inputs = tuple(self.values.get(i) if i else None for i in proto.input)
         node = node_of(proto, inputs, self.opset, self.outputs)
         before = len(self.build.steps)
         try:
-            found = lowered(node, proto.domain, self.build)
+            outputs = lowered(node, proto.domain, self.build)
         except ModelError as problem:
             if self._rounds(node):
                 self.rounded.update(proto.output)
@@ -136,11 +138,11 @@ class _SupportCheck:
             for output in proto.output:
                 shape = self.shapes.get(output)
                 if shape is None:
-                    self.lost[output] = f"node {_name(proto)!r}"
+                    self.unknown[output] = f"node {_name(proto)!r}"
                 else:
-                    self.values[output] = self.build.whole(self.build.emit(FreeInputs(shape)), shape)
+                    self.values[output] = self.build.all_of(self.build.emit(FreeInputs(shape)), shape)
             return False, str(problem).split("cannot be lowered: ", 1)[-1]
-        for output, value in zip(proto.output, found, strict=False):
+        for output, value in zip(proto.output, outputs, strict=False):
             self.values[output] = self.build.normal(value) if isinstance(value, View) else value
         return True, _how(node, self.build.steps[before:])
 
@@ -158,13 +160,13 @@ class _SupportCheck:
 
     def _single(self, step: int) -> bool:
         """Whether each element of a step depends on one element of the inputs."""
-        found = self.build.steps[step]
-        if isinstance(found, FreeInputs):
+        source = self.build.steps[step]
+        if isinstance(source, FreeInputs):
             return step == 0
-        if isinstance(found, ScaleShift | Selection) or (
-            isinstance(found, Activation) and found.curve == "relu"
+        if isinstance(source, ScaleShift | Selection) or (
+            isinstance(source, Activation) and source.curve == "relu"
         ):
-            return all(self._single(s) for s in sources_of(found))
+            return all(self._single(s) for s in sources_of(source))
         return False
 
 

@@ -21,8 +21,8 @@ class TorchNet:
     def __call__(self, points: Tensor, leak: Tensor | None = None) -> Tensor:
         """The flat outputs (b, k) for free inputs (b, n).
 
-        With `leak` (b, 1) the gradient passes a relu below zero too, times the point's leak: an attack then
-        sees neurons that are off. The outputs are the same.
+        With `leak` (b, 1) the gradient passes a relu below zero too, times the point's leak: an attack
+        then receives gradients from inactive neurons. The outputs are unchanged.
         """
 
         def apply(at: int, step: Step, inputs: list[Tensor]) -> Tensor:
@@ -34,7 +34,7 @@ class TorchNet:
 
 
 class _LeakyGradientReLU(torch.autograd.Function):  # type: ignore[misc]  # torch's types are not followed
-    """A relu whose gradient below zero is `leak` instead of nothing."""
+    """A relu whose gradient below zero is `leak` instead of 0."""
 
     @staticmethod
     def forward(context: Any, values: Tensor, leak: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class _LeakyGradientReLU(torch.autograd.Function):  # type: ignore[misc]  # torc
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
-        """The gradient as if a relu that is off leaked."""
+        """The gradient with slope `leak` below zero."""
         values, leak = context.saved_tensors
         return torch.where(values > 0, slopes[0], slopes[0] * leak), None
 
@@ -71,11 +71,11 @@ def _applied(step: Step, inputs: list[Tensor], constants: tuple[Tensor, ...], ne
     """A step's flat values (b, size) from its sources' ones."""
     first = inputs[0]
     if isinstance(step, Selection):
-        return _taken(inputs, constants)
+        return _select(inputs, constants)
     if isinstance(step, Dense):
         return functional.linear(first, *constants)
     if isinstance(step, Conv):
-        return _convolved(step, first.reshape(-1, *net.steps[step.source].shape), constants)
+        return _convolve(step, first.reshape(-1, *net.steps[step.source].shape), constants)
     if isinstance(step, ScaleShift):
         return first * constants[0] + constants[1]
     if isinstance(step, WeightedSum):
@@ -104,7 +104,7 @@ def curve_of(step: Activation, values: Tensor) -> Tensor:
     return getattr(torch, step.curve)(values)  # torch has the others under their names
 
 
-def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:
+def _select(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:
     joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=1)
     if len(constants) == 1:
         return joined[:, constants[0]]
@@ -114,11 +114,11 @@ def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:
     return torch.where(constant, fill, joined[:, index])
 
 
-def _convolved(step: Conv, source: Tensor, constants: tuple[Tensor, ...]) -> Tensor:
+def _convolve(step: Conv, source: Tensor, constants: tuple[Tensor, ...]) -> Tensor:
     top, left, bottom, right = step.pads
     padding: tuple[int, int] = (top, left)
     if (top, left) != (bottom, right):
         source, padding = functional.pad(source, (left, right, top, bottom)), (0, 0)
-    made = functional.conv2d(source, *constants, step.stride, padding, step.dilation, step.groups)
-    # a window may still fit behind the last one wanted
-    return made[:, :, : step.shape[1], : step.shape[2]].reshape(len(source), prod(step.shape))
+    windows = functional.conv2d(source, *constants, step.stride, padding, step.dilation, step.groups)
+    # a window may still fit behind the last one required
+    return windows[:, :, : step.shape[1], : step.shape[2]].reshape(len(source), prod(step.shape))

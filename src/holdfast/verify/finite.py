@@ -214,7 +214,7 @@ def _steps(made: Node) -> list[tuple[Monotone, Any]]:
         return [(step, end) for step, end in found if end is not None]
     if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
         raise made.fail("it is neither a rounding nor a sum, product or bound with constants before one")
-    constant = made.known(1 if first else 0, "other operand")
+    constant = made.required_constant(1 if first else 0, "other operand")
     if made.operator == "Div" and not (first and np.asarray(constant).all()):
         raise made.fail("expected the free input to be divided by a constant other than 0")
     if made.operator == "Sub" and not first:

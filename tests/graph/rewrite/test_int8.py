@@ -92,7 +92,7 @@ def test_the_plan_of_a_detector():
     # The image, SiLU's output, the middle layer's output before the sum, the sum: not what heads make.
     assert [name for name in plan.readers if name in ("x", "a0", "c1", "r")] == list(plan.readers)
     assert len(plan.readers) == 4
-    assert plan.kept == ("Sigmoid",)  # and the heads' own outputs, which no one quantises
+    assert plan.in_float32 == ("Sigmoid",)  # and the heads' own outputs, which no one quantises
 
 
 def test_outputs_of_heads_are_not_quantised():
@@ -289,8 +289,8 @@ def test_observation_counts_all_values_and_finds_the_extremes():
     model = tidy(detector())
     found = observe(model, ["x", "a0"], lambda: iter(IMAGES))
     assert found.images == 12
-    assert found.seen["x"].low == min(x.min() for x in IMAGES)
-    assert found.seen["x"].high == max(x.max() for x in IMAGES)
-    assert found.seen["x"].counts.sum() == sum(x.size for x in IMAGES)
+    assert found.statistics["x"].low == min(x.min() for x in IMAGES)
+    assert found.statistics["x"].high == max(x.max() for x in IMAGES)
+    assert found.statistics["x"].counts.sum() == sum(x.size for x in IMAGES)
     assert np.allclose(found.means["x"], np.mean(IMAGES, axis=(0, 1, 3, 4)), atol=1e-6)
     assert np.allclose(found.variances["x"], np.var(IMAGES, axis=(0, 1, 3, 4)), atol=1e-5)

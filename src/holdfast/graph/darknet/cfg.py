@@ -26,7 +26,7 @@ REFUSED: Mapping[str, tuple[str, ...]] = {
     "yolo": ("new_coords", "embedding_layer", "map"),
 }
 
-# Keys that shape a layer: a key nobody knows that looks like one of them is a slip of the pen.
+# Keys that shape a layer: an unknown key that resembles one of them is reported as a typo.
 SHAPING = (
     *("activation", "anchors", "batch_normalize", "classes", "dilation", "filters", "group_id", "groups"),
     *("layers", "mask", "padding", "scale_x_y", "size", "stride", "stride_x", "stride_y"),
@@ -48,7 +48,7 @@ class DarknetNetwork:
 
 
 def read_cfg(path: Path) -> DarknetNetwork:
-    """The network of a .cfg with [yolo] heads; what cannot be exported is listed all at once."""
+    """The network of a .cfg with [yolo] heads; all unsupported items are reported together."""
     net, *sections = read_sections(path)
     problems = [problem for section in sections for problem in _problems(section)]
     if problems:
@@ -64,8 +64,8 @@ def read_cfg(path: Path) -> DarknetNetwork:
     network = DarknetNetwork(size, net.integer("letter_box", 0) != 0, layers)
     classes = sorted({head.classes for head in network.heads})
     if not classes:
-        wanted = "expected at least one [yolo] section, got none"
-        raise ModelError(f"{path}: {wanted}; only detectors are exported")
+        expected = "expected at least one [yolo] section, got none"
+        raise ModelError(f"{path}: {expected}; only detectors are exported")
     if len(classes) > 1:
         raise ModelError(f"{path}: expected the same classes= in every [yolo], got {classes}")
     return network
@@ -73,19 +73,19 @@ def read_cfg(path: Path) -> DarknetNetwork:
 
 def _problems(section: Section) -> list[str]:
     """What cannot be exported of a section."""
-    kind, found = section.kind, []
+    kind, problems = section.kind, []
     if kind not in KINDS:
-        found.append(f"line {section.line}: [{kind}] is not a supported section")
+        problems.append(f"line {section.line}: [{kind}] is not a supported section")
     for option in section.options:
         key, value, line = option.key, option.value, f"line {option.line}:"
         if key == "activation" and value not in ACTIVATE:
-            found.append(f"{line} [{kind}] unknown activation {value!r}")
+            problems.append(f"{line} [{kind}] unknown activation {value!r}")
         if key in REFUSED.get(kind, ()) and (key in NAMING or value not in ("0", "none")):
-            found.append(f"{line} [{kind}] {key}={value} is not supported")
+            problems.append(f"{line} [{kind}] {key}={value} is not supported")
         near = difflib.get_close_matches(key, SHAPING, n=1, cutoff=0.85)
         if near and near[0] != key:
-            found.append(f"{line} unknown key {key!r}, did you mean {near[0]!r}?")
-    return found
+            problems.append(f"{line} unknown key {key!r}, did you mean {near[0]!r}?")
+    return problems
 
 
 def trace(network: DarknetNetwork, size: Size | None = None) -> tuple[PlacedLayer, ...]:
@@ -108,7 +108,7 @@ def trace(network: DarknetNetwork, size: Size | None = None) -> tuple[PlacedLaye
 
 def strides(steps: Sequence[PlacedLayer], size: Size) -> tuple[int, ...]:
     """Input pixels per cell of each [yolo] map; darknet divides the input by the map, so do we."""
-    found = []
+    result = []
     for step in steps:
         if isinstance(step.layer, Yolo):
             wide, high = size.width / step.shape.width, size.height / step.shape.height
@@ -117,5 +117,5 @@ def strides(steps: Sequence[PlacedLayer], size: Size) -> tuple[int, ...]:
                     f"expected cells of whole pixels, equal in x and y, got {wide:g} × {high:g} for the "
                     f"input {size.width}×{size.height}; take a width and height that are multiples of 32"
                 )
-            found.append(int(wide))
-    return tuple(found)
+            result.append(int(wide))
+    return tuple(result)

@@ -25,10 +25,10 @@ INPUT = "images"
 
 
 def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size: Size | None = None) -> Card:
-    """The card of a darknet detector whose ONNX form it writes to `out`.
+    """Convert a darknet detector to ONNX at `out` and return its card.
 
-    `names` is a darknet .names file, one class a line; without it 80 classes are taken for COCO's and any
-    other number is numbered from 0. `size` overrides the width and height of the .cfg.
+    `names` is a darknet .names file with one class per line. Without it, 80 classes are assumed to be COCO's
+    and any other number of classes is numbered from 0. `size` overrides the width and height of the .cfg.
     """
     network = read_cfg(cfg)
     heads, size = network.heads, size or network.size
@@ -64,8 +64,8 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     )
 
 
-def read_names(path: Path, wanted: int) -> tuple[str, ...]:
-    """The class names of a .names file, which must be `wanted` many."""
+def read_names(path: Path, count: int) -> tuple[str, ...]:
+    """The class names of a .names file; raise CardError unless there are `count` of them."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -75,8 +75,8 @@ def read_names(path: Path, wanted: int) -> tuple[str, ...]:
             f"{path}: expected a .names file with one class per line, got: {problem}"
         ) from problem
     classes = tuple(line.strip() for line in text.strip().splitlines())
-    if len(classes) != wanted:
-        raise CardError(f"{path}: expected {wanted} names, as classes= in [yolo] states, got {len(classes)}")
+    if len(classes) != count:
+        raise CardError(f"{path}: expected {count} names, as classes= in [yolo] states, got {len(classes)}")
     return classes
 
 
@@ -103,10 +103,10 @@ def read_weights(path: Path, steps: Sequence[PlacedLayer]) -> dict[int, Arrays]:
     except OSError as problem:
         raise ModelError(f"{path}: expected a readable darknet .weights file, got: {problem}") from problem
     length = header_length(data, path)
-    count, spare = divmod(len(data) - length, 4)
+    count, excess = divmod(len(data) - length, 4)
     floats = np.frombuffer(data, "<f4", count, length)
-    _check_count(path, steps, count, spare)
-    taken: dict[int, Arrays] = {}
+    _check_count(path, steps, count, excess)
+    by_layer: dict[int, Arrays] = {}
     position = 0
     for step in steps:
         arrays: dict[str, NDArray[np.float32]] = {}
@@ -116,17 +116,17 @@ def read_weights(path: Path, steps: Sequence[PlacedLayer]) -> dict[int, Arrays]:
             _check_values(path, step, name, arrays[name], position)
             position = end
         if arrays:
-            taken[step.layer.section.index] = arrays
-    return taken
+            by_layer[step.layer.section.index] = arrays
+    return by_layer
 
 
-def _check_count(path: Path, steps: Sequence[PlacedLayer], got: int, spare: int) -> None:
+def _check_count(path: Path, steps: Sequence[PlacedLayer], got: int, excess: int) -> None:
     blocks = [step.layer.blocks(step.inputs[0]).values() for step in steps]
     ends = list(accumulate(sum(map(math.prod, shapes)) for shapes in blocks))
     expected = ends[-1]
-    if got == expected and not spare:
+    if got == expected and not excess:
         return
-    odd = f" and {spare} bytes" if spare else ""
+    odd = f" and {excess} bytes" if excess else ""
     cfg = steps[0].layer.section.path
     message = f"{path}: expected {expected:,} floats for {cfg}, got {got:,}{odd}: "
     if got >= expected:
@@ -141,13 +141,13 @@ def _check_count(path: Path, steps: Sequence[PlacedLayer], got: int, spare: int)
 def _check_values(
     path: Path, step: PlacedLayer, name: str, values: NDArray[np.float32], position: int
 ) -> None:
-    wrong, wanted = ~np.isfinite(values), "finite numbers"
+    wrong, expected = ~np.isfinite(values), "finite numbers"
     if name == "variance":
-        wrong, wanted = wrong | (values <= -EPSILON), "finite numbers of at least 0"
+        wrong, expected = wrong | (values <= -EPSILON), "finite numbers of at least 0"
     if wrong.any():
         first = int(np.argmax(wrong))
         raise ModelError(
-            f"{path}: expected {wanted} as {name} of {step.layer.section.at()}, got {values.flat[first]} "
+            f"{path}: expected {expected} as {name} of {step.layer.section.at()}, got {values.flat[first]} "
             f"({int(wrong.sum())} such, the first is float {position + first:,} of the file)"
         )
 
@@ -169,10 +169,10 @@ def build(
         tensors[at] = step.layer.emit(nodes, step, inputs, raw.get(at, f"layer{at}"), arrays.get(at, {}))
     outputs = []
     for place, step in enumerate(heads):
-        given, wanted = tensors[step.layer.sources[0]], f"yolo{place}"
-        if given != wanted:  # the layer before does nothing, or feeds two heads
-            nodes.add("Identity", [given], wanted)
-        outputs.append(helper.make_tensor_value_info(wanted, TensorProto.FLOAT, ["batch", *step.shape]))
+        tensor, output = tensors[step.layer.sources[0]], f"yolo{place}"
+        if tensor != output:  # the layer before does nothing, or feeds two heads
+            nodes.add("Identity", [tensor], output)
+        outputs.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *step.shape]))
     image = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 3, size.height, size.width])
     graph = helper.make_graph(nodes.nodes, name, [image], outputs, list(nodes.constants.values()))
     model = helper.make_model(

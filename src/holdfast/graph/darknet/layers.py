@@ -27,7 +27,7 @@ class MapShape(NamedTuple):
 
 
 class DarknetLayer:
-    """A layer; as it stands one that does nothing when a trained network runs: [dropout], [empty]."""
+    """Base layer: the identity at inference time, as [dropout] and [empty] are."""
 
     def __init__(self, section: Section) -> None:
         self.section = section
@@ -37,7 +37,7 @@ class DarknetLayer:
         """The shape of its map from those of the maps it reads."""
         return inputs[0]
 
-    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
+    def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         """The shapes of the arrays that it takes from the weights file, in the file's order."""
         return {}
 
@@ -62,14 +62,14 @@ def _strides(section: Section) -> tuple[int, int]:
     return section.integer("stride_y", stride, least=1), section.integer("stride_x", stride, least=1)
 
 
-def _windows(given: MapShape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
+def _windows(source: MapShape, size: int, padding: int, strides: tuple[int, int]) -> tuple[int, int]:
     """The number of windows that fit in each direction; `padding` is the sum of both sides."""
-    height, width = ((n + padding - size) // s + 1 for n, s in zip(given[1:], strides, strict=True))
+    height, width = ((n + padding - size) // s + 1 for n, s in zip(source[1:], strides, strict=True))
     return height, width
 
 
 class _Convolutional(DarknetLayer):
-    """A convolution; batch normalisation, where there is one, lies between it and the activation."""
+    """A convolution, optionally followed by batch normalisation, then the activation."""
 
     def __init__(self, section: Section) -> None:
         super().__init__(section)
@@ -85,26 +85,26 @@ class _Convolutional(DarknetLayer):
         self.activation = section.word("activation", "logistic")
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
-        given = inputs[0]
-        if given.channels % self.groups or self.filters % self.groups:
+        source = inputs[0]
+        if source.channels % self.groups or self.filters % self.groups:
             raise self.section.fail(
                 f"expected channels and filters that are multiples of groups={self.groups}, "
-                f"got {given.channels} channels and filters={self.filters}"
+                f"got {source.channels} channels and filters={self.filters}"
             )
         # Darknet computes the size of the map as if there were no dilation; that is right only for pad=1
         # and an odd kernel. In other cases it reads past its input, which no other runtime can repeat.
-        found = _windows(given, self.size, 2 * self.padding, self.strides)
+        cells = _windows(source, self.size, 2 * self.padding, self.strides)
         reach, padding = self.dilation * (self.size - 1) + 1, 2 * self.padding * self.dilation
-        if found != _windows(given, reach, padding, self.strides):
+        if cells != _windows(source, reach, padding, self.strides):
             raise self.section.fail(
                 f"expected pad=1 and an odd size with dilation={self.dilation}, "
                 f"got size={self.size} and padding={self.padding}"
             )
-        return _not_empty(self.section, given, MapShape(self.filters, *found))
+        return _not_empty(self.section, source, MapShape(self.filters, *cells))
 
-    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
+    def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
-        kernel = (self.filters, given.channels // self.groups, self.size, self.size)
+        kernel = (self.filters, source.channels // self.groups, self.size, self.size)
         return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
 
     def emit(
@@ -129,10 +129,10 @@ class _Convolutional(DarknetLayer):
         return nodes.activate(self.activation, linear, out)
 
 
-def _not_empty(section: Section, given: MapShape, shape: MapShape) -> MapShape:
+def _not_empty(section: Section, source: MapShape, shape: MapShape) -> MapShape:
     if min(shape) < 1:
-        wanted = f"expected an input map that its window fits into, got {given}"
-        raise section.fail(f"{wanted}; take a larger width and height")
+        expected = f"expected an input map that its window fits into, got {source}"
+        raise section.fail(f"{expected}; take a larger width and height")
     return shape
 
 
@@ -145,8 +145,8 @@ def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.floa
 class _BatchNorm(DarknetLayer):
     """A batch normalisation of its own."""
 
-    def blocks(self, given: MapShape) -> dict[str, tuple[int, ...]]:
-        return dict.fromkeys(("bias", "scale", "mean", "variance"), (given.channels,))
+    def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(("bias", "scale", "mean", "variance"), (source.channels,))
 
     def emit(
         self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
@@ -168,8 +168,8 @@ class _MaxPool(DarknetLayer):
             raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
-        found = _windows(inputs[0], self.size, self.padding, self.strides)
-        return _not_empty(self.section, inputs[0], MapShape(inputs[0].channels, *found))
+        cells = _windows(inputs[0], self.size, self.padding, self.strides)
+        return _not_empty(self.section, inputs[0], MapShape(inputs[0].channels, *cells))
 
     def emit(
         self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
@@ -178,8 +178,8 @@ class _MaxPool(DarknetLayer):
         # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
         after = [
-            max(0, (cells - 1) * stride + self.size - given - before)
-            for cells, stride, given in zip(step.shape[1:], self.strides, step.inputs[0][1:], strict=True)
+            max(0, (cells - 1) * stride + self.size - side - before)
+            for cells, stride, side in zip(step.shape[1:], self.strides, step.inputs[0][1:], strict=True)
         ]
         kernel, pads = [self.size, self.size], [before, before, *after]
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
@@ -227,12 +227,12 @@ class _Upsample(DarknetLayer):
 def _earlier(section: Section, key: str) -> tuple[int, ...]:
     """The numbers of the earlier layers that a key names."""
     sources = []
-    for given in section.numbers(key, int):
-        index = section.index + given if given < 0 else given
+    for number in section.numbers(key, int):
+        index = section.index + number if number < 0 else number
         if not 0 <= index < section.index:
             raise section.fail(
                 f"expected {key}= earlier layers (0 to {section.index - 1}, or −1 to −{section.index} "
-                f"counted back), got {given}, that is layer {index}"
+                f"counted back), got {number}, that is layer {index}"
             )
         sources.append(index)
     return tuple(sources)
@@ -257,8 +257,8 @@ class _Route(DarknetLayer):
                     f"and {shape} from layer {source}; take a width and height that are multiples of 32"
                 )
             if shape.channels % self.groups:
-                wanted = f"expected channels that are a multiple of groups={self.groups}"
-                raise self.section.fail(f"{wanted}, got {shape.channels} from layer {source}")
+                expected = f"expected channels that are a multiple of groups={self.groups}"
+                raise self.section.fail(f"{expected}, got {shape.channels} from layer {source}")
         return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
 
     def emit(
@@ -285,8 +285,8 @@ class _Shortcut(DarknetLayer):
         # channels may differ: darknet adds as many as both have
         for shape in inputs[1:]:
             if shape[1:] != inputs[0][1:]:
-                wanted = "expected maps of equal height and width"
-                raise self.section.fail(f"{wanted}, got {inputs[0]} and {shape}")
+                expected = "expected maps of equal height and width"
+                raise self.section.fail(f"{expected}, got {inputs[0]} and {shape}")
         return inputs[0]
 
     def emit(
@@ -319,9 +319,9 @@ class _Scale(DarknetLayer):
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         factors, scaled = inputs
-        wanted = scaled if self.section.kind == "sam" else scaled._replace(height=1, width=1)
-        if factors != wanted:
-            raise self.section.fail(f"expected {wanted} factors before it, got {factors}")
+        expected = scaled if self.section.kind == "sam" else scaled._replace(height=1, width=1)
+        if factors != expected:
+            raise self.section.fail(f"expected {expected} factors before it, got {factors}")
         return scaled
 
     def emit(
@@ -365,10 +365,10 @@ class Yolo(DarknetLayer):
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         """The shape of the map it reads, which must hold its anchors and classes."""
-        anchors, wanted = len(self.anchors), len(self.anchors) * (5 + self.classes)
-        if inputs[0].channels != wanted:
+        anchors, expected = len(self.anchors), len(self.anchors) * (5 + self.classes)
+        if inputs[0].channels != expected:
             raise self.section.fail(
-                f"expected filters={wanted} before it, {anchors} anchors × (5 + {self.classes} classes), "
+                f"expected filters={expected} before it, {anchors} anchors × (5 + {self.classes} classes), "
                 f"got {inputs[0].channels}"
             )
         return inputs[0]

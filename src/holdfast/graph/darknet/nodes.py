@@ -40,11 +40,11 @@ class NodeBuilder:
         return self.add("Mul", [x, self.number(factor)], out)
 
     def clip(self, x: str, low: float, high: float, out: str) -> str:
-        """The map within two numbers."""
+        """The map clipped to [low, high]."""
         return self.add("Clip", [x, self.number(low), self.number(high)], out)
 
     def channels(self, x: str, start: int, count: int, out: str) -> str:
-        """So many channels of a map."""
+        """`count` channels of a map from `start` on."""
         axis = 1
         bounds = [self.constant(f"integer_{v}", [v], np.int64) for v in (start, start + count, axis)]
         return self.add("Slice", [x, *bounds], out)

@@ -30,7 +30,7 @@ class Section:
     options: tuple[CfgOption, ...]
 
     def at(self, line: int | None = None) -> str:
-        """Where this section (or one of its lines) stands, as the start of a message."""
+        """Location of this section (or of one of its lines), as the start of a message."""
         layer = "" if self.index < 0 else f"layer {self.index} "
         return f"{self.path}:{line or self.line}: {layer}[{self.kind}]"
 
@@ -45,13 +45,13 @@ class Section:
         Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
         reader of the file cannot know which one counts.
         """
-        given = [option for option in self.options if option.key == key]
-        if not given:
+        matches = [option for option in self.options if option.key == key]
+        if not matches:
             if default is None:
                 raise self.fail(f"expected {key}=..., got no such line")
             return default
-        first = given[0]
-        for other in given[1:]:
+        first = matches[0]
+        for other in matches[1:]:
             if other.value != first.value:
                 raise ModelError(
                     f"{self.at(other.line)}: {key}={other.value}, but line {first.line} says "
@@ -72,8 +72,8 @@ class Section:
         """The value of a key as one integer, at least `least`."""
         values = self.numbers(key, int, default)
         if len(values) != 1 or (least is not None and values[0] < least):
-            wanted = "one integer" + ("" if least is None else f" of at least {least}")
-            raise self.fail(f"expected {key}= {wanted}, got {self.word(key)!r}", key)
+            expected = "one integer" + ("" if least is None else f" of at least {least}")
+            raise self.fail(f"expected {key}= {expected}, got {self.word(key)!r}", key)
         return values[0]
 
     def number(self, key: str, default: float) -> float:

@@ -77,7 +77,7 @@ def _decode(
     used = np.flatnonzero(scores.max(axis=1) >= least)
     cells = scores[used].astype(np.float64)
     probabilities = cells if chosen.activation == "none" else candidates.sigmoid(cells)
-    rows, classes, found = above(probabilities, card.score, chosen.multi_label)
+    rows, classes, reached = above(probabilities, card.score, chosen.multi_label)
     maps = candidates.levels(card.input.size, strides, len(scores))
     if maps is None:
         width, height = card.input.size
@@ -89,7 +89,7 @@ def _decode(
     spread = candidates.softmax(bins[used].reshape(len(used), 4, bins.shape[1] // 4))
     far = spread @ np.arange(spread.shape[2], dtype=np.float64) * stride[:, None]
     boxes = np.concatenate([centres - far[:, :2], centres + far[:, 2:]], axis=1)
-    return boxes[rows], found, classes
+    return boxes[rows], reached, classes
 
 
 def paired(
@@ -133,18 +133,18 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from a map (1, 5+k, h, w): objectness, x y w h raw, class probabilities."""
     chosen = options_of(FastestdetOptions, card)
     name, value = single(raw, chosen.outputs, card)
-    found = one_image(name, value, card)
-    if found.ndim != 3 or found.shape[0] != 5 + len(card.classes):
+    cell_map = one_image(name, value, card)
+    if cell_map.ndim != 3 or cell_map.shape[0] != 5 + len(card.classes):
         expected = f"(1, 5 + {len(card.classes)} classes, height, width); correct `classes` in the card"
         raise wrong(card, f"output {name!r} {value.shape}: expected {expected}")
-    stride = chosen.stride or candidates.nominal_stride(card.input.size.width, found.shape[2])
+    stride = chosen.stride or candidates.nominal_stride(card.input.size.width, cell_map.shape[2])
     if not stride:
-        columns = f"{found.shape[2]} columns are no stride of an input of width {card.input.size.width}"
+        columns = f"{cell_map.shape[2]} columns are no stride of an input of width {card.input.size.width}"
         advice = "correct `size` or give `stride` in the card"
         raise wrong(card, f"output {name!r} {value.shape}: {columns}; {advice}")
     # A class probability is at most 1, so the objectness alone already bounds the score.
-    y, x = np.nonzero(found[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
-    cells = found[:, y, x].T.astype(np.float64)
+    y, x = np.nonzero(cell_map[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
+    cells = cell_map[:, y, x].T.astype(np.float64)
     joint = np.maximum(cells[:, :1], 0.0) ** OBJECT * np.maximum(cells[:, 5:], 0.0) ** CLASS
     index, classes, scores = above(joint, card.score, every=False)
     cells = cells[index]

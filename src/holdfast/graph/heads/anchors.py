@@ -47,14 +47,14 @@ def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> De
     values, is_logit = values[:, first : first + k], chosen.activation == "sigmoid"
     used = np.flatnonzero(values.max(axis=1) >= (candidates.logit(card.score) if is_logit else card.score))
     values = candidates.sigmoid(values[used]) if is_logit else values[used].astype(np.float64)
-    rows, classes, found = above(values, card.score, chosen.multi_label)
+    rows, classes, reached = above(values, card.score, chosen.multi_label)
     cells = used[rows]
     own = deltas[cells].astype(np.float64)
     if own.shape[1] > 4:  # deltas of their own for every class, with or without the background
         own = own.reshape(len(own), own.shape[1] // 4, 4)
         own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
     moved = candidates.apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp)
-    return Detections(moved, found, classes)
+    return Detections(moved, reached, classes)
 
 
 def checked(chosen: AnchorsOptions, card: Card) -> AnchorsOptions:
@@ -63,8 +63,8 @@ def checked(chosen: AnchorsOptions, card: Card) -> AnchorsOptions:
         if len(getattr(chosen, name)) != 4:
             raise wrong(card, f"{name}: expected 4 numbers for x y w h, got {list(getattr(chosen, name))}")
     if chosen.sizes and len(chosen.sizes) != len(chosen.strides):
-        wanted = f"expected {len(chosen.strides)}, one for each stride"
-        raise wrong(card, f"sizes: {wanted}, got {list(chosen.sizes)}")
+        expected = f"expected {len(chosen.strides)}, one for each stride"
+        raise wrong(card, f"sizes: {expected}, got {list(chosen.sizes)}")
     return chosen
 
 
@@ -132,10 +132,10 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: AnchorsOptions) -> lis
 def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: AnchorsOptions, card: Card) -> Maps:
     """Rows and columns of each level, finest first: those of the maps, or those that have `count` anchors."""
     strides = tuple(sorted(chosen.strides))
-    seen = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
-    maps: Maps | None = sorted(seen, reverse=True)
+    map_sizes = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
+    maps: Maps | None = sorted(map_sizes, reverse=True)
     per_cell = _per_cell(chosen)
-    if not seen:
+    if not map_sizes:
         maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None
     width, height = card.input.size
     near = zip(strides, maps or (), strict=False)

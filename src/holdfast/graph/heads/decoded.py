@@ -40,7 +40,7 @@ class Yolov8Options(Yolov5Options):
     """What a card may say of a YOLOv8 output."""
 
     trailing: int = 0  # columns behind the classes: mask coefficients, keypoints, an angle
-    angle: bool = False  # the first of them is the box's rotation; the upright box around it is taken
+    angle: bool = False  # the first of them is the box's rotation; the upright box around it is used
 
 
 @stage("head", task="detect", nms=True, options=Yolov8Options)
@@ -48,10 +48,10 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from an output (1, 4+k, n) or (1, n, 4+k): centre x y, width, height, classes."""
     chosen = options_of(Yolov8Options, card)
     name, value = single(raw, chosen.outputs, card)
-    found = one_image(name, value, card)
+    table = one_image(name, value, card)
     last = 4 + len(card.classes)
     width = last + chosen.trailing
-    if found.ndim != 2 or width not in found.shape:
+    if table.ndim != 2 or width not in table.shape:
         more = f" + {chosen.trailing} trailing columns" if chosen.trailing else ""
         raise wrong(
             card,
@@ -60,7 +60,7 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
         )
     if chosen.angle and not chosen.trailing:
         raise wrong(card, "angle = true needs a column for the angle: set trailing = 1 in the card")
-    rows = found.T if found.shape[0] == width else found
+    rows = table.T if table.shape[0] == width else table
     cells = rows[rows[:, 4:last].max(axis=1) >= card.score].astype(np.float64)
     index, classes, scores = above(cells[:, 4:last], card.score, chosen.multi_label)
     unit = candidates.pixels(card, chosen.normalised)
@@ -109,7 +109,7 @@ class BoxesOptions:
     labels: str = ""
     count: str = ""  # how many rows are filled, if the graph says so
     columns: tuple[Column, ...] = ()  # of a single output, e.g. ["x1", "y1", "x2", "y2", "score", "label"];
-    # "angle" is the rotation of a box cx cy w h, of which the upright box around it is taken
+    # "angle" is the rotation of a box cx cy w h, of which the upright box around it is used
     form: Literal["xyxy", "yxyx", "cxcywh", "xywh"] = "xyxy"  # order in a boxes output of its own
     normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
     label_offset: int = 0  # subtracted from every label, e.g. 1 where 0 is the background
@@ -120,7 +120,7 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """The detections a graph with NMS inside gives; rows of padding (label below 0, score 0) are dropped."""
     chosen = options_of(BoxesOptions, card)
     is_table = bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
-    found, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
+    corners, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
     labels = labels - chosen.label_offset
     used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
     if len(used) and labels[used].max() >= len(card.classes):
@@ -131,17 +131,17 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
             'up to 90, are classes = "coco91")',
         )
     unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
-    return Detections(found[used] * unit, scores[used], labels[used])
+    return Detections(corners[used] * unit, scores[used], labels[used])
 
 
-def _as_xyxy(found: Floats, form: str) -> Floats:
+def _as_xyxy(corners: Floats, form: str) -> Floats:
     if form == "yxyx":
-        return found[:, [1, 0, 3, 2]]
+        return corners[:, [1, 0, 3, 2]]
     if form == "cxcywh":
-        return from_centres(found[:, :2], found[:, 2:])
+        return from_centres(corners[:, :2], corners[:, 2:])
     if form == "xywh":
-        return np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], axis=1)
-    return found
+        return np.concatenate([corners[:, :2], corners[:, :2] + corners[:, 2:]], axis=1)
+    return corners
 
 
 def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tuple[Floats, Floats, Ints]:
@@ -150,18 +150,18 @@ def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tup
     value = named(raw, [name], card)[name]
     names: list[str] = list(chosen.columns or ("x1", "y1", "x2", "y2", "score", "label"))
     table = np.asarray(value, np.float64).reshape(-1, value.shape[-1] if value.ndim else 1)
-    form = next((f for f, wanted in _CORNERS.items() if set(wanted) <= set(names)), None)
+    form = next((f for f, corners in _CORNERS.items() if set(corners) <= set(names)), None)
     if table.shape[1] != len(names) or form is None or not {"score", "label"} <= set(names):
         raise wrong(
             card,
             f"output {name!r} {value.shape}: expected the columns {names}; say in the card which is which: "
             'columns = ["x1", "y1", "x2", "y2", "score", "label"] ("-" for one to skip)',
         )
-    found = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
+    coordinates = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
     if "angle" in names and form == "cxcywh":
-        found[:, 2:] = candidates.upright_sides(found[:, 2:], table[:, names.index("angle")])
+        coordinates[:, 2:] = candidates.upright_sides(coordinates[:, 2:], table[:, names.index("angle")])
     labels = np.rint(table[:, names.index("label")]).astype(np.int64)
-    return _as_xyxy(found, form), table[:, names.index("score")], labels
+    return _as_xyxy(coordinates, form), table[:, names.index("score")], labels
 
 
 def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tuple[Floats, Floats, Ints]:
@@ -172,37 +172,37 @@ def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tu
     if missing:
         problem = f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}"
         raise wrong(card, f'{problem}; say it in the card: {missing[0]} = "..."')
-    found = named(raw, list(names.values()), card)
-    four = np.asarray(found[names["boxes"]], np.float64).reshape(-1, 4)
-    scores = np.asarray(found[names["scores"]], np.float64).reshape(-1)
-    labels = np.rint(np.asarray(found[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
+    tensors = named(raw, list(names.values()), card)
+    four = np.asarray(tensors[names["boxes"]], np.float64).reshape(-1, 4)
+    scores = np.asarray(tensors[names["scores"]], np.float64).reshape(-1)
+    labels = np.rint(np.asarray(tensors[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
     if not len(four) == len(scores) == len(labels):
         got = f"{len(four)} boxes, {len(scores)} scores, {len(labels)} labels"
         advice = "name the right outputs in the card"
         raise wrong(card, f"expected as many scores and labels as boxes, got {got}; {advice}")
     filled = len(four)
     if "count" in names:
-        filled = min(filled, int(np.asarray(found[names["count"]]).reshape(-1)[0]))
+        filled = min(filled, int(np.asarray(tensors[names["count"]]).reshape(-1)[0]))
     return _as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
 
 
 def roles(shape_of: Mapping[str, tuple[int | str, ...]], kind_of: Mapping[str, str]) -> dict[str, str]:
     """Which output is boxes, scores, labels and count, by what it is called, then by shape and type."""
-    found: dict[str, str] = {}
+    by_role: dict[str, str] = {}
     for role, words in _WORDS.items():
-        hits = [n for n in shape_of if n not in found.values() and re.search(words, n.lower())]
+        hits = [n for n in shape_of if n not in by_role.values() and re.search(words, n.lower())]
         if hits:
-            found[role] = hits[0]
+            by_role[role] = hits[0]
     for name, shape in shape_of.items():
-        if name in found.values():
+        if name in by_role.values():
             continue
-        if "boxes" not in found and shape and shape[-1] == 4:
-            found["boxes"] = name
-        elif "labels" not in found and kind_of[name] in "iu" and shape not in ((), (1,), (1, 1)):
-            found["labels"] = name
-        elif "scores" not in found and kind_of[name] == "f":
-            found["scores"] = name
-    return found
+        if "boxes" not in by_role and shape and shape[-1] == 4:
+            by_role["boxes"] = name
+        elif "labels" not in by_role and kind_of[name] in "iu" and shape not in ((), (1,), (1, 1)):
+            by_role["labels"] = name
+        elif "scores" not in by_role and kind_of[name] == "f":
+            by_role["scores"] = name
+    return by_role
 
 
 @dataclass(frozen=True)
@@ -220,12 +220,12 @@ def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
     chosen = options_of(SelectedOptions, card)
     four, scores, picks = _pick(named(raw, chosen.outputs, card), bool(chosen.outputs), card)
     picks = picks[(picks[:, 0] == 0) & (picks >= 0).all(axis=1)]
-    found, values = _as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
+    corners, values = _as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
     if chosen.form != "cxcywh":  # the operator takes corners in either order
-        found = np.sort(found.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+        corners = np.sort(corners.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
     unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     used = values >= card.score
-    return Detections((found * unit)[used], values[used], picks[used, 1])
+    return Detections((corners * unit)[used], values[used], picks[used, 1])
 
 
 def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor, Tensor, Tensor]:
@@ -233,10 +233,10 @@ def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor
     k = len(card.classes)
     tensors = list(raw.values())
     if not in_order:
-        whole = [t for t in tensors if t.dtype.kind in "iu"]
+        integers = [t for t in tensors if t.dtype.kind in "iu"]
         fours = [t for t in tensors if t.dtype.kind == "f" and t.ndim == 3 and t.shape[2] == 4]
         rest = [t for t in tensors if t.dtype.kind == "f" and not any(t is f for f in fours[:1])]
-        tensors = [*fours[:1], *rest, *whole]
+        tensors = [*fours[:1], *rest, *integers]
     if len(tensors) == 3:
         four, scores, picks = tensors
         fits = four.ndim == 3 and four.shape[2] == 4 and scores.ndim == 3 and scores.shape[1] == k

@@ -1,4 +1,4 @@
-"""One answer for the whole image, or one for every pixel: classifier, single object, segmentation."""
+"""Heads with one prediction per image or per pixel: classifier, single object, segmentation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class SegmentationOptions:
 
     outputs: tuple[str, ...] = ()
     layout: Literal["auto", "chw", "hwc"] = "auto"  # auto: the axis as long as there are classes
-    single: Literal["logit", "probability"] = "logit"  # one channel for two classes: how class 1 is told
+    single: Literal["logit", "probability"] = "logit"  # one channel for two classes: the score of class 1
 
 
 @stage("head", task="segment", nms=False, options=SegmentationOptions)
@@ -84,12 +84,12 @@ def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
     """Scores (k, h, w) as float, or a class map (h, w) as integers if the network gives one."""
     chosen = options_of(SegmentationOptions, card)
     name, value = single(raw, chosen.outputs, card)
-    found = one_image(name, value, card)
-    whole = found.dtype.kind in "iu"
-    found = _class_map(name, found, card) if whole else _scores(name, value, found, chosen, card)
+    result = one_image(name, value, card)
+    is_map = result.dtype.kind in "iu"
+    result = _class_map(name, result, card) if is_map else _scores(name, value, result, chosen, card)
     # without cells below and right of the input: pools that round up add them, and none moves
     width, height = card.input.size
-    return found[..., : _within(height, found.shape[-2]), : _within(width, found.shape[-1])]
+    return result[..., : _within(height, result.shape[-2]), : _within(width, result.shape[-1])]
 
 
 def _within(side: int, cells: int) -> int:
@@ -100,27 +100,27 @@ def _within(side: int, cells: int) -> int:
     return min(cells, -(-side // stride)) if stride else cells
 
 
-def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions, card: Card) -> Tensor:
+def _scores(name: str, value: Tensor, image: Tensor, chosen: SegmentationOptions, card: Card) -> Tensor:
     """Scores (k, h, w) in whichever layout they come."""
-    if found.ndim != 3:
+    if image.ndim != 3:
         raise wrong(card, f"output {name!r}: expected (1, classes, height, width), got {value.shape}")
     k = len(card.classes)
-    if k == 2 and 1 in (found.shape[0], found.shape[2]):
-        plane = found[0] if found.shape[0] == 1 else found[..., 0]
+    if k == 2 and 1 in (image.shape[0], image.shape[2]):
+        plane = image[0] if image.shape[0] == 1 else image[..., 0]
         return np.stack([1 - plane, plane] if chosen.single == "probability" else [0 * plane, plane])
-    if chosen.layout != "hwc" and found.shape[0] == k:
-        return found
-    if chosen.layout != "chw" and found.shape[2] == k:
-        return np.ascontiguousarray(found.transpose(2, 0, 1))
+    if chosen.layout != "hwc" and image.shape[0] == k:
+        return image
+    if chosen.layout != "chw" and image.shape[2] == k:
+        return np.ascontiguousarray(image.transpose(2, 0, 1))
     expected = f"one channel for each of the card's {k} classes"
     advice = "correct `classes` (or the option `layout`) in the card"
     raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
 
 
-def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
-    flat = found[0] if found.ndim == 3 and found.shape[0] == 1 else found
+def _class_map(name: str, image: Tensor, card: Card) -> Tensor:
+    flat = image[0] if image.ndim == 3 and image.shape[0] == 1 else image
     if flat.ndim != 2:
-        raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {found.shape}")
+        raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {image.shape}")
     if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < len(card.classes):
         expected = f"class ids 0 to {len(card.classes) - 1} as the card names {len(card.classes)} classes"
         got = f"{int(flat.min())} to {int(flat.max())}"

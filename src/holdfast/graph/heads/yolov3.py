@@ -81,29 +81,29 @@ def scales(raw: Mapping[str, Tensor], chosen: Yolov3Options, card: Card) -> list
     return maps
 
 
-def _stride(name: str, view: Tensor, told: int | None, card: Card) -> float:
+def _stride(name: str, view: Tensor, stated: int | None, card: Card) -> float:
     """The stride of a map: the card's if the map's size agrees with it, else the power of two that does."""
     width, height = card.input.size
     rows, columns = view.shape[2:]
-    stride = told or candidates.nominal_stride(width, columns)
+    stride = stated or candidates.nominal_stride(width, columns)
     if stride and abs(width / stride - columns) <= 1 and abs(height / stride - rows) <= 1:
         return float(stride)
-    wanted = f"stride {told}" if told else "a stride that is a power of two"
-    expected = f"expected a map of {wanted} of the {width}×{height} input, got {columns}×{rows} cells"
+    which = f"stride {stated}" if stated else "a stride that is a power of two"
+    expected = f"expected a map of {which} of the {width}×{height} input, got {columns}×{rows} cells"
     raise wrong(card, f"output {name!r}: {expected}; correct `size` or `strides` in the card")
 
 
 def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
     """The output as (A, 5+k, h, w), without a copy."""
     width = 5 + len(card.classes)
-    wanted = anchors * width
-    found = one_image(name, value, card)
-    if found.ndim == 3 and found.shape[0] == wanted:
-        return found.reshape(anchors, width, *found.shape[1:])
-    if found.ndim == 3 and found.shape[2] == wanted:
-        return found.reshape(*found.shape[:2], anchors, width).transpose(2, 3, 0, 1)
-    if found.ndim == 4 and (found.shape[0], found.shape[3]) == (anchors, width):
-        return found.transpose(0, 3, 1, 2)
-    expected = f"{anchors} anchors × (5 + {len(card.classes)} classes) = {wanted} channels"
+    channels = anchors * width
+    image = one_image(name, value, card)
+    if image.ndim == 3 and image.shape[0] == channels:
+        return image.reshape(anchors, width, *image.shape[1:])
+    if image.ndim == 3 and image.shape[2] == channels:
+        return image.reshape(*image.shape[:2], anchors, width).transpose(2, 3, 0, 1)
+    if image.ndim == 4 and (image.shape[0], image.shape[3]) == (anchors, width):
+        return image.transpose(0, 3, 1, 2)
+    expected = f"{anchors} anchors × (5 + {len(card.classes)} classes) = {channels} channels"
     advice = "correct `classes` or `anchors` in the card"
     raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")

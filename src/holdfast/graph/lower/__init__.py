@@ -70,10 +70,10 @@ def lower_nodes(
             )
         inputs = tuple(values[name] if name else None for name in node.input)
         parsed = node_of(node, inputs, opset, set(outputs), table.aim)
-        found = lowered(parsed, node.domain, build, table)
-        for name, value in zip(node.output, found, strict=False):
+        results = lowered(parsed, node.domain, build, table)
+        for name, value in zip(node.output, results, strict=False):
             values[name] = build.normal(value) if isinstance(value, View) else value
-        for name in node.input:  # a value nobody reads again is let go
+        for name in node.input:  # release values after their last use
             uses[name] -= 1
             if name and not uses[name]:
                 values.pop(name, None)
@@ -128,7 +128,7 @@ def lower_onnx(
             raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
     try:
         proto = load_complete_proto(Path(model)) if is_path else model
-        return _lowered(proto, bounds, drop_softmax, as_evaluated)
+        return _lower(proto, bounds, drop_softmax, as_evaluated)
     except ModelError as problem:
         if not is_path or str(problem).startswith(str(model)):
             raise
@@ -142,12 +142,12 @@ def load_complete_proto(path: Path) -> Any:
     return proto
 
 
-def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
-    entry = entered(proto, bounds, drop_softmax, as_evaluated)
+def _lower(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
+    entry = prepare_graph(proto, bounds, drop_softmax, as_evaluated)
     outputs = [as_view(v) for v in lower_nodes(entry.proto, entry.build, entry.values)]
     index = np.concatenate([v.index.ravel() for v in outputs])
     fill = np.concatenate([v.filled().ravel() for v in outputs])
-    step = entry.build.held(View(index, None if (index >= 0).all() else fill))
+    step = entry.build.step_holding(View(index, None if (index >= 0).all() else fill))
     steps = tidied(tuple(entry.build.steps), step, as_evaluated)
     # the unit roundoff is that of the coarsest floating-point type that values pass through
     casts = [attributes_of(node)["to"] for node in needed(entry.proto.graph) if node.op_type == "Cast"]
@@ -167,21 +167,21 @@ class PreparedGraph:
     template: Array
 
 
-def entered(
+def prepare_graph(
     proto: Any,
     bounds: tuple[Array, Array] | None = None,
     drop_softmax: bool = False,
     as_evaluated: bool = False,
 ) -> PreparedGraph:
-    """The values with which the walk begins."""
+    """Inline functions and give the inputs and weights their initial values."""
     if proto.functions:
         proto = inliner.inline_local_functions(proto)
     weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
-    given = [i for i in proto.graph.input if i.name not in weights]
-    shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
+    graph_inputs = [i for i in proto.graph.input if i.name not in weights]
+    shapes = _input_shapes(graph_inputs, None if bounds is None else len(bounds[0]))
     size = sum(prod(s) for s in shapes)
-    kinds = [np.dtype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in given]
-    for value, kind in zip(given, kinds, strict=True):
+    kinds = [np.dtype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in graph_inputs]
+    for value, kind in zip(graph_inputs, kinds, strict=True):
         if kind.kind != "f":
             raise ModelError(f"input {value.name!r}: expected floating-point values, got {kind.name}")
     dtype = kinds[0]
@@ -192,13 +192,13 @@ def entered(
         fixed = low == high
         template = np.where(fixed, low.astype(np.float64), 0.0)
     free = np.flatnonzero(~fixed)
-    whole = len(free) == size and len(shapes) == 1
-    build = StepBuilder(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
+    all_free = len(free) == size and len(shapes) == 1
+    build = StepBuilder(natural(shapes[0]) if all_free else (len(free),), dtype, drop_softmax, as_evaluated)
     index = np.full(size, -1, np.int64)
     index[free] = np.arange(len(free))
     values: dict[str, Value] = dict(weights)
     ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
-    parts = zip(given, shapes, np.split(index, ends), np.split(template, ends), strict=True)
+    parts = zip(graph_inputs, shapes, np.split(index, ends), np.split(template, ends), strict=True)
     for value, shape, own, fill in parts:
         values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
     return PreparedGraph(
@@ -206,29 +206,29 @@ def entered(
     )
 
 
-def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
+def _input_shapes(graph_inputs: list[Any], size: int | None) -> list[tuple[int, ...]]:
     """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
-    dims = [value.type.tensor_type.shape.dim for value in given]
+    dims = [value.type.tensor_type.shape.dim for value in graph_inputs]
     shapes = [[d.dim_value if d.dim_value > 0 else None for d in each] for each in dims]
     for shape in shapes:
         if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
             shape[0] = 1
     if len(shapes) == 1 and size is not None:
-        only, known = shapes[0], prod(d for d in shapes[0] if d is not None)
-        if only.count(None) == 1 and known and size % known == 0:
-            shapes[0] = [size // known if d is None else d for d in only]
+        only, fixed = shapes[0], prod(d for d in shapes[0] if d is not None)
+        if only.count(None) == 1 and fixed and size % fixed == 0:
+            shapes[0] = [size // fixed if d is None else d for d in only]
         elif (
-            only and None not in only and known != size and prod(d for d in only[1:] if d is not None) == size
+            only and None not in only and fixed != size and prod(d for d in only[1:] if d is not None) == size
         ):
             shapes[0] = [1, *only[1:]]  # a batch written into the file
-    for value, shape in zip(given, shapes, strict=True):
+    for value, shape in zip(graph_inputs, shapes, strict=True):
         if None in shape:
             raise ModelError(
                 f"input {value.name!r}: expected a fixed shape beyond the batch, got "
                 f"{tuple('?' if d is None else d for d in shape)}; export the model with fixed sizes"
             )
-    found = [tuple(int(d) for d in shape if d is not None) for shape in shapes]
-    total = sum(prod(s) for s in found)
-    if not found or (size is not None and total != size):
-        raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
-    return found
+    complete = [tuple(int(d) for d in shape if d is not None) for shape in shapes]
+    total = sum(prod(s) for s in complete)
+    if not complete or (size is not None and total != size):
+        raise ModelError(f"expected bounds of {total} inputs {complete}, got {size}")
+    return complete

@@ -79,8 +79,8 @@ def convolved(
         row = view.moved(lambda a: a[:, :, None])
         return convolved(build, row, weight[:, :, None], bias, plane, groups).moved(lambda a: a[:, :, 0])
     source, before, after = _without_border(view, window)
-    made = Conv(
-        build.held(source, source.shape[1:]),
+    conv = Conv(
+        build.step_holding(source, source.shape[1:]),
         np.ascontiguousarray(weight, np.float64),
         np.asarray(bias, np.float64),
         stride=_pair(window.stride),
@@ -89,7 +89,7 @@ def convolved(
         groups=groups,
         shape=(len(weight), *_pair(window.out)),
     )
-    return build.whole(build.emit(made), (1, len(weight), *window.out))
+    return build.all_of(build.emit(conv), (1, len(weight), *window.out))
 
 
 def _pair(values: tuple[int, ...]) -> tuple[int, int]:
@@ -104,12 +104,12 @@ def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], 
     before, after, cuts = [], [], [slice(None), slice(None)]
     for i in range(len(window.out)):
         others = tuple(a for a in range(view.index.ndim) if a != i + 2)
-        kept = np.flatnonzero(~empty.all(axis=others))
-        if not len(kept):
+        nonzero = np.flatnonzero(~empty.all(axis=others))
+        if not len(nonzero):
             return view, window.before, window.after
-        before.append(window.before[i] + int(kept[0]))
-        after.append(window.after[i] + view.shape[i + 2] - 1 - int(kept[-1]))
-        cuts.append(slice(int(kept[0]), int(kept[-1]) + 1))
+        before.append(window.before[i] + int(nonzero[0]))
+        after.append(window.after[i] + view.shape[i + 2] - 1 - int(nonzero[-1]))
+        cuts.append(slice(int(nonzero[0]), int(nonzero[-1]) + 1))
     index, fill = view.index[tuple(cuts)], view.fill[tuple(cuts)]
     return View(index, fill if (index < 0).any() else None), tuple(before), tuple(after)
 
@@ -153,8 +153,8 @@ def _transposed(node: Node, build: StepBuilder) -> list[Value]:
     stride = node.ints("strides") or (1,) * axes
     dilation = node.ints("dilations") or (1,) * axes
     extents = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    given, weight = weight, np.zeros((*weight.shape[:2], *extents))
-    weight[:, :, *(slice(None, None, d) for d in dilation)] = given
+    compact, weight = weight, np.zeros((*weight.shape[:2], *extents))
+    weight[:, :, *(slice(None, None, d) for d in dilation)] = compact
     before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
@@ -165,13 +165,13 @@ def _transposed(node: Node, build: StepBuilder) -> list[Value]:
     window = Window(
         kernel=reach, stride=one, dilation=one, before=tuple(r - 1 for r in reach), after=after, out=places
     )
-    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
-    view = view.moved(lambda a: a[cut])
+    used = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
+    view = view.moved(lambda a: a[used])
     channels = weight.shape[1] * groups
     own = node.constant(2, "bias")
     bias = np.zeros(channels) if own is None else own.astype(np.float64)
-    made = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
-    index = made.index.reshape(-1, channels, *stride, *places)
+    phases = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
+    index = phases.index.reshape(-1, channels, *stride, *places)
     picks = [np.divmod(np.arange(o) + b, s) for o, b, s in zip(out, before, stride, strict=True)]
     places_of, phases_of = (np.ix_(*each) for each in zip(*picks, strict=True))
     return [View(index[:, :, *phases_of, *places_of])]
@@ -184,17 +184,17 @@ def transposed_size(
     axes = len(spatial)
     pads = node.ints("pads") or (0,) * (2 * axes)
     extra = node.ints("output_padding") or (0,) * axes
-    wanted = node.ints("output_shape")
+    output_shape = node.ints("output_shape")
     auto = node.attributes.get("auto_pad", "NOTSET")
     before, out = [], []
     for i in range(axes):
         full = stride[i] * (spatial[i] - 1) + extra[i] + kernel[i]
-        if wanted is None and auto in ("NOTSET", "VALID"):
+        if output_shape is None and auto in ("NOTSET", "VALID"):
             low = pads[i] if auto == "NOTSET" else 0
             size = full - (pads[i] + pads[i + axes] if auto == "NOTSET" else 0)
         else:
-            size = spatial[i] * stride[i] if wanted is None else wanted[i - axes]
-            if wanted is None and full < size:
+            size = spatial[i] * stride[i] if output_shape is None else output_shape[i - axes]
+            if output_shape is None and full < size:
                 raise node.fail(f"with a stride of {stride[i]} its auto_pad is read differently by runtimes")
             lack = max(full - size, 0)
             low = lack // 2 if auto == "SAME_UPPER" else lack - lack // 2
@@ -206,10 +206,10 @@ def transposed_size(
 def _phases(weight: Array, stride: tuple[int, ...], reach: tuple[int, ...], groups: int) -> Array:
     """The kernel (out * phases, in / groups, ...) of the Conv whose phases are interleaved."""
     inner, each = weight.shape[0] // groups, weight.shape[1]
-    grown = np.zeros((*weight.shape[:2], *(r * s for r, s in zip(reach, stride, strict=True))))
-    grown[(slice(None), slice(None), *(slice(0, k) for k in weight.shape[2:]))] = weight
+    padded = np.zeros((*weight.shape[:2], *(r * s for r, s in zip(reach, stride, strict=True))))
+    padded[(slice(None), slice(None), *(slice(0, k) for k in weight.shape[2:]))] = weight
     sizes = [n for pair in zip(reach, stride, strict=True) for n in pair]
-    split = grown.reshape(groups, inner, each, *sizes)
+    split = padded.reshape(groups, inner, each, *sizes)
     at_reach, at_stride = tuple(range(3, split.ndim, 2)), tuple(range(4, split.ndim, 2))
     split = np.flip(split, at_reach).transpose(0, 2, *at_stride, 1, *at_reach)
     return split.reshape(-1, inner, *reach)

@@ -1,4 +1,4 @@
-"""Curves, element by element, and what is made of them: clipping, gates, softmax, normalisation, maxima.
+"""Elementwise curves and operators built from them: clipping, gates, softmax, normalisation, maxima.
 
 Maxima and minima are trees of relus: max(a, b) = a + relu(b - a), exactly.
 """
@@ -29,7 +29,7 @@ def relu(build: StepBuilder, value: Value) -> Value:
 def clamp(build: StepBuilder, view: View, limit: Array | float, sign: float) -> Value:
     """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
 
-    Elements of the limit beyond the range of float32 are no bound.
+    Elements of the limit outside the range of float32 are not bounds.
     """
     shape = np.broadcast_shapes(view.shape, np.shape(limit))
     bound = np.broadcast_to(np.asarray(limit, np.float64), shape)
@@ -37,16 +37,16 @@ def clamp(build: StepBuilder, view: View, limit: Array | float, sign: float) -> 
     live = sign * bound > -LARGEST
     if not live.all():
         part = view.moved(lambda a: a[live])
-        found = as_view(clamp(build, part, bound[live], sign)) if live.any() else part
+        clamped = as_view(clamp(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
-        index[live], fill[live] = found.index, found.filled()
+        index[live], fill[live] = clamped.index, clamped.filled()
         return View(index, fill)
     if sign > 0 and not bound.any():
         return relu(build, view)
     if not (np.abs(bound) <= WIDEST).all():
         raise ValueError(f"expected bounds up to {WIDEST:g}, or beyond float32 for none")
-    beyond = relu(build, scaled(build, view, sign, -sign * bound))
-    return scaled(build, beyond, sign, bound)
+    excess = relu(build, scaled(build, view, sign, -sign * bound))
+    return scaled(build, excess, sign, bound)
 
 
 def clipped(build: StepBuilder, view: View, low: float, high: float) -> Value:
@@ -91,7 +91,7 @@ def _clip(node: Node, build: StepBuilder) -> list[Value]:
 
 
 class SeveralSoftmaxes(ModelError):
-    """The last softmax cannot be taken off: it is not one over all outputs."""
+    """The last softmax cannot be dropped because it does not span all outputs."""
 
 
 # ONNX has an operator of this name for each
@@ -147,7 +147,7 @@ def _softmax(node: Node, build: StepBuilder) -> list[Value]:
     axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1)) % len(shape)
     size = shape[axis] if node.opset >= 13 else int(np.prod(shape[axis:]))
     if build.drop_softmax and node.last:
-        if size != np.prod(shape):  # what is said of one softmax over all outputs is not true of several
+        if size != np.prod(shape):  # dropping it preserves the order only for one softmax over all outputs
             raise SeveralSoftmaxes(str(node.fail("it is one for each of several groups of outputs")))
         return [node.value()]
     view = node.view()
@@ -159,8 +159,8 @@ def _softmax(node: Node, build: StepBuilder) -> list[Value]:
     if node.opset < 13:
         flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
         return [reshaped(_shares(node, build, flat), view.shape)]
-    found = _shares(node, build, view.moved(lambda a: np.moveaxis(a, axis, -1)))
-    return [found.moved(lambda a: np.moveaxis(a, -1, axis))]
+    shares = _shares(node, build, view.moved(lambda a: np.moveaxis(a, axis, -1)))
+    return [shares.moved(lambda a: np.moveaxis(a, -1, axis))]
 
 
 def _shares(node: Node, build: StepBuilder, view: View) -> View:
@@ -171,11 +171,11 @@ def _shares(node: Node, build: StepBuilder, view: View) -> View:
         return as_view(np.ones(view.shape))
     # A runtime subtracts the largest value from both: the difference of two exponents has `size` roundings.
     left, right = view.moved(lambda a: a[..., other]), view.moved(lambda a: a[..., own])
-    apart = total(build, left, right, (1.0, -1.0), roundings=size)
-    grown = as_view(reshaped(build.curve(apart, "exp"), (*view.shape, size - 1)))
-    summed = matmul(build, node, grown, np.ones((size - 1, 1)))
-    whole = scaled(build, reshaped(summed, view.shape), 1.0, 1.0)
-    return as_view(build.curve(whole, "reciprocal"))
+    differences = total(build, left, right, (1.0, -1.0), roundings=size)
+    exponentials = as_view(reshaped(build.curve(differences, "exp"), (*view.shape, size - 1)))
+    summed = matmul(build, node, exponentials, np.ones((size - 1, 1)))
+    denominator = scaled(build, reshaped(summed, view.shape), 1.0, 1.0)
+    return as_view(build.curve(denominator, "reciprocal"))
 
 
 def _layer_norm(node: Node, build: StepBuilder) -> list[Value]:
@@ -196,14 +196,14 @@ def _layer_norm(node: Node, build: StepBuilder) -> list[Value]:
     share = build.curve(build.curve(safe, "sqrt"), "reciprocal")
     normal = reshaped(product(build, centred, share), view.shape)
     shift = node.constant(2, "bias")
-    scale = np.asarray(node.known(1, "scale"), np.float64)
+    scale = np.asarray(node.required_constant(1, "scale"), np.float64)
     return [scaled(build, normal, scale, 0.0 if shift is None else np.asarray(shift, np.float64))]
 
 
 def largest(build: StepBuilder, index: Index) -> Index:
     """The elements that hold the maximum over the last axis of element numbers; -1 never wins.
 
-    Pairs that several windows share are computed once. A row of nothing but -1 gives -1.
+    Pairs that several windows share are computed once. A row of only -1 gives -1.
     """
     while index.shape[-1] > 1:
         if index.shape[-1] % 2:
@@ -225,26 +225,26 @@ def _paired(build: StepBuilder, left: Index, right: Index, both: np.ndarray) -> 
         which = np.arange(both.size)
     else:
         one, other = View(left[both][first]), View(right[both][first])
-    base = build.held(one)
+    base = build.step_holding(one)
     shape = build.steps[base].shape
-    above = build.emit(WeightedSum((build.held(other, shape), base), (1.0, -1.0), shape))
+    above = build.emit(WeightedSum((build.step_holding(other, shape), base), (1.0, -1.0), shape))
     more = build.emit(Activation(above, "relu", shape))
-    made = build.emit(WeightedSum((base, more), (1.0, 1.0), shape))
-    return build.offsets[made] + which.ravel()
+    maxima = build.emit(WeightedSum((base, more), (1.0, 1.0), shape))
+    return build.offsets[maxima] + which.ravel()
 
 
 def _numbered(build: StepBuilder, view: View) -> Index:
-    """The view's elements, finite constants among them held by a step, -inf as -1."""
+    """Element numbers of the view; finite constants become elements of a step, -inf becomes -1."""
     if view.fill is None:
         return view.index
-    kept = (view.index >= 0) | ~(view.fill == -np.inf)
-    if not np.isfinite(view.fill[kept & (view.index < 0)]).all():
+    competing = (view.index >= 0) | ~(view.fill == -np.inf)
+    if not np.isfinite(view.fill[competing & (view.index < 0)]).all():
         raise ValueError("a constant among its values is infinite")
-    if (view.index[kept] >= 0).all():
+    if (view.index[competing] >= 0).all():
         return view.index
-    step = build.held(View(view.index[kept], view.fill[kept]))
+    step = build.step_holding(View(view.index[competing], view.fill[competing]))
     index = np.full(view.shape, -1, np.int64)
-    index[kept] = build.offsets[step] + np.arange(int(kept.sum()))
+    index[competing] = build.offsets[step] + np.arange(int(competing.sum()))
     return index
 
 
@@ -262,9 +262,9 @@ def _max_pool(node: Node, build: StepBuilder) -> list[Value]:
     for axis in reversed(range(len(kernel))):
         at = window.places(axis)
         at = np.where((at >= 0) & (at < view.shape[axis + 2]), at, -1)
-        seen = np.moveaxis(np.take(index, np.maximum(at, 0), axis=axis + 2), axis + 3, -1)
+        windows = np.moveaxis(np.take(index, np.maximum(at, 0), axis=axis + 2), axis + 3, -1)
         outside = (at < 0).reshape(len(at), *(1 for _ in range(len(kernel) - 1 - axis)), -1)
-        index = largest(build, np.where(outside, -1, seen))
+        index = largest(build, np.where(outside, -1, windows))
     if (index < 0).any():
         raise node.fail("one of its windows contains only padding")
     return [View(index)]

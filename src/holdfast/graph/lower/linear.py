@@ -16,24 +16,24 @@ def scaled(build: StepBuilder, value: Value, factor: Array | float, offset: Arra
     view = _broadcast(as_view(value), shape)
     if (factor == 1).all() and (offset == 0).all():
         return view
-    if (factor == 0).any():  # nothing of the input is left there
+    if (factor == 0).any():  # independent of the input there
         view = View(np.where(factor == 0, -1, view.index), view.filled())
     if view.fill is not None and (view.index < 0).all() and not (build.as_evaluated and factor.any()):
         return (factor * view.fill + offset).astype(build.dtype)
     index = view.index
-    step, place = build.settled(view)
+    step, place = build.step_covering(view)
     live = place >= 0
     fill = None if view.fill is None or live.all() else factor * view.fill + offset
     factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
     pairs = ((factors, factor), (offsets, offset))
     if not all((every.ravel()[place[live]] == own[live]).all() for every, own in pairs):
         # one element appears twice with different factors
-        step = build.held(view if live.all() else View(index[live]))
+        step = build.step_holding(view if live.all() else View(index[live]))
         place = np.full(shape, -1, np.int64)
         place[live] = np.arange(int(live.sum()))
         factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
-    made = build.emit(ScaleShift(step, factors, offsets, build.steps[step].shape))
-    return build.placed(made, place, fill)
+    result = build.emit(ScaleShift(step, factors, offsets, build.steps[step].shape))
+    return build.placed(result, place, fill)
 
 
 def _spread(
@@ -60,10 +60,10 @@ def total(
     shape = np.broadcast_shapes(left.shape, right.shape)
     first, second, place = aligned(build, left, right, shape)
     if first == second:
-        made = build.emit(WeightedSum((first,), (weights[0] + weights[1],), build.steps[first].shape))
+        result = build.emit(WeightedSum((first,), (weights[0] + weights[1],), build.steps[first].shape))
     else:
-        made = build.emit(WeightedSum((first, second), weights, build.steps[first].shape, roundings))
-    return build.placed(made, place)
+        result = build.emit(WeightedSum((first, second), weights, build.steps[first].shape, roundings))
+    return build.placed(result, place)
 
 
 def aligned(
@@ -82,12 +82,12 @@ def aligned(
             continue
         # `one` is a whole step in some order: the other is brought into that step's order
         fill = None if other.fill is None else other.fill.ravel()[order]
-        second = build.held(View(other.index.ravel()[order], fill), build.steps[step].shape)
+        second = build.step_holding(View(other.index.ravel()[order], fill), build.steps[step].shape)
         place = np.empty(size, np.int64)
         place[order] = straight.ravel()
         return (second, step, place.reshape(shape)) if swapped else (step, second, place.reshape(shape))
-    first = build.held(left)
-    return first, build.held(right, build.steps[first].shape), straight
+    first = build.step_holding(left)
+    return first, build.step_holding(right, build.steps[first].shape), straight
 
 
 def _broadcast(view: View, shape: tuple[int, ...]) -> View:
@@ -103,8 +103,8 @@ def product(build: StepBuilder, left: Value, right: Value) -> Value:
     shape = np.broadcast_shapes(left.shape, right.shape)
     first, second, place = aligned(build, left, right, shape)
     size = build.steps[first].shape
-    made = Activation(first, "square", size) if first == second else Product(first, second, size)
-    return build.placed(build.emit(made), place)
+    step = Activation(first, "square", size) if first == second else Product(first, second, size)
+    return build.placed(build.emit(step), place)
 
 
 def _div(node: Node, build: StepBuilder) -> list[Value]:

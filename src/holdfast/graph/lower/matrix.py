@@ -55,8 +55,8 @@ def _by_constant(build: StepBuilder, x: View, weight: Array) -> View:
     rows, inner, columns = x.shape[-2], x.shape[-1], weight.shape[-1]
     if prod(x.shape[:-1]) == 1 and prod(weight.shape[:-2]) == 1:
         matrix = np.ascontiguousarray(weight.reshape(inner, columns).T, np.float64)
-        made = Dense(build.held(x), matrix, np.zeros(columns), (columns,))
-        return build.whole(build.emit(made), (*batch, rows, columns))
+        dense = Dense(build.step_holding(x), matrix, np.zeros(columns), (columns,))
+        return build.all_of(build.emit(dense), (*batch, rows, columns))
     if prod(weight.shape[:-2]) == 1:  # one matrix for all rows
         groups, many = 1, prod(batch) * rows
         weight = weight.reshape(1, inner, columns)
@@ -68,7 +68,7 @@ def _by_constant(build: StepBuilder, x: View, weight: Array) -> View:
         full = np.broadcast_to(values, (*batch, rows, inner)).reshape(groups, many, inner)
         return np.moveaxis(full, 2, 1).reshape(groups * inner, 1, many)
 
-    step = build.held(x.moved(channels_first), (groups * inner, 1, many))
+    step = build.step_holding(x.moved(channels_first), (groups * inner, 1, many))
     kernel = np.moveaxis(weight, 2, 1).reshape(groups * columns, inner, 1, 1)
     conv = Conv(
         step,
@@ -80,7 +80,7 @@ def _by_constant(build: StepBuilder, x: View, weight: Array) -> View:
         groups=groups,
         shape=(groups * columns, 1, many),
     )
-    index = build.whole(build.emit(conv), (groups, columns, many)).index
+    index = build.all_of(build.emit(conv), (groups, columns, many)).index
     return View(np.moveaxis(index, 1, 2).reshape(*batch, rows, columns))
 
 
@@ -145,13 +145,13 @@ def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     """A reduction over the node's axes by a function that reduces the last axis of a view."""
     view = node.view()
     rank = len(view.shape)
-    given = node.ints("axes", 1)
-    if not given and node.attributes.get("noop_with_empty_axes"):
+    requested = node.ints("axes", 1)
+    if not requested and node.attributes.get("noop_with_empty_axes"):
         return view
-    axes = sorted(a % rank for a in given or range(rank))
-    kept = [a for a in range(rank) if a not in axes]
-    shape = tuple(view.shape[a] for a in kept)
-    result = of_last(view.moved(lambda a: a.transpose(*kept, *axes).reshape(*shape, -1)))
+    axes = sorted(a % rank for a in requested or range(rank))
+    others = [a for a in range(rank) if a not in axes]
+    shape = tuple(view.shape[a] for a in others)
+    result = of_last(view.moved(lambda a: a.transpose(*others, *axes).reshape(*shape, -1)))
     full = tuple(1 if a in axes else view.shape[a] for a in range(rank))
     return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
 
@@ -168,27 +168,27 @@ def _resize(node: Node, build: StepBuilder) -> list[Value]:
     if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise node.fail("tf_crop_and_resize is not supported")
     view = node.view()
-    wanted = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
+    target = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
     scales = per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
-    changed = [a for a, n in enumerate(view.shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
-    still = [a for a in range(len(wanted)) if a not in changed]
+    changed = [a for a, n in enumerate(view.shape) if target[a] != n or scales.get(a, 1.0) != 1.0]
+    still = [a for a in range(len(target)) if a not in changed]
     if changed and not still:
         raise node.fail("expected at least one axis that keeps its size")
     for axis in changed:
         weight = along(node, view.shape, axis, still)
         turned = as_view(moved(view, lambda a, axis=axis: np.moveaxis(a, axis, -1)))  # type: ignore[misc]
-        made = as_view(matmul(build, node, turned, weight))
-        view = View(np.moveaxis(made.index, -1, axis))
+        resized = as_view(matmul(build, node, turned, weight))
+        view = View(np.moveaxis(resized.index, -1, axis))
     return [view]
 
 
 def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
     """The scales or sizes that are given, by axis."""
-    given = node.attributes[name] if name in node.attributes else node.constant(at, name)
-    if given is None or not np.size(given):
+    values = node.attributes[name] if name in node.attributes else node.constant(at, name)
+    if values is None or not np.size(values):
         return {}
     axes = node.ints("axes") or tuple(range(len(shape)))
-    return {a % len(shape): float(v) for a, v in zip(axes, given, strict=True)}
+    return {a % len(shape): float(v) for a, v in zip(axes, values, strict=True)}
 
 
 def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
@@ -202,12 +202,12 @@ def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Ar
     units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
     inputs: list[Any] = [units, *node.inputs[1:]]
     axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
-    given = [at for at, value in enumerate(inputs) if value is not None and np.size(value)]
+    present = [at for at, value in enumerate(inputs) if value is not None and np.size(value)]
     scales = 1 if node.opset < 11 else 2
-    if scales in given:  # by one below 1 an axis of length 1 would vanish
+    if scales in present:  # by one below 1 an axis of length 1 would vanish
         own = [v if a == axis else 1.0 for a, v in zip(axes, inputs[scales], strict=True)]
         inputs[scales] = np.array(own, np.float32)
-    if 3 in given:
+    if 3 in present:
         sizes = [units.shape[a] if a in still else n for a, n in zip(axes, inputs[3], strict=True)]
         inputs[3] = np.array(sizes, np.int64)
     out = run(node, tuple(inputs))[0]

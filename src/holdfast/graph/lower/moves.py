@@ -14,19 +14,19 @@ from holdfast.graph.nodes import dropout_trains
 
 def _reshape(node: Node, build: StepBuilder) -> list[Value]:
     value = node.value()
-    wanted = node.ints("shape", 1)
-    if wanted is None:
+    target = node.ints("shape", 1)
+    if target is None:
         raise node.fail("expected a shape")
     zero_is_zero = bool(node.attributes.get("allowzero"))
-    shape = [value.shape[i] if d == 0 and not zero_is_zero else d for i, d in enumerate(wanted)]
-    known = int(np.prod([d for d in shape if d != -1]))
+    shape = [value.shape[i] if d == 0 and not zero_is_zero else d for i, d in enumerate(target)]
+    fixed = int(np.prod([d for d in shape if d != -1]))
     size = int(np.prod(value.shape))
-    if known and -1 not in shape and known != size and shape and size and known % size == 0:
-        shape[0] = shape[0] * size // known or shape[0]  # a batch written into the file; ours is 1
+    if fixed and -1 not in shape and fixed != size and shape and size and fixed % size == 0:
+        shape[0] = shape[0] * size // fixed or shape[0]  # a batch written into the file; ours is 1
     try:
         return [moved(value, lambda a: a.reshape(shape))]
     except ValueError:
-        raise node.fail(f"expected {known} values for shape {tuple(shape)}, got {value.shape}") from None
+        raise node.fail(f"expected {fixed} values for shape {tuple(shape)}, got {value.shape}") from None
 
 
 def _flatten(node: Node, build: StepBuilder) -> list[Value]:
@@ -86,7 +86,7 @@ def _split(node: Node, build: StepBuilder) -> list[Value]:
 
 
 def _gather(node: Node, build: StepBuilder) -> list[Value]:
-    at, axis = node.known(1, "indices"), int(node.attributes.get("axis", 0))
+    at, axis = node.required_constant(1, "indices"), int(node.attributes.get("axis", 0))
     return [moved(node.value(), lambda a: np.take(a, at, axis=axis))]
 
 
@@ -113,7 +113,7 @@ def _concat(node: Node, build: StepBuilder) -> list[Value]:
 
 
 def _where(node: Node, build: StepBuilder) -> list[Value]:
-    condition = node.known(0, "condition")
+    condition = node.required_constant(0, "condition")
     left, right = as_view(node.value(1)), as_view(node.value(2))
     fill = np.where(condition, left.filled(), right.filled())
     return [View(np.where(condition, left.index, right.index), fill)]
@@ -125,16 +125,16 @@ def _pad(node: Node, build: StepBuilder) -> list[Value]:
     mode = node.attributes.get("mode", "constant")
     if pads is None:
         raise node.fail("expected pads")
-    given = node.constant(2, "value")
-    fill = float(node.attributes.get("value", 0.0)) if given is None else float(given.ravel()[0])
+    value_input = node.constant(2, "value")
+    fill = float(node.attributes.get("value", 0.0)) if value_input is None else float(value_input.ravel()[0])
     rank = len(value.shape)
     axes = node.ints("axes", 3) or tuple(range(rank))
     widths = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         widths[axis] = (pads[i], pads[i + len(axes)])
-    cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, value.shape, strict=True))
+    crop = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, value.shape, strict=True))
     grow = [(max(a, 0), max(b, 0)) for a, b in widths]
-    index, constants = value.index[cut], value.filled()[cut]
+    index, constants = value.index[crop], value.filled()[crop]
     if mode == "constant":
         return [View(np.pad(index, grow, constant_values=-1), np.pad(constants, grow, constant_values=fill))]
     if mode not in ("reflect", "edge", "wrap"):

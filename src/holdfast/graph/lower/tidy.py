@@ -61,13 +61,13 @@ def _alive(steps: list[Step], output: int) -> tuple[list[Step], int]:
     for at, step in enumerate(steps):
         if not isinstance(step, FreeInputs) and _copies(step, steps):
             alias[at] = alias[sources_of(step)[0]]
-    wanted = {alias[output], 0}
+    live = {alias[output], 0}
     for at in range(alias[output], 0, -1):
-        if at in wanted:
-            wanted.update(alias[s] for s in sources_of(steps[at]))
-    number = {old: new for new, old in enumerate(sorted(wanted))}
-    kept = [_renumbered(steps[old], lambda s: number[alias[s]]) for old in sorted(wanted)]
-    return kept, number[alias[output]]
+        if at in live:
+            live.update(alias[s] for s in sources_of(steps[at]))
+    number = {old: new for new, old in enumerate(sorted(live))}
+    renumbered = [_renumbered(steps[old], lambda s: number[alias[s]]) for old in sorted(live)]
+    return renumbered, number[alias[output]]
 
 
 def _copies(step: Step, steps: list[Step]) -> bool:
@@ -90,8 +90,8 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
 
 
 def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bool) -> Step:
-    """The step, or one that does the work of its source too."""
-    if as_evaluated and _rounds_apart(step, before):
+    """The step, merged with its source where possible."""
+    if as_evaluated and _rounds_differently(step, before):
         return step
     if isinstance(step, ScaleShift):
         return _merged_scale(step, before[step.source], uses[step.source] == 1)
@@ -106,8 +106,8 @@ def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bo
     return step
 
 
-def _rounds_apart(step: Step, before: list[Step]) -> bool:
-    """Whether a merged step could have other roundings than the step and its source have one by one."""
+def _rounds_differently(step: Step, before: list[Step]) -> bool:
+    """Whether merging a step with its source could change the roundings."""
     if isinstance(step, WeightedSum):
         return True
     if not isinstance(step, ScaleShift | Dense | Conv):
@@ -184,7 +184,7 @@ def _merged_conv(step: Conv, source: Step) -> Step:
 
 
 def _merged_take(step: Selection, source: Step, only: bool) -> Step:
-    """Rows of a Dense that nobody else reads are computed only as far as they are taken."""
+    """Restrict a Dense with no other reader to the rows that the selection uses."""
     index = step.index.ravel()
     if not isinstance(source, Dense) or not only or len(step.shape) != 1 or len(index) > len(source.bias):
         return step

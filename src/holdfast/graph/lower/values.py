@@ -1,8 +1,8 @@
-"""What a value of the ONNX graph is while the graph is lowered, and the steps made so far.
+"""Values of the ONNX graph during lowering, and the builder of the steps.
 
 A value is a constant, or a `View` of elements of earlier steps. Every element of every step has one number
 (its step's offset + its place in the step), so an operator that only moves values about is a numpy operation
-on an array of such numbers, and costs no step. A `Selection` is emitted only where arithmetic needs elements
+on an array of such numbers and needs no step. A `Selection` is emitted only where arithmetic needs elements
 in an order in which no step holds them.
 """
 
@@ -69,43 +69,43 @@ class Node:
         return ModelError(f"node {self.name!r}: operator {self.operator} cannot be {self.aim}: {reason}")
 
     def value(self, at: int = 0) -> Value:
-        """An input that must be there."""
-        found = self.inputs[at] if at < len(self.inputs) else None
-        if found is None:
+        """A required input."""
+        operand = self.inputs[at] if at < len(self.inputs) else None
+        if operand is None:
             raise self.fail(f"expected an input {at}, got none")
-        return found
+        return operand
 
     def view(self) -> View:
         """The first input, which must depend on the network's input."""
-        found = self.value(0)
-        if not isinstance(found, View):
+        value = self.value(0)
+        if not isinstance(value, View):
             raise self.fail("input 0 is constant, which is not supported here")
-        return found
+        return value
 
     def constant(self, at: int, what: str) -> NDArray[Any] | None:
         """An input that must be constant, or None if it is omitted."""
-        found = self.inputs[at] if at < len(self.inputs) else None
-        if isinstance(found, View):
+        value = self.inputs[at] if at < len(self.inputs) else None
+        if isinstance(value, View):
             raise self.fail(f"its {what} depends on the network's input; expected a constant")
-        return found
+        return value
 
-    def known(self, at: int, what: str) -> NDArray[Any]:
-        """An input that must be there and constant."""
-        found = self.constant(at, what)
-        if found is None:
+    def required_constant(self, at: int, what: str) -> NDArray[Any]:
+        """A required constant input."""
+        value = self.constant(at, what)
+        if value is None:
             raise self.fail(f"expected {what}, got none")
-        return found
+        return value
 
     def number(self, name: str, default: float) -> float:
-        """A number given as an attribute: of float32, the standard's default no less than one in the file."""
+        """A number attribute, rounded to float32, as is the standard's default."""
         return float(np.float32(self.attributes.get(name, default)))
 
     def ints(self, name: str, at: int | None = None) -> tuple[int, ...] | None:
         """Integers given as an attribute or, in newer opsets, as input `at`; None if in neither."""
         if name in self.attributes:
             return tuple(int(v) for v in np.atleast_1d(self.attributes[name]))
-        found = None if at is None else self.constant(at, name)
-        return None if found is None else tuple(int(v) for v in found.ravel())
+        value = None if at is None else self.constant(at, name)
+        return None if value is None else tuple(int(v) for v in value.ravel())
 
 
 class StepBuilder:
@@ -124,7 +124,7 @@ class StepBuilder:
         self.drop_softmax = drop_softmax
         self.as_evaluated = as_evaluated  # what depends on a fixed input is computed by steps, not folded
         self._end = 0
-        self._taken: dict[tuple[tuple[int, ...], bytes], int] = {}
+        self._selections: dict[tuple[tuple[int, ...], bytes], int] = {}
         self.emit(FreeInputs(free))
 
     def emit(self, step: Step) -> int:
@@ -134,7 +134,7 @@ class StepBuilder:
         self._end += prod(step.shape)
         return len(self.steps) - 1
 
-    def whole(self, step: int, shape: tuple[int, ...]) -> View:
+    def all_of(self, step: int, shape: tuple[int, ...]) -> View:
         """All elements of a step, in order, as a value of this shape."""
         size = prod(self.steps[step].shape)
         return View(np.arange(self.offsets[step], self.offsets[step] + size, dtype=np.int64).reshape(shape))
@@ -154,7 +154,7 @@ class StepBuilder:
             return None
         return step if bool((np.diff(flat) == 1).all()) else None
 
-    def held(self, view: View, shape: tuple[int, ...] | None = None) -> int:
+    def step_holding(self, view: View, shape: tuple[int, ...] | None = None) -> int:
         """A step that holds the view's elements in the view's order, in this shape (None: any)."""
         step = self.identical(view.index)
         if step is not None and (shape is None or self.steps[step].shape == shape):
@@ -172,29 +172,29 @@ class StepBuilder:
         fill = None if view.fill is None else np.where(live, 0.0, view.fill.ravel()).reshape(shape)
         parts = (sources, local) if fill is None else (sources, local, fill)
         digest = hashlib.sha1(b"".join(part.tobytes() for part in parts), usedforsecurity=False).digest()
-        if (shape, digest) not in self._taken:
-            made = Selection(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
-            self._taken[shape, digest] = self.emit(made)
-        return self._taken[shape, digest]
+        if (shape, digest) not in self._selections:
+            selection = Selection(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+            self._selections[shape, digest] = self.emit(selection)
+        return self._selections[shape, digest]
 
-    def settled(self, view: View) -> tuple[int, Index]:
+    def step_covering(self, view: View) -> tuple[int, Index]:
         """A step with every element of the view at least once, and where in it the view's elements are.
 
-        An element-wise operator acts on that step; so it commutes with transposes and copies (no Take for
-        them, no neuron twice) and leaves constants alone.
+        An element-wise operator acts on that step. It therefore commutes with transposes and copies (no
+        Selection for them, no duplicate neurons) and leaves constants unchanged.
         """
         step = self.identical(view.index)
         if step is None and view.fill is not None and self.as_evaluated:
-            step = self.held(view)
+            step = self.step_holding(view)
         if step is not None:
             return step, np.arange(view.index.size, dtype=np.int64).reshape(view.shape)
         live = view.index >= 0
         unique, inverse = np.unique(view.index[live], return_inverse=True)
         step = self.identical(unique)
         if step is None and len(unique) == view.index.size:
-            step, inverse = self.held(view), np.arange(len(unique))
+            step, inverse = self.step_holding(view), np.arange(len(unique))
         elif step is None:
-            step = self.held(View(unique))
+            step = self.step_holding(View(unique))
         place = np.full(view.shape, -1, np.int64)
         place[live] = inverse
         return step, place
@@ -202,10 +202,10 @@ class StepBuilder:
     def curve(self, value: Value, curve: Curve, slope: float = 0.0) -> Value:
         """The curve of every element, of constants as well."""
         view = as_view(value)
-        step, place = self.settled(view)
-        made = Activation(step, curve, self.steps[step].shape, slope)
-        fill = curve_of(made, view.fill) if (place < 0).any() and view.fill is not None else None
-        return self.placed(self.emit(made), place, fill)
+        step, place = self.step_covering(view)
+        activation = Activation(step, curve, self.steps[step].shape, slope)
+        fill = curve_of(activation, view.fill) if (place < 0).any() and view.fill is not None else None
+        return self.placed(self.emit(activation), place, fill)
 
     def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
         """The elements at these places of a step, constants where a place is -1."""
@@ -301,11 +301,11 @@ def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
         name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
         for name, value in node.attributes.items()
     }
-    made = helper.make_node(node.operator, names, outputs, **attributes)
-    given = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
-    model = node_alone(made, given, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
+    proto = helper.make_node(node.operator, names, outputs, **attributes)
+    feeds = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
+    model = node_alone(proto, feeds, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
     try:
         session = open_session(model.SerializeToString(), threads=1)
-        return [np.asarray(v) for v in session.run(None, given)]
+        return [np.asarray(v) for v in session.run(None, feeds)]
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         raise node.fail(f"onnxruntime could not run it by itself ({condense(problem)})") from None

@@ -1,4 +1,4 @@
-"""Calibration for 8-bit integers: what images or texts make of tensors, and the grids that follow from it.
+"""Calibration for 8-bit integers: tensor statistics over images or texts, and the resulting grids.
 
 Equations (9) and (10) of the SysNoise paper; ⌊·⌉ rounds halves to the even integer, as QuantizeLinear does:
 
@@ -7,8 +7,8 @@ Equations (9) and (10) of the SysNoise paper; ⌊·⌉ rounds halves to the even
 
 The ranges of activations come from one of these METHODS:
 
-    min-max                all values seen, asymmetric (ONNX Runtime, TensorFlow Lite)
-    percentile             all values seen, clipped to ±T with 99.999 % of |x| below T (ONNX Runtime)
+min-max                all observed values, asymmetric (ONNX Runtime, TensorFlow Lite)
+percentile             all observed values, clipped to ±T with 99.999 % of |x| below T (ONNX Runtime)
     entropy                ±T, where clipping loses the least information, symmetric (TensorRT)
     two-sided percentile   all but the outermost 0.01 % at each end, asymmetric
 
@@ -100,47 +100,47 @@ class TensorStatistics:
         return np.asarray(self.counts[half:] + self.counts[:half][::-1])
 
 
-def percentile(seen: TensorStatistics) -> QuantGrid:
-    """The grid over what was seen, clipped to ±T, the percentile of |x|."""
-    counts = seen.magnitudes
+def percentile(statistics: TensorStatistics) -> QuantGrid:
+    """The grid over the observed range, clipped to ±T, the percentile of |x|."""
+    counts = statistics.magnitudes
     total = int(counts.sum())
     if total == 0:
-        return grid_over(seen.low, seen.high)
+        return grid_over(statistics.low, statistics.high)
     bins = int(np.searchsorted(np.cumsum(counts) / total, PERCENTILE / 100)) + 1
-    threshold = seen.limit * min(bins, len(counts)) / len(counts)
-    return grid_over(max(seen.low, -threshold), min(seen.high, threshold))
+    threshold = statistics.limit * min(bins, len(counts)) / len(counts)
+    return grid_over(max(statistics.low, -threshold), min(statistics.high, threshold))
 
 
-def two_sided_percentile(seen: TensorStatistics) -> QuantGrid:
+def two_sided_percentile(statistics: TensorStatistics) -> QuantGrid:
     """The grid without the outermost 0.01 % of the values at each end."""
-    total = int(seen.counts.sum())
-    if total == 0 or seen.high <= seen.low:
-        return grid_over(seen.low, seen.high)
-    share = np.concatenate([[0.0], np.cumsum(seen.counts) / total])
-    edges = np.linspace(-seen.limit, seen.limit, len(seen.counts) + 1)
-    cut = 1.0 - EITHER_END / 100
-    # An edge is left out only if fewer than `cut` of the values lie beyond it.
-    first = int(np.searchsorted(share, cut, side="right")) - 1
-    last = int(np.searchsorted(share, 1.0 - cut, side="left"))
-    return grid_over(max(seen.low, float(edges[first])), min(seen.high, float(edges[last])))
+    total = int(statistics.counts.sum())
+    if total == 0 or statistics.high <= statistics.low:
+        return grid_over(statistics.low, statistics.high)
+    share = np.concatenate([[0.0], np.cumsum(statistics.counts) / total])
+    edges = np.linspace(-statistics.limit, statistics.limit, len(statistics.counts) + 1)
+    tail = 1.0 - EITHER_END / 100
+    # An edge is excluded only if fewer than `tail` of the values lie outside it.
+    first = int(np.searchsorted(share, tail, side="right")) - 1
+    last = int(np.searchsorted(share, 1.0 - tail, side="left"))
+    return grid_over(max(statistics.low, float(edges[first])), min(statistics.high, float(edges[last])))
 
 
-def entropy(seen: TensorStatistics) -> QuantGrid:
+def entropy(statistics: TensorStatistics) -> QuantGrid:
     """The symmetric grid up to T, where 128 levels up to T preserve most of the distribution of |x|.
 
     The search of TensorRT's entropy calibrator, with the details of NVIDIA's pytorch-quantization.
     """
-    counts = seen.magnitudes.astype(np.float64)
-    if counts.sum() == 0 or seen.limit == 0:
-        return symmetric_grid(seen.limit)
+    counts = statistics.magnitudes.astype(np.float64)
+    if counts.sum() == 0 or statistics.limit == 0:
+        return symmetric_grid(statistics.limit)
     counts[0] = counts[1]  # zeros of ReLU and padding say nothing about the range
     sizes = range(LEVELS, len(counts) + 1, STEP)
-    kept = min(sizes, key=lambda size: (_divergence(counts, size), -size))
-    return symmetric_grid(seen.limit * kept / len(counts))
+    bins = min(sizes, key=lambda size: (_divergence(counts, size), -size))
+    return symmetric_grid(statistics.limit * bins / len(counts))
 
 
 def _divergence(counts: NDArray[np.float64], size: int) -> float:
-    """KL(P ‖ Q): P the first `size` bins with all beyond added to the last, Q those bins in 128 levels."""
+    """KL(P ‖ Q): P the first `size` bins with the tail added to the last, Q those bins in 128 levels."""
     inside = counts[:size]
     reference = inside.copy()
     reference[-1] += counts[size:].sum()
@@ -154,12 +154,12 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
         return float("inf")
     p, q = reference / total, spread / spread_total
     q = np.maximum(q, 1e-12)  # a bin that Q leaves empty costs its count against the least there is
-    seen = p > 0
-    return float((p[seen] * np.log(p[seen] / q[seen])).sum())
+    filled_p = p > 0
+    return float((p[filled_p] * np.log(p[filled_p] / q[filled_p])).sum())
 
 
 METHODS: dict[str, Callable[[TensorStatistics], QuantGrid]] = {
-    "min-max": lambda seen: grid_over(seen.low, seen.high),
+    "min-max": lambda statistics: grid_over(statistics.low, statistics.high),
     "percentile": percentile,
     "entropy": entropy,
     "two-sided percentile": two_sided_percentile,
@@ -178,7 +178,7 @@ class CalibrationStatistics:
     of a text's. A tensor whose channels are as many as a text is long has none: it counts as one.
     """
 
-    seen: dict[str, TensorStatistics]
+    statistics: dict[str, TensorStatistics]
     means: dict[str, NDArray[np.float64]]
     variances: dict[str, NDArray[np.float64]]
     images: int
@@ -194,17 +194,17 @@ def observe(
     histogram: bool = True,
 ) -> CalibrationStatistics:
     """Extremes, channel means and, with `histogram`, counts of the named tensors."""
-    run = _opened(model, tensors, unit)
+    run = _open(model, tensors, unit)
     low, high = dict.fromkeys(tensors, np.inf), dict.fromkeys(tensors, -np.inf)
     sums, squares = dict[str, Any](), dict[str, Any]()
     convolved = {node.input[0] for node in model.graph.node if node.op_type in CONVOLUTIONS}
     number = 0
-    for given in images():
+    for feed in images():
         number += 1
-        for name, value in zip(tensors, run(given), strict=True):
+        for name, value in zip(tensors, run(feed), strict=True):
             if not value.size:
                 continue
-            axis = 1 if isinstance(given, np.ndarray) or name in convolved else -1
+            axis = 1 if isinstance(feed, np.ndarray) or name in convolved else -1
             low[name] = min(low[name], float(value.min()))
             high[name] = max(high[name], float(value.max()))
             _add(sums, name, _channel_means(value, axis))
@@ -217,14 +217,14 @@ def observe(
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")
     means = {name: total / number for name, total in sums.items()}
     variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
-    seen = {
+    statistics = {
         n: TensorStatistics(low[n], high[n], np.zeros(2 * BINS if histogram else 0, np.int64))
         for n in tensors
     }
-    for given in images() if histogram else ():
-        for name, value in zip(tensors, run(given), strict=True):
-            seen[name].counts[:] += _binned(value, seen[name].limit)
-    return CalibrationStatistics(seen, means, variances, number, histogram)
+    for feed in images() if histogram else ():
+        for name, value in zip(tensors, run(feed), strict=True):
+            statistics[name].counts[:] += _binned(value, statistics[name].limit)
+    return CalibrationStatistics(statistics, means, variances, number, histogram)
 
 
 def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:
@@ -248,24 +248,24 @@ def _binned(value: Tensor, limit: float) -> NDArray[np.int64]:
     return np.bincount(np.clip(place, 0, 2 * BINS - 1), minlength=2 * BINS)
 
 
-def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:
-    """A function that runs one image or text and gives the named tensors."""
-    shown = onnx.ModelProto()
-    shown.CopyFrom(model)
-    own = {o.name for o in shown.graph.output} | {i.name for i in shown.graph.input}
+def _open(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:
+    """Open a session; return a function that gives the named tensors for one image or text."""
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    own = {o.name for o in probe.graph.output} | {i.name for i in probe.graph.input}
     kind = onnx.TensorProto.FLOAT
-    shown.graph.output.extend(helper.make_tensor_value_info(n, kind, None) for n in tensors if n not in own)
-    session = open_session(shown.SerializeToString(), threads=1)  # the same sums on any number of cores
+    probe.graph.output.extend(helper.make_tensor_value_info(n, kind, None) for n in tensors if n not in own)
+    session = open_session(probe.SerializeToString(), threads=1)  # the same sums on any number of cores
     entries = [entry.name for entry in session.get_inputs()]
-    asked = [n for n in tensors if n not in entries]
+    fetched = [n for n in tensors if n not in entries]
 
-    def run(given: Tensor | Feeds) -> list[Tensor]:
-        feeds: Feeds = {entries[0]: given} if isinstance(given, np.ndarray) else given
+    def run(feed: Tensor | Feeds) -> list[Tensor]:
+        feeds: Feeds = {entries[0]: feed} if isinstance(feed, np.ndarray) else feed
         try:
-            found = dict(zip(asked, session.run(asked, dict(feeds)), strict=True)) if asked else {}
+            values = dict(zip(fetched, session.run(fetched, dict(feeds)), strict=True)) if fetched else {}
         except Exception as problem:
             why = condense(problem)
             raise CannotRewrite(f"the model cannot run a calibration {unit}: {why}") from problem
-        return [np.asarray(found[n] if n in found else feeds[n], np.float32) for n in tensors]
+        return [np.asarray(values[n] if n in values else feeds[n], np.float32) for n in tensors]
 
     return run

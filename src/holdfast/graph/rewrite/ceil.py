@@ -22,8 +22,8 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
 def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
 
-    O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); what comes behind follows.
-    If no pool gives another size at the card's input size, the model comes back as it is.
+    O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); later nodes are adapted.
+    If no pool changes its output size at the card's input size, the model is returned unchanged.
     """
     if not any(_strided(node) for node in model.graph.node):
         return RewriteResult(model, ())
@@ -33,10 +33,10 @@ def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
 
     def turn(walk: GraphWalk, node: Any) -> None:
         value = walk.value(node.input[0])
-        differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
+        differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _pooled_axes(walk, node))
         windows = windows_of(node) or []
-        whole = [PoolWindow(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
-        if whole and windows == whole:
+        global_windows = [PoolWindow(c, w.stride) for c, w in zip(value.old_shape[2:], windows, strict=False)]
+        if global_windows and windows == global_windows:
             if value.changed:  # a global pool, written with its input's old size, gets the new one
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
                 set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
@@ -50,11 +50,11 @@ def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
     walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
     if not turned:
         return RewriteResult(model, ())
-    for node in as_large:  # of no effect here, but turned back once, they shall be as they were
+    for node in as_large:  # no effect here, but applying the rewrite twice must restore the graph
         if walk.opset >= CEIL_SINCE[node.op_type]:
             _set_mode(node, not ceils(node))
     if context.picture.task in ("classify", "single"):
-        _same_answers(walk)
+        _check_classifier_outputs(walk)
     tidy(walk, before)
     proven(walk)
     others = [op for i, op in sorted(walk.touched.items()) if i not in turned]
@@ -71,8 +71,8 @@ def _strided(node: Any) -> bool:
     return windows is not None and any(w.stride > 1 for w in windows)
 
 
-def _seen(walk: GraphWalk, node: Any) -> list[tuple[int, PoolWindow]]:
-    """The cells a pool now sees along each axis, with its window; empty if its input's shape is not known."""
+def _pooled_axes(walk: GraphWalk, node: Any) -> list[tuple[int, PoolWindow]]:
+    """Input cells and window of a pool along each axis; empty if its input shape is unknown."""
     windows, cells = windows_of(node), walk.value(node.input[0]).new_shape[2:]
     return list(zip(cells, windows, strict=True)) if windows and cells else []
 
@@ -86,7 +86,7 @@ def _turn(walk: GraphWalk, node: Any) -> None:
     if attributes_of(node).get("count_include_pad"):
         raise cannot(node, f"counts its padding, and opset {walk.opset} has no ceil_mode; use opset 10 or up")
     before, after = [], []
-    for cells, window in _seen(walk, node):
+    for cells, window in _pooled_axes(walk, node):
         last = (pooled(cells, window, ceil=True) - 1) * window.stride + window.reach
         before.append(window.before)
         after.append(max(window.after, last - cells - window.before))
@@ -102,8 +102,8 @@ def _set_mode(node: Any, up: bool) -> None:
     set_attribute(node, "ceil_mode", int(up))
 
 
-def _same_answers(walk: GraphWalk) -> None:
-    """CannotRewrite if a classifier now gives more or fewer numbers, naming the layer that does."""
+def _check_classifier_outputs(walk: GraphWalk) -> None:
+    """Raise CannotRewrite, naming the layer, if a classifier's number of outputs changed."""
     for out in walk.model.graph.output:
         if not walk.value(out.name).changed:
             continue
@@ -114,12 +114,12 @@ def _same_answers(walk: GraphWalk) -> None:
             if maker is None or not walk.value(walk.nodes[maker].output[0]).changed:
                 continue
             node = walk.nodes[maker]
-            seen, given = walk.value(node.input[0]), walk.value(node.output[0])
-            if node.op_type == "Conv" and set(given.old_shape[2:]) == {1} != set(seen.old_shape[2:]):
+            source, result = walk.value(node.input[0]), walk.value(node.output[0])
+            if node.op_type == "Conv" and set(result.old_shape[2:]) == {1} != set(source.old_shape[2:]):
                 raise cannot(
                     node,
-                    f"reads a map of fixed size as one window: {was_now(seen.axes)} gives "
-                    f"{was_now(given.axes)}, and output {out.name!r} would no longer be one answer",
+                    f"reads a map of fixed size as one window: {was_now(source.axes)} gives "
+                    f"{was_now(result.axes)}, and output {out.name!r} would no longer be one answer",
                 )
             ahead.extend(node.input[:1])
         raise cannot(node, f"changes output {out.name!r}: {was_now(walk.value(out.name).axes)}")

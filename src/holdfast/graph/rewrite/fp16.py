@@ -58,18 +58,18 @@ def bf16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
 
 
 def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteResult:
-    """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
+    """The tidy graph with weights, and optionally activations, rounded to `float16` or `bfloat16`."""
     original, model = model, tidy(model)
     if kind == "bfloat16" and activations:
         model = at_opset(model)
     masks = _end_masks(model, kind)
-    weights, beyond = _round_weights(model, kind)
+    weights, infinite = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:
         return RewriteResult(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     how += f" rounded to {kind}, sums in float32"
-    how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
+    how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(infinite[:3])}" if infinite else ""
     how += f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
     inner = sorted({n.op_type for n in model.graph.node if subgraphs(n)})
     how += f", inside {', '.join(inner)} in float32" if inner else ""
@@ -77,14 +77,14 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteRe
 
 
 def _end_masks(model: ModelProto, kind: str) -> int:
-    """How many constants held float32's own extremes, which are now those of the kind, as converters do it.
+    """Replace float32's extremes in constants by those of the kind, as converters do; return the count.
 
-    They stand for infinity in masks; a real one would be NaN times 0, or where a whole row is masked. As the
-    end of a Clip they stand for no end: a finite one would hide what overflows.
+    They represent infinity in masks; a true infinity would give NaN times 0, or in a fully masked row. As a
+    bound of a Clip they represent no bound: a finite one would hide overflows.
     """
     filled = [a.t for n in model.graph.node if n.op_type == "ConstantOfShape" for a in n.attribute]
     ends = {name for node in model.graph.node if node.op_type == "Clip" for name in node.input[1:] if name}
-    found = 0
+    count = 0
     for tensor in (*model.graph.initializer, *filled):
         if tensor.data_type != onnx.TensorProto.FLOAT or tensor.name in ends:
             continue
@@ -93,15 +93,15 @@ def _end_masks(model: ModelProto, kind: str) -> int:
         if endless.any():
             ended = np.where(endless, np.copysign(np.float32(LARGESTS[kind]), values), values)
             tensor.CopyFrom(numpy_helper.from_array(ended.astype(np.float32), tensor.name))
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the constants that were rounded, and of those among them that became infinite."""
+    """Round the constants; return their names, and the names of those that became infinite."""
     places = ((node, at) for node in model.graph.node for at in SETTINGS.get(node.op_type, ()))
     settings = {node.input[at] for node, at in places if at < len(node.input)}
-    done, beyond = [], []
+    done, infinite = [], []
     for weight in model.graph.initializer:
         if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
             continue
@@ -109,9 +109,9 @@ def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple
         before = numpy_helper.to_array(weight)
         after = to_kind(before, kind)
         if np.isinf(after).any() and not np.isinf(before).any():
-            beyond.append(weight.name)
+            infinite.append(weight.name)
         weight.CopyFrom(numpy_helper.from_array(after, weight.name))
-    return tuple(done), tuple(beyond)
+    return tuple(done), tuple(infinite)
 
 
 def to_kind(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
@@ -121,12 +121,12 @@ def to_kind(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
             return values.astype(np.float16).astype(np.float32)
     bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
     nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    kept = np.where(np.isnan(values), bits & 0xFFFFFFFF, nearest)
-    return kept.astype(np.uint32).view(np.float32).reshape(values.shape)
+    result = np.where(np.isnan(values), bits & 0xFFFFFFFF, nearest)
+    return result.astype(np.uint32).view(np.float32).reshape(values.shape)
 
 
 def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
-    """The names of the tensors behind which casts were put: there and back, all readers after them."""
+    """Insert a pair of casts behind each tensor to round; return the names of these tensors."""
     to = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}[kind]
     chosen = _to_round(model)
     after = {}
@@ -151,7 +151,7 @@ def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
 def _to_round(model: ModelProto) -> list[str]:
     """The float32 tensors that enter the graph or hold newly computed numbers, in order.
 
-    One that only clippings (ReLU) read is rounded behind them: the order does not matter to the numbers.
+    A tensor read only by clippings (ReLU) is rounded behind them; the result is the same.
     """
     floats = float_tensors(model)
     readers: dict[str, set[str]] = defaultdict(set)
@@ -160,11 +160,11 @@ def _to_round(model: ModelProto) -> list[str]:
             readers[name].add(node.op_type)
     ends = {o.name for o in model.graph.output}
     waiting: set[str] = set()
-    found = [i.name for i in model.graph.input if i.name in floats]
+    names = [i.name for i in model.graph.input if i.name in floats]
     for node in model.graph.node:
         if node.op_type in EXACT and not waiting & set(node.input):
             continue
         for name in (n for n in node.output if n in floats):
             later = name not in ends and readers[name] and readers[name] <= set(CLIPPING)
-            waiting.add(name) if later else found.append(name)
-    return found
+            waiting.add(name) if later else names.append(name)
+    return names

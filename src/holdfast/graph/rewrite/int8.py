@@ -2,12 +2,12 @@
 
 The graph gets QuantizeLinear and DequantizeLinear pairs ("QDQ"), which runtimes turn into integer kernels.
 
-`int8-dynamic` needs no calibration: each activation is put on a grid of its own range as it comes.
+`int8-dynamic` needs no calibration: each activation is quantised by its own range at run time.
 
     x ─DynamicQuantizeLinear─► 8 bits ─MatMulInteger─► 32 bits ─× scales─► y
 
-It is done to fully connected layers: MatMul by a constant, and Gemm, with a scale a channel of weights. All
-else stays in float32, embeddings (rows gathered from a table) and convolutions too.
+It applies to fully connected layers (MatMul by a constant, and Gemm) with one scale per weight channel. All
+other nodes stay in float32, including embeddings (rows gathered from a table) and convolutions.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from holdfast.graph.rewrite.quant_plan import QuantLayer, QuantPlan, at_opset, p
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteContext, RewriteResult
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
-ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds both them and others
+ENDLESS = 1e30  # larger numbers represent infinity in masks; no grid covers both them and ordinary values
 
 
 def _static(name: str, **facts: Any) -> Callable[[F], F]:
@@ -77,7 +77,7 @@ def quantised(
     """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images.
 
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
-    of weights. The products that the other options stand for do neither.
+    of weights. The products modelled by the other options do neither.
     """
     original, model = model, tidy(model)
     if not plan_of(model).layers:
@@ -85,8 +85,8 @@ def quantised(
     model = at_opset(model)
     plan = plan_of(model)
     observed = _observed(model, plan, context, histogram=method != "min-max")
-    plan = without(plan, [n for n, seen in observed.seen.items() if seen.limit > ENDLESS])
-    grids = {name: calibration.METHODS[method](observed.seen[name]) for name in plan.readers}
+    plan = without(plan, [n for n, statistics in observed.statistics.items() if statistics.limit > ENDLESS])
+    grids = {name: calibration.METHODS[method](observed.statistics[name]) for name in plan.readers}
     checked = plan.readers if careful else ()
     uneven = tuple(n for n in checked if _drowned(observed.variances[n], grids[n]) > UNEVEN)
     last = plan.last if careful else frozenset()
@@ -98,8 +98,8 @@ def quantised(
     names = [node.name for node in model.graph.node]
     drowned = [names[x.place] for x in plan.layers if x.source in uneven and x.place not in last]
     per = "channel" if per_channel else "tensor"
-    seen = f"{_many(observed.images, context.unit)}, {RANGES[method]}, per {per}"
-    how = f"{seen}, QDQ, {_how(chosen, len(last), drowned)}"
+    statistics = f"{_many(observed.images, context.unit)}, {RANGES[method]}, per {per}"
+    how = f"{statistics}, QDQ, {_how(chosen, len(last), drowned)}"
     means = observed.means if careful else {}
     insert(model, chosen, {name: grids[name] for name in chosen.readers}, means, per_channel)
     return RewriteResult(model, tuple(names[layer.place] for layer in chosen.layers), how)
@@ -108,18 +108,20 @@ def quantised(
 def _observed(
     model: ModelProto, plan: QuantPlan, context: RewriteContext, *, histogram: bool
 ) -> CalibrationStatistics:
-    """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
+    """Calibration statistics of the graph, cached in `context.observed` across rewrites."""
     if context.calibration is None:
         needed = f"8-bit integers need calibration {context.unit}s"
         raise CannotRewrite(f"{needed}; give some with --calibration that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
-    kept: CalibrationStatistics | None = context.observed.get(key)
-    if kept is None or (histogram and not kept.histogram):
+    statistics: CalibrationStatistics | None = context.observed.get(key)
+    if statistics is None or (histogram and not statistics.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
-        kept = calibration.observe(model, watched, context.calibration, context.unit, histogram=histogram)
-        context.observed[key] = kept
-    return kept
+        statistics = calibration.observe(
+            model, watched, context.calibration, context.unit, histogram=histogram
+        )
+        context.observed[key] = statistics
+    return statistics
 
 
 def _drowned(variance: NDArray[np.float64], grid: QuantGrid) -> float:
@@ -148,9 +150,11 @@ def _how(plan: QuantPlan, last: int, uneven: list[str]) -> str:
         how += f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32"
     if uneven:
         how += f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}"
-    if plan.kept:
-        kept = ", ".join(f"{count} {operator}" for operator, count in sorted(Counter(plan.kept).items()))
-        how += f", {_many(len(plan.kept), 'node')} behind them in float32: {kept}"
+    if plan.in_float32:
+        operators = ", ".join(
+            f"{count} {operator}" for operator, count in sorted(Counter(plan.in_float32).items())
+        )
+        how += f", {_many(len(plan.in_float32), 'node')} behind them in float32: {operators}"
     return how
 
 
@@ -188,7 +192,7 @@ def insert(
     order = [n for entry in model.graph.input for n in after.get(entry.name, ())]
     for place, node in enumerate(model.graph.node):
         order += [*before.get(place, ()), node]
-        order += [n for made in node.output for n in after.get(made, ())]
+        order += [n for output in node.output for n in after.get(output, ())]
     del model.graph.node[:]
     model.graph.node.extend(order)
     drop_unused(model.graph)
@@ -218,12 +222,12 @@ def _constants(
     integers = calibration.quantise(weight, wide, low=-calibration.HIGH)
     if bias is not None and node.input[0] in means:
         bias = bias - _mean_shift(node, calibration.dequantise(integers, wide) - weight, means[node.input[0]])
-    made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
+    nodes = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
     plain = all(a.f == 1.0 for a in node.attribute if a.name in ("alpha", "beta"))  # the factors of a Gemm
     if bias is not None and plain:
         step = (scale.astype(np.float64) * grid.scale).astype(np.float32)
-        made.append(_dequantised(model, node, 2, np.rint(bias / step).astype(np.int32), step, 0))
-    return made
+        nodes.append(_dequantised(model, node, 2, np.rint(bias / step).astype(np.int32), step, 0))
+    return nodes
 
 
 def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64] | float:
@@ -240,8 +244,8 @@ def _dequantised(
     model: ModelProto, node: Any, index: int, integers: NDArray[Any], scale: NDArray[Any], axis: int
 ) -> Any:
     name = f"{node.name}:{node.input[index]}"
-    given = {"integers": integers, "scale": scale, "zero": np.zeros(scale.shape, integers.dtype)}
-    inputs = [add_constant(model.graph, f"{name}:{each}", value) for each, value in given.items()]
+    arrays = {"integers": integers, "scale": scale, "zero": np.zeros(scale.shape, integers.dtype)}
+    inputs = [add_constant(model.graph, f"{name}:{each}", value) for each, value in arrays.items()]
     node.input[index] = f"{name}:dequantised"
     own = {"name": f"{name}:dequantise", **({"axis": axis} if scale.ndim else {})}
     return helper.make_node("DequantizeLinear", inputs, [node.input[index]], **own)
@@ -274,27 +278,27 @@ class _Dense:
     systems="ONNX Runtime and PyTorch dynamic quantisation: language models on CPUs",
 )
 def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
-    """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
+    """Dynamic 8 bits: fully connected layers, one scale per weight channel, ranges from each input itself."""
     original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:
         return RewriteResult(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
     count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
-    how = f"no calibration, per channel, {count} in 8 bits{_left(model, layers)}"
+    how = f"no calibration, per channel, {count} in 8 bits{_describe_float32(model, layers)}"
     chosen = {layer.place: layer for layer in layers}
-    seen: dict[str, tuple[str, str, str]] = {}  # layers that read the same tensor share its grid
+    grids: dict[str, tuple[str, str, str]] = {}  # layers that read the same tensor share its grid
     order: list[Any] = []
     for place, node in enumerate(model.graph.node):
         if place not in chosen:
             order.append(node)
             continue
         source = node.input[0]
-        if source not in seen:
-            seen[source] = (f"{source}:8-bit", f"{source}:8-bit-scale", f"{source}:8-bit-zero")
+        if source not in grids:
+            grids[source] = (f"{source}:8-bit", f"{source}:8-bit-scale", f"{source}:8-bit-zero")
             name = f"{source}:quantise"
-            order.append(helper.make_node("DynamicQuantizeLinear", [source], list(seen[source]), name=name))
-        order += _integer_layer(model, node, chosen[place], seen[source])
+            order.append(helper.make_node("DynamicQuantizeLinear", [source], list(grids[source]), name=name))
+        order += _integer_layer(model, node, chosen[place], grids[source])
     del model.graph.node[:]
     model.graph.node.extend(order)
     drop_unused(model.graph)
@@ -303,7 +307,7 @@ def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
 
 def _layers(model: ModelProto) -> list[_Dense]:
     constants = {w.name: w for w in model.graph.initializer if w.data_type == TensorProto.FLOAT}
-    found = []
+    layers = []
     for place, node in enumerate(model.graph.node):
         if node.op_type not in ("MatMul", "Gemm") or node.domain not in STANDARD:
             continue
@@ -317,12 +321,12 @@ def _layers(model: ModelProto) -> list[_Dense]:
         turned = weight.T if options.get("transB") else weight
         scaled = turned * np.float32(options.get("alpha", 1.0))
         bias = node.input[2] if len(node.input) > 2 else ""
-        found.append(_Dense(place, scaled, bias, float(options.get("beta", 1.0))))
-    return found
+        layers.append(_Dense(place, scaled, bias, float(options.get("beta", 1.0))))
+    return layers
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
-    """The nodes that take the layer's place."""
+    """The nodes that replace the layer."""
     integers, step, zero = entering
     scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
     weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)
@@ -331,7 +335,7 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
     matrix, middle, scales = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())
     end = f"{own}:product" if layer.bias else node.output[0]
     sums, floats, steps = f"{own}:sums", f"{own}:floats", f"{own}:step"
-    made = [
+    nodes = [
         helper.make_node("MatMulInteger", [integers, matrix, zero, middle], [sums], name=own),
         helper.make_node("Cast", [sums], [floats], name=f"{own}:cast", to=TensorProto.FLOAT),
         helper.make_node("Mul", [step, scales], [steps], name=f"{own}:scales"),
@@ -342,13 +346,13 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
         if layer.factor != 1.0:
             factor = add_constant(model.graph, f"{own}:beta", np.array([layer.factor], np.float32))
             bias = f"{own}:scaled-bias"
-            made.append(helper.make_node("Mul", [layer.bias, factor], [bias], name=bias))
-        made.append(helper.make_node("Add", [end, bias], [node.output[0]], name=f"{own}:bias"))
-    return made
+            nodes.append(helper.make_node("Mul", [layer.bias, factor], [bias], name=bias))
+        nodes.append(helper.make_node("Add", [end, bias], [node.output[0]], name=f"{own}:bias"))
+    return nodes
 
 
-def _left(model: ModelProto, layers: list[_Dense]) -> str:
-    """Which nodes with weights stay in float32, embeddings among them, and what is inside other graphs."""
+def _describe_float32(model: ModelProto, layers: list[_Dense]) -> str:
+    """Text that lists the nodes with weights that stay in float32, including embeddings and subgraphs."""
     stored = [w for w in model.graph.initializer if w.data_type == TensorProto.FLOAT]
     tables = {w.name for w in stored if len(w.dims) == 2}
     done = {layer.place for layer in layers}
@@ -364,5 +368,5 @@ def _left(model: ModelProto, layers: list[_Dense]) -> str:
             kinds["embedding table"] += 1
         elif subgraphs(node):
             kinds[f"graph inside {node.op_type}"] += 1
-    told = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
-    return f", in float32: {told}" if told else ""
+    listed = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
+    return f", in float32: {listed}" if listed else ""

@@ -1,9 +1,9 @@
-"""A graph made ready for precision rewrites, and which of its tensors are quantised: by structure alone.
+"""Preparation of a graph for precision rewrites, and the structural choice of tensors to quantise.
 
 A weighted node (Conv, Gemm, MatMul by a constant) gets 8-bit weights and an 8-bit input. Nodes that add,
-multiply or average get 8-bit inputs if a weighted node follows. What comes after the last weighted nodes
-stays in float32: their own outputs, and the sigmoids, boxes and concatenations that heads make of them.
-An activation runs in the precision of what feeds it, as in engines that fuse it; a node that only moves
+multiply or average get 8-bit inputs if a weighted node follows. Everything after the last weighted
+nodes stays in float32: their outputs, and the sigmoids, boxes and concatenations of the heads.
+An activation runs in the precision of its input, as in engines that fuse it; a node that only moves
 values keeps the grid of its input.
 """
 
@@ -67,11 +67,11 @@ def at_opset(model: ModelProto) -> ModelProto:
 
 
 def _name_nodes(model: Any) -> None:
-    taken: set[str] = set()
+    used: set[str] = set()
     for place, node in enumerate(model.graph.node):
-        if not node.name or node.name in taken:
+        if not node.name or node.name in used:
             node.name = f"{node.op_type}_{place}"
-        taken.add(node.name)
+        used.add(node.name)
 
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -92,7 +92,7 @@ MOVING = (
     ),
     *("Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 )
-# What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
+# Operators in the second factor of an activation x · g(x): SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
 LONGEST_GATE = 4
 
@@ -113,7 +113,7 @@ class QuantPlan:
 
     layers: tuple[QuantLayer, ...]
     readers: dict[str, tuple[tuple[int, int], ...]]
-    kept: tuple[str, ...]  # operators that compute and stay in float32
+    in_float32: tuple[str, ...]  # operators that compute and stay in float32
     last: frozenset[int]  # places of layers that no other layer follows
     served: dict[str, frozenset[int]]  # tensor -> the nodes that compute with it in 8 bits
 
@@ -142,9 +142,9 @@ def plan_of(model: ModelProto) -> QuantPlan:
     waiting = list(weighted)
     while waiting:
         inputs = graph.nodes[waiting.pop()].input
-        found = {makers[name] for name in inputs if name in makers} - before
-        before |= found
-        waiting += found
+        sources = {makers[name] for name in inputs if name in makers} - before
+        before |= sources
+        waiting += sources
     readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
     served: dict[str, set[int]] = defaultdict(set)
     layers: list[QuantLayer] = []
@@ -157,11 +157,11 @@ def plan_of(model: ModelProto) -> QuantPlan:
             if place in weighted:
                 bias = node.input[2] if len(node.input) == 3 and node.input[2] in graph.constants else None
                 layers.append(QuantLayer(place, source, node.input[1], bias))
-    kept = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
+    behind = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
     return QuantPlan(
         tuple(layers),
         {k: tuple(v) for k, v in readers.items()},
-        tuple(op for op in kept if op not in (*MOVING, "Concat", "Constant", "Shape", "Cast")),
+        tuple(op for op in behind if op not in (*MOVING, "Concat", "Constant", "Shape", "Cast")),
         frozenset(weighted - before),
         {k: frozenset(v) for k, v in served.items()},
     )
@@ -177,8 +177,8 @@ def without(plan: QuantPlan, tensors: Container[str], places: Container[int] = (
 
 def float_tensors(model: ModelProto) -> set[str]:
     """The float32 tensors of a model that are not constants."""
-    known = onnx.shape_inference.infer_shapes(model).graph
-    values = (*known.value_info, *known.input, *known.output)
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    values = (*inferred.value_info, *inferred.input, *inferred.output)
     floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
     return floats - {w.name for w in model.graph.initializer}
 

@@ -1,4 +1,4 @@
-"""What a rewrite is given and gives back."""
+"""Inputs and results of a rewrite."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ Feeds: TypeAlias = Mapping[str, NDArray[np.generic]]  # every input of a graph b
 
 @dataclass(frozen=True)
 class RewriteContext:
-    """What a rewrite may need beyond the graph.
+    """Additional inputs of a rewrite.
 
-    `calibration` gives what enters the graph, of images or texts that are not tested on, each time from the
-    start: the tensor (1, …) of a graph with one input, or all inputs by name. `unit` is what one is called.
-    `observed` keeps what calibration saw, so that several rewrites of one graph run the images once.
+    `calibration` iterates over the inputs of held-out images or texts, from the start on every call: the
+    tensor (1, …) of a graph with one input, or all inputs by name. `unit` is the name of one item.
+    `observed` caches calibration statistics, so that several rewrites of one graph run the images once.
     """
 
     card: Card | None = None  # None: the model does not take images

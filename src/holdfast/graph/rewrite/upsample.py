@@ -1,8 +1,8 @@
-"""Upsampling: what is enlarged by nearest neighbours is enlarged bilinearly, and the other way round.
+"""Upsampling: replace nearest-neighbour by bilinear interpolation, and vice versa.
 
-Each option is one way a system may enlarge all maps; a node that already does it so stays as it is, and so
-does one where both ways give the same numbers (nearest neighbours at a whole factor, a map of 1×1). Nodes
-that shrink a map, or resize it by a cubic, are left alone.
+Each option is one convention for enlarging all maps. A node that already follows it is unchanged, and so
+is one where both conventions give the same numbers (nearest neighbours at an integer factor, a 1×1 map).
+Nodes that shrink a map, or use cubic interpolation, are unchanged.
 """
 
 from collections.abc import Callable
@@ -80,22 +80,22 @@ def upsample_nearest_exact(model: ModelProto, context: RewriteContext) -> Rewrit
     return _all(model, context, Convention("nearest", "half_pixel", "round_prefer_ceil"))
 
 
-def _all(model: ModelProto, context: RewriteContext, wanted: Convention) -> RewriteResult:
-    """The model with every enlarging node done as wanted; as it came if none differs."""
+def _all(model: ModelProto, context: RewriteContext, target: Convention) -> RewriteResult:
+    """The model with every enlarging node converted to `target`; the same model if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
         return RewriteResult(model, ())
     walk = walk_graph(model, context.picture, {})
     nodes = list(walk.nodes)
-    found = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, wanted)]
-    if not found:
+    indices = [i for i, node in enumerate(nodes) if _resizes(node) and _differs(walk, node, target)]
+    if not indices:
         return RewriteResult(model, ())
-    changed = {i: _convert(walk, nodes[i], wanted) for i in found}
-    names = tuple(title(nodes[i]) for i in found)
+    changed = {i: _convert(walk, nodes[i], target) for i in indices}
+    names = tuple(title(nodes[i]) for i in indices)
     how = counted("Products" if len(new) > 1 else new[0].op_type for new in changed.values())
     del model.graph.node[:]
     model.graph.node.extend(new for i, node in enumerate(nodes) for new in changed.get(i, (node,)))
     proven(walk)
-    return RewriteResult(model, names, f"{how}: {wanted.mode}, {wanted.place}")
+    return RewriteResult(model, names, f"{how}: {target.mode}, {target.place}")
 
 
 def _resizes(node: Any) -> bool:
@@ -104,17 +104,17 @@ def _resizes(node: Any) -> bool:
 
 def convention(node: Any, opset: int) -> Convention:
     """How a node resizes now; before opset 11 cells are counted from the corner."""
-    given = {a.name: a.s.decode() for a in node.attribute if a.s}
-    mode = given.get("mode", "nearest")
+    attributes = {a.name: a.s.decode() for a in node.attribute if a.s}
+    mode = attributes.get("mode", "nearest")
     mode = "linear" if mode == "bilinear" else mode
     if node.op_type == "Upsample" or opset < 11:
         return Convention(mode, "asymmetric", "floor")
-    place = given.get("coordinate_transformation_mode", "half_pixel")
-    return Convention(mode, place, given.get("nearest_mode", "round_prefer_floor"))
+    place = attributes.get("coordinate_transformation_mode", "half_pixel")
+    return Convention(mode, place, attributes.get("nearest_mode", "round_prefer_floor"))
 
 
-def _differs(walk: GraphWalk, node: Any, wanted: Convention) -> bool:
-    """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
+def _differs(walk: GraphWalk, node: Any, target: Convention) -> bool:
+    """Whether a node enlarges, by nearest neighbours or linearly, and its weights differ from `target`'s."""
     now = convention(node, walk.opset)
     if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
         return False
@@ -124,7 +124,7 @@ def _differs(walk: GraphWalk, node: Any, wanted: Convention) -> bool:
     if source == out or any(b < a for a, b in zip(source, out, strict=True)):
         return False
     for cells, size, scale in zip(source, out, _scales(walk, node), strict=True):
-        old, new = (weights(cells, size, scale, how) for how in (now, wanted))
+        old, new = (weights(cells, size, scale, how) for how in (now, target))
         if old is None or new is None or np.abs(old - new).max() > SAME:
             return True
     return False
@@ -140,30 +140,30 @@ def _scales(walk: GraphWalk, node: Any) -> list[float]:
     return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
-def _convert(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
+def _convert(walk: GraphWalk, node: Any, target: Convention) -> list[Any]:
     """The node with other attributes; before opset 11, which has only one convention, the products A·X·Bᵀ."""
     old = node.op_type == "Upsample" or walk.opset < 11
-    if old and wanted.place != "asymmetric":
-        return _products(walk, node, wanted)
+    if old and target.place != "asymmetric":
+        return _products(walk, node, target)
     drop_attributes(node, "coordinate_transformation_mode", "nearest_mode", "antialias")
-    set_attribute(node, "mode", wanted.mode)
+    set_attribute(node, "mode", target.mode)
     if not old:
-        set_attribute(node, "coordinate_transformation_mode", wanted.place)
-    if not old and wanted.mode == "nearest":
-        set_attribute(node, "nearest_mode", wanted.rounding)
+        set_attribute(node, "coordinate_transformation_mode", target.place)
+    if not old and target.mode == "nearest":
+        set_attribute(node, "nearest_mode", target.rounding)
     return [node]
 
 
-def _products(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
+def _products(walk: GraphWalk, node: Any, target: Convention) -> list[Any]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
     scales = _scales(walk, node)
-    sides = (weights(source[i], out[i], scales[i], wanted) for i in (2, 3))
+    sides = (weights(source[i], out[i], scales[i], target) for i in (2, 3))
     rows, columns = (np.asarray(side, np.float32) for side in sides)
     del node.input[1:]
-    walk.put(node, 1, rows)
-    walk.put(node, 2, np.ascontiguousarray(columns.T))
+    walk.replace_input(node, 1, rows)
+    walk.replace_input(node, 2, np.ascontiguousarray(columns.T))
     image, first, second = node.input
     between, name = f"{node.output[0]}/rows", title(node)
     return [
@@ -172,33 +172,33 @@ def _products(walk: GraphWalk, node: Any, wanted: Convention) -> list[Any]:
     ]
 
 
-def centres(cells: int, wanted: int, scale: float, place: str) -> Floats | None:
-    """Where each of `wanted` new cells lies among `cells` old ones, in cells; None for another convention.
+def centres(cells: int, size: int, scale: float, place: str) -> Floats | None:
+    """Position of each of `size` new cells among `cells` old ones, in cells; None for another convention.
 
     half_pixel: (x + ½)/s − ½ · asymmetric: x/s · align_corners: x·(W − 1)/(W′ − 1)
     """
-    at = np.arange(wanted, dtype=np.float64)
+    at = np.arange(size, dtype=np.float64)
     if place == "asymmetric":
         return np.asarray(at / scale)
     if place == "align_corners":
-        return np.asarray(at * (cells - 1) / (wanted - 1) if wanted > 1 else 0.0 * at)
-    if place == "pytorch_half_pixel" and wanted == 1:
+        return np.asarray(at * (cells - 1) / (size - 1) if size > 1 else 0.0 * at)
+    if place == "pytorch_half_pixel" and size == 1:
         return 0.0 * at
     if place in ("half_pixel", "pytorch_half_pixel"):
         return np.asarray((at + 0.5) / scale - 0.5)
     if place == "half_pixel_symmetric":
         whole = scale * cells
-        return np.asarray(cells / 2 * (1 - wanted / whole) + (at + 0.5) / scale - 0.5)
+        return np.asarray(cells / 2 * (1 - size / whole) + (at + 0.5) / scale - 0.5)
     return None
 
 
-def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | None:
-    """The matrix (wanted, cells) that resizes an axis; None for a convention this does not know."""
-    at = centres(cells, wanted, scale, how.place)
+def weights(cells: int, size: int, scale: float, how: Convention) -> Floats | None:
+    """The matrix (size, cells) that resizes an axis; None for a convention this does not know."""
+    at = centres(cells, size, scale, how.place)
     if at is None or how.mode not in ("nearest", "linear"):
         return None
-    rows = np.arange(wanted)
-    matrix = np.zeros((wanted, cells))
+    rows = np.arange(size)
+    matrix = np.zeros((size, cells))
     if how.mode == "nearest":
         at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
         half = 0.5 if how.rounding.startswith("round") else 0.0

@@ -1,6 +1,6 @@
-"""Make a graph follow its data: one walk tracks every tensor's size before and after a change upstream.
+"""Adapt a graph to changed sizes: one walk tracks every tensor's size before and after an upstream change.
 
-`walk` goes through the nodes once and gives each tensor its old and its new shape. Where a constant was cut
-to the old shape (the target of a Reshape, the sizes of a Resize, a grid of cells), `rules` cuts it anew.
-What cannot follow is an error that names the node and the reason.
+`walk` goes through the nodes once and gives each tensor its old and its new shape. Where a constant encodes
+the old shape (the target of a Reshape, the sizes of a Resize, a grid of cells), `rules` recomputes it.
+A node that cannot be adapted raises an error that names the node and the reason.
 """

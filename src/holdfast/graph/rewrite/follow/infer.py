@@ -1,4 +1,4 @@
-"""What one node gives: the shapes of its outputs from those of its inputs, or values if all are known."""
+"""Output shapes of one node from its input shapes, or output values if all inputs are known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ def pooled(cells: int, window: PoolWindow, ceil: bool) -> int:
 
 def windows_of(node: Any) -> list[PoolWindow] | None:
     """How a pool node looks along each of its spatial axes; None if it pads to ⌈W/S⌉ whatever its mode."""
-    given = attributes_of(node)
-    if given.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
+    attributes = attributes_of(node)
+    if attributes.get("auto_pad") in (b"SAME_UPPER", b"SAME_LOWER"):
         return None
-    kernel = given["kernel_shape"]
+    kernel = attributes["kernel_shape"]
     rank = len(kernel)
-    strides, dilations = (given.get(name) or [1] * rank for name in ("strides", "dilations"))
-    pads = given.get("pads") if given.get("auto_pad") != b"VALID" else None
+    strides, dilations = (attributes.get(name) or [1] * rank for name in ("strides", "dilations"))
+    pads = attributes.get("pads") if attributes.get("auto_pad") != b"VALID" else None
     pads = pads or [0] * (2 * rank)
     return [PoolWindow(kernel[i], strides[i], pads[i], pads[i + rank], dilations[i]) for i in range(rank)]
 
@@ -71,7 +71,7 @@ SMALL = 64  # numbers: targets, sizes, pads; what shape inference may want to se
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """What is known of a tensor: its element type, its shape, its value; the last two may be None."""
+    """Element type, shape and value of a tensor; the last two are None if unknown."""
 
     kind: int
     shape: Shape | None
@@ -79,7 +79,7 @@ class TensorFacts:
 
 
 def outputs_of(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[TensorFacts]:
-    """What is known of each output of a node of a model; ValueError if its inputs do not fit together."""
+    """Facts about each output of a node; raise ValueError if its inputs are inconsistent."""
     attributes, array = attributes_of(node), None
     if node.op_type == "Constant" and "value" in attributes:
         array = numpy_helper.to_array(attributes["value"])
@@ -89,11 +89,11 @@ def outputs_of(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list
         return [TensorFacts(kind_of(array), array.shape, array)]
     if node.op_type in POOLS:
         return _pool(node, inputs[node.input[0]])
-    given = [inputs[name] for name in node.input if name]
-    if given and all(k.value is not None for k in given) and node.op_type not in RANDOM:
-        found = run_alone(node, {n: inputs[n].value for n in node.input if n}, model)
-        if found is not None:
-            return [TensorFacts(kind_of(v), v.shape, v) for v in found]
+    sources = [inputs[name] for name in node.input if name]
+    if sources and all(k.value is not None for k in sources) and node.op_type not in RANDOM:
+        values = run_alone(node, {n: inputs[n].value for n in node.input if n}, model)
+        if values is not None:
+            return [TensorFacts(kind_of(v), v.shape, v) for v in values]
     return _inferred(node, inputs, model)
 
 
@@ -129,17 +129,17 @@ def _inferred(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[
         for n, k in inputs.items()
         if n and k.value is not None and k.value.size <= SMALL
     }
-    found: Mapping[str, Any] = {}
+    inferred: Mapping[str, Any] = {}
     if len(types) == len({n for n in node.input if n}):
         try:
             schema = defs.get_schema(node.op_type, opset_of(model) or 1, node.domain)
-            known = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
-            found = shape_inference.infer_node_outputs(schema, node, types, small, **known)
+            versions = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
+            inferred = shape_inference.infer_node_outputs(schema, node, types, small, **versions)
         except defs.SchemaError:
             pass
         except shape_inference.InferenceError as problem:
             raise ValueError(str(problem).rsplit("] ", 1)[-1]) from None
-    shapes = [_known(found.get(name)) for name in node.output]
+    shapes = [_facts_of(inferred.get(name)) for name in node.output]
     if all(k.shape is not None for k, name in zip(shapes, node.output, strict=True) if name):
         return shapes
     if node.op_type in ("NonMaxSuppression", "NonZero", "Unique", "Compress"):
@@ -155,13 +155,13 @@ def _inferred(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[
     return [TensorFacts(kind_of(v), v.shape) for v in run_alone(node, feed, model) or ()] or shapes
 
 
-def _known(found: Any) -> TensorFacts:
-    if found is None or not found.HasField("tensor_type"):
+def _facts_of(inferred: Any) -> TensorFacts:
+    if inferred is None or not inferred.HasField("tensor_type"):
         return TensorFacts(0, None)
-    kind = found.tensor_type
+    kind = inferred.tensor_type
     dims = list(kind.shape.dim) if kind.HasField("shape") else None
-    whole = dims is not None and all(d.HasField("dim_value") for d in dims)
-    return TensorFacts(kind.elem_type, tuple(d.dim_value for d in dims or ()) if whole else None)
+    static = dims is not None and all(d.HasField("dim_value") for d in dims)
+    return TensorFacts(kind.elem_type, tuple(d.dim_value for d in dims or ()) if static else None)
 
 
 def run_alone(node: Any, feed: Mapping[str, Any], model: Any) -> Sequence[Array] | None:
@@ -170,7 +170,7 @@ def run_alone(node: Any, feed: Mapping[str, Any], model: Any) -> Sequence[Array]
     alone = node_alone(node, feed, functions=model.functions, **facts)
     try:
         session = open_session(alone.SerializeToString(), threads=1, optimise="none")
-        found: Sequence[Array] = session.run(None, dict(feed))
+        outputs: Sequence[Array] = session.run(None, dict(feed))
     except Exception:  # noqa: BLE001 - onnxruntime has no common error class
         return None
-    return found
+    return outputs

@@ -1,4 +1,4 @@
-"""How each kind of node is made to follow its inputs. A rule changes the node, or says why it cannot."""
+"""Rules that adapt each kind of node to its changed inputs, or raise CannotRewrite with the reason."""
 
 from collections.abc import Sequence
 from math import prod
@@ -24,16 +24,16 @@ def was_now(axes: Sequence[Axis] | None) -> str:
 
 
 def follow_reshape(walk: GraphWalk, node: Any) -> None:
-    """Recompute a constant target: axes that changed are found again, also through a flattened H·W."""
+    """Recompute a constant target, tracking changed axes also through a flattened H·W."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
-    wanted = walk.value(node.output[0]).old_shape
+    old_target = walk.value(node.output[0]).old_shape
     if source.axes is None or not source.changed or 0 in source.old_shape or target.old is None:
         return
-    axes = regrouped(source.axes, wanted)
+    axes = regrouped(source.axes, old_target)
     if target.changed and target.new is not None and _fits(target.new, source):
         return  # the graph computes its target from the data
     if not isinstance(axes, tuple):
-        shapes = f"from {was_now(source.axes)} to {'×'.join(map(str, wanted))}"
+        shapes = f"from {was_now(source.axes)} to {'×'.join(map(str, old_target))}"
         raise cannot(node, f"cuts the {axes.old} cells that are now {axes.new}: {shapes}")
     new = np.array([new_size(a) for a in axes], np.int64)
     if target.constant:
@@ -44,12 +44,12 @@ def follow_reshape(walk: GraphWalk, node: Any) -> None:
             return
     elif len(new) and source.new_shape[:1] == (new[0],):
         new[0] = 0  # the batch stays free
-    walk.put(node, 1, new)
+    walk.replace_input(node, 1, new)
 
 
 def _fits(target: Array, source: TensorValue) -> bool:
-    given, count = dict(enumerate(source.new_shape)), prod(source.new_shape)
-    shape = [given.get(i, 0) if t == 0 else int(t) for i, t in enumerate(target)]
+    sizes, count = dict(enumerate(source.new_shape)), prod(source.new_shape)
+    shape = [sizes.get(i, 0) if t == 0 else int(t) for i, t in enumerate(target)]
     fixed = prod(t for t in shape if t != -1)
     return count == fixed if -1 not in shape else fixed > 0 and count % fixed == 0
 
@@ -65,11 +65,11 @@ def follow_expand(walk: GraphWalk, node: Any) -> None:
         if changed(own) and new[place] == old_size(own) != 1:
             new[place] = new_size(own)
     if not np.array_equal(new, target.old):
-        walk.put(node, 1, new)
+        walk.replace_input(node, 1, new)
 
 
 def follow_elementwise(walk: GraphWalk, node: Any) -> None:
-    """Continue constants that were cut to the old size; two data branches must meet at one size."""
+    """Extend constants of the old size; two data branches must have equal sizes."""
     values = [walk.value(name) for name in node.input]
     leading = [v.axes for v in values if v.axes is not None and v.old is None]
     for i, value in enumerate(values):
@@ -79,7 +79,7 @@ def follow_elementwise(walk: GraphWalk, node: Any) -> None:
                 if new is None:
                     meets = f"meets {was_now(axes)} with a constant {was_now(value.axes)}"
                     raise cannot(node, f"{meets} that is no grid of equal steps and cannot be continued")
-                walk.put(node, i, new)
+                walk.replace_input(node, i, new)
                 break
     _meet(node, leading)
 
@@ -96,7 +96,7 @@ def _short(value: TensorValue, axes: Sequence[Axis]) -> bool:
 
 
 def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None) -> None:
-    """CannotRewrite if tensors that met at one size now have two."""
+    """Raise CannotRewrite if tensors of equal size now differ in size."""
     for axes in all_axes[1:]:
         first = all_axes[0]
         for place in range(-min(len(axes), len(first)), 0):
@@ -109,7 +109,7 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
 
 
 def follow_concat(walk: GraphWalk, node: Any) -> None:
-    """Continue constants across; data branches must meet at one size across."""
+    """Extend constants across the concatenation axis; data branches must have equal sizes there."""
     values = [walk.value(name) for name in node.input]
     if any(v.axes is None for v in values):
         return
@@ -123,7 +123,7 @@ def follow_concat(walk: GraphWalk, node: Any) -> None:
             new = extended(value.old, across)
             if new is None:
                 raise cannot(node, f"joins {was_now(leading[0])} with a constant that is no regular grid")
-            walk.put(node, i, new)
+            walk.replace_input(node, i, new)
     _meet(node, leading, at)
 
 
@@ -132,9 +132,9 @@ def follow_product(walk: GraphWalk, node: Any) -> None:
     first, second = (walk.value(name) for name in node.input[:2])
     if not first.axes or not second.axes or first.constant == second.constant:
         return
-    given = attributes_of(node)
-    inner = first.axes[0 if given.get("transA") else -1]
-    other = second.axes[-1 if given.get("transB") or len(second.axes) == 1 else -2]
+    attributes = attributes_of(node)
+    inner = first.axes[0 if attributes.get("transA") else -1]
+    other = second.axes[-1 if attributes.get("transB") or len(second.axes) == 1 else -2]
     if new_size(inner) != new_size(other):
         data, weight = (inner, other) if second.constant else (other, inner)
         has = f"has weights for {new_size(weight)} features, but its input now has {new_size(data)}"
@@ -144,12 +144,12 @@ def follow_product(walk: GraphWalk, node: Any) -> None:
 
 def arguments(walk: GraphWalk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
     """Integer arguments that are inputs 1, 2, … or, in older opsets, attributes; None if not known."""
-    given: dict[str, Array | None] = dict.fromkeys(names)
-    given |= {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
+    values: dict[str, Array | None] = dict.fromkeys(names)
+    values |= {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
     for i, name in enumerate(names, 1):
         if i < len(node.input) and node.input[i]:
-            given[name] = walk.value(node.input[i]).new
-    return given
+            values[name] = walk.value(node.input[i]).new
+    return values
 
 
 def set_argument(walk: GraphWalk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
@@ -159,17 +159,17 @@ def set_argument(walk: GraphWalk, node: Any, names: Sequence[str], name: str, ne
             attribute.ints[:] = new.tolist()
             walk.touch(node)
             return
-    walk.put(node, list(names).index(name) + 1, new)
+    walk.replace_input(node, list(names).index(name) + 1, new)
 
 
 def follow_slice(walk: GraphWalk, node: Any) -> None:
     """Move starts and ends that were at the old end, or at the border of a part that changed."""
     names = ("starts", "ends", "axes", "steps")
-    source, given = walk.value(node.input[0]), arguments(walk, node, names)
-    starts, ends = given["starts"], given["ends"]
+    source, values = walk.value(node.input[0]), arguments(walk, node, names)
+    starts, ends = values["starts"], values["ends"]
     if source.axes is None or not source.changed or starts is None or ends is None:
         return
-    places = given["axes"] if given["axes"] is not None else np.arange(len(starts))
+    places = values["axes"] if values["axes"] is not None else np.arange(len(starts))
     before = {"starts": starts, "ends": ends}
     moved = {name: points.copy() for name, points in before.items()}
     for i, place in enumerate(places):
@@ -196,11 +196,11 @@ def follow_split(walk: GraphWalk, node: Any) -> None:
     runs = source.axes[place]
     old = sizes if sizes is not None else np.full(len(node.output), old_size(runs) // len(node.output))
     points = [offset(runs, int(at)) for at in np.cumsum(old)]
-    known = [p for p in points if p is not None]
-    if len(known) < len(points):
+    borders = [p for p in points if p is not None]
+    if len(borders) < len(points):
         parts = "+".join(map(str, old))
         raise cannot(node, f"cuts {was_now([runs])} cells into {parts}, not at their borders")
-    new = np.diff([0, *known]).astype(np.int64)
+    new = np.diff([0, *borders]).astype(np.int64)
     if sizes is None and len(set(new.tolist())) > 1:
         raise cannot(node, f"cuts {was_now([runs])} cells into {len(node.output)} equal parts")
     if sizes is not None and not np.array_equal(new, sizes):
@@ -214,13 +214,13 @@ def follow_gather(walk: GraphWalk, node: Any) -> None:
     if source.axes is None or source.old is not None or not changed(source.axes[place]) or picked.old is None:
         return
     runs = source.axes[place]
-    beyond = picked.old.size >= old_size(runs) > 1 or int(picked.old.max(initial=0)) >= new_size(runs)
-    if picked.constant and beyond:
+    refused = picked.old.size >= old_size(runs) > 1 or int(picked.old.max(initial=0)) >= new_size(runs)
+    if picked.constant and refused:
         raise cannot(node, f"picks {picked.old.size} of {was_now([runs])} cells by a constant list")
 
 
 def refuse_unpool(walk: GraphWalk, node: Any) -> None:
-    """Refuse to put values back by indices into a map of another size."""
+    """Refuse an unpooling whose indices refer to a map of another size."""
     if any(walk.value(name).changed for name in node.input):
         raise cannot(node, "puts values back by indices into a map of the old size")
 
@@ -229,7 +229,7 @@ JOINS = ("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Concat", "Whe
 
 
 def follow_resize(walk: GraphWalk, node: Any) -> None:
-    """Give a Resize the size of the branch it meets; without one a whole factor stays the factor it was."""
+    """Resize to the size of the branch it is joined with; without one, keep an integer factor."""
     source, out = walk.value(node.input[0]), walk.value(node.output[0])
     if source.axes is None or out.axes is None:
         return
@@ -237,18 +237,18 @@ def follow_resize(walk: GraphWalk, node: Any) -> None:
     if now is None:
         return
     across = _across(source.old_shape, out.old_shape)
-    met = partner(walk, node, out.old_shape, across)
-    if met is None:
-        wanted = _alone(walk, node, source, out.old_shape, now)
+    branch = partner(walk, node, out.old_shape, across)
+    if branch is None:
+        target = _alone(walk, node, source, out.old_shape, now)
     else:
-        wanted = [met.new_shape[i] if i in across else n for i, n in enumerate(now)]
-    if tuple(wanted) == now:
+        target = [branch.new_shape[i] if i in across else n for i, n in enumerate(now)]
+    if tuple(target) == now:
         return
-    given = attributes_of(node)
-    if given.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+    attributes = attributes_of(node)
+    if attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
         raise cannot(node, "keeps an aspect ratio, which the branch it meets no longer has")
-    axes = given.get("axes", list(range(len(wanted))))
-    _set_size(walk, node, source, [wanted[a] for a in axes], axes)
+    axes = attributes.get("axes", list(range(len(target))))
+    _set_size(walk, node, source, [target[a] for a in axes], axes)
 
 
 def _resized(walk: GraphWalk, node: Any) -> tuple[int, ...] | None:
@@ -268,7 +268,7 @@ def _across(source: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
 def _alone(
     walk: GraphWalk, node: Any, source: TensorValue, old: tuple[int, ...], now: tuple[int, ...]
 ) -> list[int]:
-    """The size without a branch to meet: constant sizes of a whole factor keep the factor."""
+    """The size without a branch to join: constant sizes of an integer factor keep the factor."""
     new, across = list(now), _across(source.old_shape, old)
     sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
     if not sizes.constant or tuple(old[i] for i in across) == walk.size:
@@ -280,52 +280,52 @@ def _alone(
     return new
 
 
-def _set_size(walk: GraphWalk, node: Any, source: TensorValue, wanted: list[int], axes: list[int]) -> None:
+def _set_size(walk: GraphWalk, node: Any, source: TensorValue, target: list[int], axes: list[int]) -> None:
     """Write the size in the form the node had: sizes, or the scales that give it for any batch."""
     sizes = walk.value(node.input[3] if len(node.input) > 3 else "")
     if sizes.constant and sizes.old is not None:
         old = walk.value(node.output[0]).old_shape
-        # Kept where nothing changed: a first number other than the batch of one was so before.
-        new = [w if w != old[a] else int(s) for s, w, a in zip(sizes.old, wanted, axes, strict=True)]
-        walk.put(node, 3, np.array(new, np.int64))
+        # Unchanged axes keep their number: the first one may differ from the batch of one.
+        new = [w if w != old[a] else int(s) for s, w, a in zip(sizes.old, target, axes, strict=True)]
+        walk.replace_input(node, 3, np.array(new, np.int64))
         return
-    scales = np.array([scale(source.new_shape[a], w) for w, a in zip(wanted, axes, strict=True)], np.float32)
+    scales = np.array([scale(source.new_shape[a], w) for w, a in zip(target, axes, strict=True)], np.float32)
     attribute = next((a for a in node.attribute if a.name == "scales"), None)
     if attribute is not None:
         attribute.floats[:] = scales.tolist()
         walk.touch(node)
         return
     del node.input[3:]
-    walk.put(node, 2 if walk.opset >= 11 and node.op_type == "Resize" else 1, scales)
+    walk.replace_input(node, 2 if walk.opset >= 11 and node.op_type == "Resize" else 1, scales)
 
 
-def scale(cells: int, wanted: int) -> Array:
-    """The float32 that makes exactly `wanted` of `cells`, whether the product is cut off in 32 or 64 bits."""
-    found = np.float32(wanted / cells)
-    while int(cells * float(found)) < wanted:
-        found = np.nextafter(found, np.float32(np.inf))
-    return np.asarray(found)
+def scale(cells: int, target: int) -> Array:
+    """The float32 factor from `cells` to exactly `target`, truncated in 32 or 64 bits."""
+    factor = np.float32(target / cells)
+    while int(cells * float(factor)) < target:
+        factor = np.nextafter(factor, np.float32(np.inf))
+    return np.asarray(factor)
 
 
 def follow_transposed(walk: GraphWalk, node: Any) -> None:
-    """End a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
+    """Crop or extend a transposed convolution at the end to the size of the branch it is joined with."""
     out = walk.value(node.output[0])
     across = list(range(2, len(out.axes or ())))
-    met = partner(walk, node, out.old_shape, across) if out.axes is not None else None
+    branch = partner(walk, node, out.old_shape, across) if out.axes is not None else None
     now = _resized(walk, node)
-    if met is None or now is None or met.new_shape[2:] == now[2:]:
+    if branch is None or now is None or branch.new_shape[2:] == now[2:]:
         return
-    more = [n - w for n, w in zip(now[2:], met.new_shape[2:], strict=True)]
-    given, rank = attributes_of(node), len(more)
-    pads = list(given.get("pads", [0] * 2 * rank))
+    more = [n - w for n, w in zip(now[2:], branch.new_shape[2:], strict=True)]
+    attributes, rank = attributes_of(node), len(more)
+    pads = list(attributes.get("pads", [0] * 2 * rank))
     ends = [p + m for p, m in zip(pads[rank:], more, strict=True)]
-    extra = list(given.get("output_padding", [0] * rank))
+    extra = list(attributes.get("output_padding", [0] * rank))
     extra = [e - min(0, end) for e, end in zip(extra, ends, strict=True)]
-    strides = given.get("strides", [1] * rank)
-    fixed = "output_shape" in given or given.get("auto_pad", b"NOTSET") != b"NOTSET"
+    strides = attributes.get("strides", [1] * rank)
+    fixed = "output_shape" in attributes or attributes.get("auto_pad", b"NOTSET") != b"NOTSET"
     if fixed or any(e >= s for e, s in zip(extra, strides, strict=True) if e):
-        wanted = "×".join(map(str, met.new_shape[2:]))
-        raise cannot(node, f"gives {'×'.join(map(str, now[2:]))} cells, the branch it meets has {wanted}")
+        expected = "×".join(map(str, branch.new_shape[2:]))
+        raise cannot(node, f"gives {'×'.join(map(str, now[2:]))} cells, the branch it meets has {expected}")
     set_attribute(node, "pads", [*pads[:rank], *(max(0, end) for end in ends)])
     if any(extra):
         set_attribute(node, "output_padding", extra)
@@ -333,14 +333,14 @@ def follow_transposed(walk: GraphWalk, node: Any) -> None:
 
 
 def partner(walk: GraphWalk, node: Any, old: tuple[int, ...], across: list[int]) -> TensorValue | None:
-    """The nearest branch of the same old height and width that what this node gives is joined with."""
-    ahead, seen = [node.output[0]], set[int]()
+    """The nearest branch of the same old height and width that this node's output is joined with."""
+    ahead, visited = [node.output[0]], set[int]()
     while ahead:
         name = ahead.pop(0)
         for user in walk.users.get(name, ()):
-            if user in seen:
+            if user in visited:
                 continue
-            seen.add(user)
+            visited.add(user)
             taking = walk.nodes[user]
             for other in taking.input if taking.op_type in JOINS else ():
                 if other != name and reach(walk, other):

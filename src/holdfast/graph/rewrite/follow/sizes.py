@@ -1,4 +1,4 @@
-"""Sizes before and after a change: an axis as a product of runs, so that a flattened H·W can be taken apart.
+"""Sizes before and after a change: an axis as a product of runs, so that a flattened H·W can be split again.
 
 A run of 52 cells that became 53 is `Run(52, 53)`. Flattening a 52×52 map gives an axis of two runs; the
 axis keeps them through Transpose and Concat, and a Reshape that unflattens it finds them again.
@@ -34,7 +34,7 @@ Axis: TypeAlias = tuple[AxisCells, ...]  # the product of its runs, the first on
 
 
 def axis(old: int, new: int) -> Axis:
-    """An axis of which no more is known than its size."""
+    """An axis with a size but no further structure."""
     return (AxisCells(old, new),)
 
 
@@ -80,28 +80,30 @@ def offset(runs: Axis, at: int) -> int | None:
 
 def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | AxisCells:
     """The axes of a Reshape to the old `shape`, or the changed run that the new axes would cut through."""
-    left = _merged(axes)
+    remaining = _merged(axes)
     out: list[Axis] = []
     for i, size in enumerate(shape):
-        taken: list[AxisCells] = []
+        runs: list[AxisCells] = []
         rest = size
-        while rest > 1 and left:
-            run = left.pop(0)
+        while rest > 1 and remaining:
+            run = remaining.pop(0)
             if rest % run.old == 0:
                 rest //= run.old
-                taken.append(run)
+                runs.append(run)
             elif not run.changed and run.old % rest == 0:
-                taken.append(AxisCells(rest, rest))
-                left.insert(0, AxisCells(run.old // rest, run.old // rest))
+                runs.append(AxisCells(rest, rest))
+                remaining.insert(0, AxisCells(run.old // rest, run.old // rest))
                 rest = 1
             else:
-                return next((r for r in (run, *left) if r.changed), run)
+                return next((r for r in (run, *remaining) if r.changed), run)
         # Runs of one cell that grew (1×1 maps) go to an axis of one cell if there is one, else they stay.
         last = i + 1 == len(shape)
-        while left and left[0].old == 1 and (last or (not taken if size == 1 else shape[i + 1] != 1)):
-            taken.append(left.pop(0))
-        out.append(tuple(taken) or axis(1, 1))
-    return tuple(out) if not left else left[0]
+        while (
+            remaining and remaining[0].old == 1 and (last or (not runs if size == 1 else shape[i + 1] != 1))
+        ):
+            runs.append(remaining.pop(0))
+        out.append(tuple(runs) or axis(1, 1))
+    return tuple(out) if not remaining else remaining[0]
 
 
 def _merged(axes: Sequence[Axis]) -> list[AxisCells]:
@@ -152,8 +154,8 @@ def _continued(values: Array, run: AxisCells) -> Array | None:
     if run.parts:
         cuts = np.cumsum([old_size(part) for part in run.parts])[:-1]
         parts = [_along(piece, part) for piece, part in zip(np.split(values, cuts), run.parts, strict=True)]
-        known = [piece for piece in parts if piece is not None]
-        return np.concatenate(known) if len(known) == len(parts) else None
+        continued = [piece for piece in parts if piece is not None]
+        return np.concatenate(continued) if len(continued) == len(parts) else None
     if run.new <= run.old:
         return values[: run.new]
     if run.old < 2 or values.dtype.kind not in "fiu":

@@ -17,9 +17,7 @@ from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session, runtime
 
-Rule: TypeAlias = Callable[
-    ["GraphWalk", Any], None
-]  # changes the node it is given so that it follows its inputs
+Rule: TypeAlias = Callable[["GraphWalk", Any], None]  # adapts a node to its changed inputs
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class TensorValue:
     @property
     def changed(self) -> bool:
         """Whether it has another shape or value now."""
-        known = self.old is not None and self.new is not None and self.old is not self.new
-        if known and not np.array_equal(self.old, self.new):  # type: ignore[arg-type]
+        both_values = self.old is not None and self.new is not None and self.old is not self.new
+        if both_values and not np.array_equal(self.old, self.new):  # type: ignore[arg-type]
             return True
         return self.axes is not None and any(changed(a) for a in self.axes)
 
@@ -55,14 +53,14 @@ class TensorValue:
         return tuple(map(new_size, self.axes or ()))
 
     def side(self, new: bool) -> TensorFacts:
-        """What is known of it in one of the graphs."""
+        """Facts about the tensor in one of the graphs."""
         shape = None if self.axes is None else (self.new_shape if new else self.old_shape)
         return TensorFacts(self.kind, shape, self.new if new else self.old)
 
 
 @dataclass
 class GraphWalk:
-    """The state of a walk: the model under change, what is known of its tensors, which nodes were changed."""
+    """State of a walk: the model being changed, the facts about its tensors, the nodes changed so far."""
 
     model: ModelProto
     size: tuple[int, int]  # height and width of the network's input
@@ -82,19 +80,19 @@ class GraphWalk:
                 self.users.setdefault(name, []).append(i)
 
     def value(self, name: str) -> TensorValue:
-        """What is known of a tensor; of one never seen (an outer one, an empty name) nothing."""
+        """Facts about a tensor; empty facts for an unknown name (an outer tensor, an empty name)."""
         return self.values.get(name, TensorValue(0, None))
 
     def side(self, node: Any, new: bool) -> dict[str, TensorFacts]:
-        """What is known of a node's inputs in one of the graphs."""
+        """Facts about a node's inputs in one of the graphs."""
         return {name: self.value(name).side(new) for name in node.input if name}
 
     def touch(self, node: Any) -> None:
         """Record that a node has changed."""
         self.touched[self.makers[node.output[0]]] = node.op_type
 
-    def put(self, node: Any, index: int, array: Array) -> None:
-        """Give a node a constant of its own in place of an input."""
+    def replace_input(self, node: Any, index: int, array: Array) -> None:
+        """Replace an input of a node by a constant of its own."""
         name = f"{node.output[0]}/follows/{index}"
         while name in self.values:  # of a rewrite before this one
             name += "'"
@@ -106,17 +104,17 @@ class GraphWalk:
 
 
 def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> GraphWalk:
-    """The walk through all nodes of a model that is fed as its card says, one image at a time."""
+    """Walk through all nodes of a model whose input is as its card says, with a batch of one."""
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: TensorValue(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
     image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
-    for given in model.graph.input:
-        if given.name not in values:
-            kind = given.type.tensor_type
+    for entry in model.graph.input:
+        if entry.name not in values:
+            kind = entry.type.tensor_type
             free = image if len(kind.shape.dim) == 4 else (1,) * len(kind.shape.dim)
             dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
-            values[given.name] = TensorValue(kind.elem_type, _fixed(dims))
+            values[entry.name] = TensorValue(kind.elem_type, _fixed(dims))
     walk = GraphWalk(model, (height, width), values, rules)
     for i in range(len(walk.nodes)):
         step(walk, i)
@@ -124,7 +122,7 @@ def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> GraphWa
 
 
 def reach(walk: GraphWalk, name: str) -> bool:
-    """Whether a tensor is known, or can be made known without a node that is being done just now."""
+    """Process the nodes a tensor depends on; return False if one of them is being processed already."""
     needed: set[int] = set()
     ahead = [name]
     while ahead:
@@ -140,18 +138,18 @@ def reach(walk: GraphWalk, name: str) -> bool:
 
 
 def step(walk: GraphWalk, i: int) -> None:
-    """Process one node: what it gave, how it is changed, what it gives."""
+    """Process one node: infer its old outputs, apply its rule, infer its new outputs."""
     if i in walk.done:
         return
     walk.doing.add(i)
     node = walk.nodes[i]
     try:
         old = outputs_of(node, walk.side(node, new=False), walk.model)
-    except ValueError:  # a graph that ONNX's shape inference cannot read: nothing is known from here on
+    except ValueError:  # ONNX's shape inference failed: shapes are unknown from here on
         old = [TensorFacts(0, None) for _ in node.output]
-    taken = tuple(node.input)
+    inputs = tuple(node.input)
     for name, was in zip(node.output, old, strict=True):
-        if name:  # so that a rule can see what the node used to give
+        if name:  # so that a rule can read the old outputs
             walk.values[name] = TensorValue(
                 was.kind, None if was.shape is None else _fixed(was.shape), was.value
             )
@@ -160,7 +158,7 @@ def step(walk: GraphWalk, i: int) -> None:
         rule(walk, node)
     if any(walk.value(n).changed for inner in subgraphs(node) for n in names_in(inner)):
         raise cannot(node, "has a graph inside that takes what changed; sizes are not followed there")
-    if i in walk.touched or any(walk.value(n).changed for n in taken):
+    if i in walk.touched or any(walk.value(n).changed for n in inputs):
         try:
             new = outputs_of(node, walk.side(node, new=True), walk.model)
         except ValueError as problem:
@@ -171,7 +169,7 @@ def step(walk: GraphWalk, i: int) -> None:
         if name:
             axes = None
             if was.shape is not None and now.shape is not None and len(was.shape) == len(now.shape):
-                axes = _axes(walk, node, taken, was.shape, now.shape)
+                axes = _axes(walk, node, inputs, was.shape, now.shape)
             walk.values[name] = TensorValue(now.kind, axes, was.value, now.value)
     walk.doing.remove(i)
     walk.done.add(i)
@@ -197,27 +195,27 @@ def _fixed(shape: Iterable[int]) -> tuple[Axis, ...]:
 
 
 def _axes(
-    walk: GraphWalk, node: Any, taken: tuple[str, ...], was: tuple[int, ...], now: tuple[int, ...]
+    walk: GraphWalk, node: Any, inputs: tuple[str, ...], was: tuple[int, ...], now: tuple[int, ...]
 ) -> tuple[Axis, ...]:
-    inputs = [axes for name in taken if (axes := walk.value(name).axes) is not None]
-    if was == now and not any(changed(a) for axes in inputs for a in axes):
+    input_axes = [axes for name in inputs if (axes := walk.value(name).axes) is not None]
+    if was == now and not any(changed(a) for axes in input_axes for a in axes):
         return _fixed(now)
     proposed: list[Axis | None] = [None] * len(now)
-    if node.op_type in ("Reshape", "Flatten", "Squeeze", "Unsqueeze") and inputs and 0 not in was:
-        runs = regrouped(inputs[0], was)
+    if node.op_type in ("Reshape", "Flatten", "Squeeze", "Unsqueeze") and input_axes and 0 not in was:
+        runs = regrouped(input_axes[0], was)
         proposed = list(runs) if isinstance(runs, tuple) else proposed
     elif node.op_type == "Transpose":
         order = attributes_of(node).get("perm") or range(len(now))[::-1]
-        proposed = [inputs[0][p] for p in order]
+        proposed = [input_axes[0][p] for p in order]
     else:
         for i, sizes in enumerate(zip(was, now, strict=True)):
             # the axis of an input at the same place from the right that is as long, one that changed first
-            there = [axes[i - len(now)] for axes in inputs if len(axes) >= len(now) - i]
+            there = [axes[i - len(now)] for axes in input_axes if len(axes) >= len(now) - i]
             fits = [a for a in there if (old_size(a), new_size(a)) == sizes]
             proposed[i] = next((a for a in fits if changed(a)), fits[0] if fits else None)
-        if node.op_type == "Concat" and len(inputs) == len(taken):
+        if node.op_type == "Concat" and len(input_axes) == len(inputs):
             at = attributes_of(node)["axis"]
-            proposed[at] = joined([axes[at] for axes in inputs])
+            proposed[at] = joined([axes[at] for axes in input_axes])
     return tuple(
         p if p is not None and (old_size(p), new_size(p)) == (o, n) else axis(o, n)
         for p, o, n in zip(proposed, was, now, strict=True)
@@ -225,7 +223,7 @@ def _axes(
 
 
 def tidy(walk: GraphWalk, before: set[str]) -> None:
-    """Drop declared shapes that are not true any more, and constants of `before` that no node takes now."""
+    """Drop outdated declared shapes, and constants of `before` that no node reads any more."""
     graph = walk.model.graph
     for info in [v for v in graph.value_info if walk.value(v.name).changed]:
         graph.value_info.remove(info)
@@ -236,23 +234,23 @@ def tidy(walk: GraphWalk, before: set[str]) -> None:
             if dim.HasField("dim_value") and old != new:
                 dim.dim_value = new
     unused = before - names_in(graph)
-    for kept in (graph.initializer, graph.input):
-        for item in [v for v in kept if v.name in unused]:
-            kept.remove(item)
+    for values in (graph.initializer, graph.input):
+        for item in [v for v in values if v.name in unused]:
+            values.remove(item)
 
 
 def proven(walk: GraphWalk) -> None:
-    """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph to the shapes foreseen."""
+    """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph with the predicted shapes."""
     constants = {w.name for w in walk.model.graph.initializer}
-    given = {i.name: walk.value(i.name) for i in walk.model.graph.input if i.name not in constants}
-    feed = {n: np.zeros(v.new_shape, helper.tensor_dtype_to_np_dtype(v.kind)) for n, v in given.items()}
+    inputs = {i.name: walk.value(i.name) for i in walk.model.graph.input if i.name not in constants}
+    feed = {n: np.zeros(v.new_shape, helper.tensor_dtype_to_np_dtype(v.kind)) for n, v in inputs.items()}
     try:
         session = open_session(walk.model.SerializeToString(), threads=1)
-        found = session.run(None, feed)
+        outputs = session.run(None, feed)
     except Exception as problem:
         why = condense(problem, 300)
         raise CannotRewrite(f"the rewritten graph does not run in ONNX Runtime: {why}") from problem
-    for out, value in zip(session.get_outputs(), found, strict=True):
+    for out, value in zip(session.get_outputs(), outputs, strict=True):
         foreseen = walk.value(out.name)
         if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
             raise CannotRewrite(
@@ -263,17 +261,17 @@ def proven(walk: GraphWalk) -> None:
 
 
 def unchanged(data: bytes, family: str) -> str:
-    """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
+    """Reason why a rewrite of that family leaves this ONNX file unchanged."""
     nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
     if family == "ceil":
         pools = [n for n in nodes if n.op_type in POOLS]
         strided = [n for n in pools if max(attributes_of(n).get("strides", ()), default=1) > 1]
         same = [n.op_type for n in strided if windows_of(n) is None]
-        whole = [n.op_type for n in strided if windows_of(n) is not None]
+        divisible = [n.op_type for n in strided if windows_of(n) is not None]
         reasons = []
-        if whole:
+        if divisible:
             reasons.append(
-                f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same"
+                f"{counted(divisible)} of stride over 1, whose sizes divide: floor and ceil are the same"
             )
         if same:
             reasons.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
