@@ -14,7 +14,7 @@ from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import RefinementDepth, decide, refine
-from holdfast.verify.bab.search import SearchSettings, SearchState, ask, closed
+from holdfast.verify.bab.search import SearchSettings, SearchState, closed, queries_for
 from holdfast.verify.bab.tree import BranchDomain, RootMapping, SearchRoot, plant
 from holdfast.verify.linear import curves, passes, root, shapes, tune
 from holdfast.verify.linear.pieces import LinearSteps
@@ -143,7 +143,7 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
         splits, met = None, np.ones((len(rows), len(given.points)), bool)
     else:
         splits, met = _signs(rng, given, made, values)
-    asked = made.asked
+    asked = made.queries
     if splits is not None:
         zero = {at: torch.zeros(value[:, :2].shape, dtype=dtype) for at, value in splits.items()}
         zero.update({at: torch.zeros(v.shape, dtype=dtype) for at, v in splits.items() if v.dim() == 2})
@@ -166,7 +166,7 @@ def _signs(
 
     Of relus that is the sign, of curves the side of a place where their interval is cut.
     """
-    count = len(made.asked)
+    count = len(made.queries)
     model = rng.integers(0, len(given.points), count)
     met = np.ones((count, len(given.points)), bool)
     splits: dict[int, torch.Tensor] = {}
@@ -326,7 +326,7 @@ def check_weights() -> None:
     case = Case(np.zeros(3), np.ones(3), rows, bound)
     found = SearchState(problem(net, case), Deadline(Budget()), SMALL)
     region = root.bounds(found.pieces, case.lower, case.upper, CROWN)
-    asked = ask(region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
+    asked = queries_for(region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
     assert not bool(closed(found, region, found.in_float64(region, case), asked).any())
 
 

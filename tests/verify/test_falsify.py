@@ -188,7 +188,7 @@ def test_a_descent_ends_when_the_time_is_up() -> None:
         problem, targets, Deadline(Budget(60.0)), time.monotonic(), np.random.default_rng(0)
     )
     assert hunt.round(0) is None
-    assert hunt.tried <= hunt.size
+    assert hunt.evaluated <= hunt.size
 
 
 def test_a_box_without_a_float32_is_left_alone() -> None:

@@ -79,7 +79,7 @@ def proven(monkeypatch):
                 raise found
             return found
 
-        monkeypatch.setattr(decide, "_ask", ask)
+        monkeypatch.setattr(decide, "_run_engine", ask)
         return told
 
     return engines
@@ -98,7 +98,7 @@ def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monk
     proven(OPEN, few=EngineResult("holds", "few", margin=0.5))
     once = decide._ask
     only_real = lambda *given: OPEN if given[1].net.roundoff else once(*given)  # noqa: E731
-    monkeypatch.setattr(decide, "_ask", only_real)
+    monkeypatch.setattr(decide, "_run_engine", only_real)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))
     assert (verdict.status, verdict.real_only, verdict.bound) == ("holds", True, 0.5)
     assert "not for float32: rounding may reach" in verdict.note
@@ -130,7 +130,7 @@ def test_any_exception_is_an_error(tmp_path, monkeypatch, trouble):
     def broken(*rest):
         raise trouble
 
-    for place in ("domain_of", "read_proto", "_searched", "runner_of"):
+    for place in ("domain_of", "read_proto", "_search", "runner_of"):
         with monkeypatch.context() as patch:
             patch.setattr(decide, place, broken)
             verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0))
@@ -146,7 +146,7 @@ def order(net, seconds=60.0, spent=0.0):
         told.append((NAMES[engine], round(clock.budget.seconds / seconds, 2)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide, "_ask", ask)
+        patch.setattr(decide, "_run_engine", ask)
         clock = Deadline(Budget(seconds), time.monotonic() - spent)
         for engine in decide._engines(problem(net), clock, np.random.default_rng(0)):
             engine()

@@ -17,7 +17,7 @@ from holdfast.verify.replay import Runner, runner_of, violations
 from holdfast.verify.rounding import TYPES, rounding_of
 
 _LIMIT = 10_000  # cases that one conjunction may become
-_SPARE = 1e-9  # added to every logarithm: more than its rounding
+_ROUNDING_MARGIN = 1e-9  # added to every logarithm: more than its rounding
 Row = tuple[Floats, float]
 
 
@@ -39,12 +39,12 @@ def problem_of(
     runner = runner or runner_of(question, domain)
     softmax = last_softmax(load_proto(question.model.path))
     try:
-        return _built(question, domain, runner, softmax, as_evaluated)
+        return _build(question, domain, runner, softmax, as_evaluated)
     except SeveralSoftmaxes:
-        return _built(question, domain, runner, "", as_evaluated)
+        return _build(question, domain, runner, "", as_evaluated)
 
 
-def _built(
+def _build(
     question: Property, domain: InputDomain, runner: Runner, softmax: str, as_evaluated: bool
 ) -> VerificationProblem:
     """The problem with the last softmax taken off, if it is named."""
@@ -61,36 +61,36 @@ def _built(
         raise ModelError(f"{question.model.path}: expected {len(domain.free)} free inputs, got {net.inputs}")
     judged = cases if not softmax else cases_of(question.unsafe, domain)
     if as_evaluated:
-        cases = _raised(net, cases, domain, softmax)
+        cases = _raise_bounds(net, cases, domain, softmax)
     return VerificationProblem(net, cases, violations(question, domain, runner, judged), domain.dtype)
 
 
-def _raised(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
+def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
     """The cases with bounds raised by what underflow, and a softmax taken off, can change in a runtime.
 
     ModelError if a value may leave the range of the floating-point type: nothing is then known of it.
     """
-    found, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
-    if not found.largest < float(kind.max) / 2:
+    rounding, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
+    if not rounding.largest < float(kind.max) / 2:
         raise ModelError(f"values may exceed the range of {kind.dtype.name}")
-    if not np.isfinite(found.underflow).all():
+    if not np.isfinite(rounding.underflow).all():
         raise ModelError(f"what underflows in {kind.dtype.name} is not bounded")
     spread = 0.0
     if softmax:
         # p_i <= p_j of computed shares says z_i - z_j <= spread, unless both are rounded to 0.
-        spread = 4 * net.roundoff * (8 * found.outputs + net.outputs + 16)
+        spread = 4 * net.roundoff * (8 * rounding.outputs + net.outputs + 16)
         compared = all((np.abs(case.bound) < 1e-300).all() for case in cases)
-        if not compared or 2 * found.outputs > -0.9 * np.log(float(kind.tiny)):
+        if not compared or 2 * rounding.outputs > -0.9 * np.log(float(kind.tiny)):
             raise ModelError(f"the rounding of the last {softmax} is not bounded")
     return tuple(
-        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ found.underflow + spread)
+        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ rounding.underflow + spread)
         for case in cases
     )
 
 
 def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:
     """The unsafe sets in terms of the values before the last softmax."""
-    found: list[LinearConstraints] = []
+    constraints: list[LinearConstraints] = []
     for rows in question.unsafe:
         cases = without_softmax(rows, kind)
         if cases is None:
@@ -98,8 +98,8 @@ def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, .
                 f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
                 "outputs, or one with a number"
             )
-        found += cases
-    return tuple(found)
+        constraints += cases
+    return tuple(constraints)
 
 
 def cases_of(unsafe: tuple[LinearConstraints, ...], domain: InputDomain) -> tuple[Case, ...]:
@@ -144,9 +144,9 @@ def without_softmax(rows: LinearConstraints, kind: str) -> list[LinearConstraint
     """
     if rows.inputs is not None and rows.inputs.any():
         return None
-    found = [_row(*row, kind) for row in zip(rows.matrix, rows.bound.tolist(), strict=True)]
-    choices = [options for options in found if options is not None]
-    if len(choices) < len(found) or np.prod([float(len(options)) for options in choices]) > _LIMIT:
+    alternatives = [_row(*row, kind) for row in zip(rows.matrix, rows.bound.tolist(), strict=True)]
+    choices = [options for options in alternatives if options is not None]
+    if len(choices) < len(alternatives) or np.prod([float(len(options)) for options in choices]) > _LIMIT:
         return None
     result = []
     for options in itertools.product(*choices):
@@ -171,12 +171,12 @@ def _row(weights: Floats, bound: float, kind: str) -> list[list[Row]] | None:
         limit = min(limit, 1 - 1e-6)
         if limit <= 0:
             return [[]]
-        most = log((1 - limit) / limit) + _SPARE
+        most = log((1 - limit) / limit) + _ROUNDING_MARGIN
         return [[(_difference(len(weights), j, i), most) for j in others]]
     limit = max(limit, nextafter(0, 1) if limit < 0 else 1e-30)  # as does one that rounds to 0
     if limit >= 1:
         return [[]]
-    most = log(len(others) * limit / (1 - limit)) + _SPARE
+    most = log(len(others) * limit / (1 - limit)) + _ROUNDING_MARGIN
     return [[(_difference(len(weights), i, j), most)] for j in others]
 
 

@@ -42,15 +42,15 @@ class CellEvaluator:
     alone: Any = None
     head: Any = None
     tails: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    seen: dict[bytes, Floats] = field(default_factory=dict)
+    outputs: dict[bytes, Floats] = field(default_factory=dict)
 
 
 def choose(machine: CellEvaluator, cells: int) -> None:
     """Let the machine run the original file if that does not take long for this many cells."""
-    whole, runner = machine.domain.template.reshape(machine.domain.box.lower.shape), machine.runner()
+    sample, runner = machine.domain.template.reshape(machine.domain.box.lower.shape), machine.runner()
     began = time.perf_counter()
     for _ in range(2):
-        runner.run(whole)
+        runner.run(sample)
     machine.direct = cells * (time.perf_counter() - began) / 2 < _SHORT
 
 
@@ -77,9 +77,9 @@ def first_alike(
         return first
     if not split.alone[free]:
         return np.zeros_like(first)  # nothing depends on it
-    seen: dict[bytes, int] = {}
+    first_cell: dict[bytes, int] = {}
     for i in range(count):
-        first[i] = seen.setdefault(_digest(tensors(i)), i)
+        first[i] = first_cell.setdefault(_digest(tensors(i)), i)
     return first
 
 
@@ -94,8 +94,8 @@ def _different(machine: CellEvaluator, cells: Sequence[InputCells], free: int) -
         cuts = cut_tensors(machine.trace, point)
         if machine.alone is None:
             machine.alone = _Subgraph(machine, cuts, itertools.chain(*machine.split.alone.values()))
-        found: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
-        return found.values()
+        tensors_alone: dict[str, NDArray[Any]] = machine.alone.run(machine.split.alone[free], cuts)
+        return tensors_alone.values()
 
     return values[np.unique(first_alike(machine.trace, machine.split, free, len(values), tensors))]
 
@@ -110,48 +110,50 @@ def outputs_of(machine: CellEvaluator, point: Values) -> tuple[bytes, Floats]:
         machine.head = _Subgraph(machine, tensors, machine.split.joint)
     joint = machine.head.run(machine.split.joint, tensors)
     key = _digest(joint.values())
-    if key not in machine.seen:
+    if key not in machine.outputs:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
         if kind not in machine.tails:
             machine.tails[kind] = _Subgraph(machine, joint, machine.split.late)
-        found = joint | machine.tails[kind].run(machine.split.late, joint)
+        computed = joint | machine.tails[kind].run(machine.split.late, joint)
         order = [output.name for output in machine.model.graph.output]
-        machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
-    return key, machine.seen[key]
+        machine.outputs[key] = np.concatenate(
+            [np.asarray(computed[name], np.float64).ravel() for name in order]
+        )
+    return key, machine.outputs[key]
 
 
 class _Subgraph:
     """A part of the graph that gets only the inputs it reads and computes only the requested outputs."""
 
     def __init__(
-        self, machine: CellEvaluator, given: Mapping[str, NDArray[Any]], names: Iterable[str]
+        self, machine: CellEvaluator, inputs: Mapping[str, NDArray[Any]], names: Iterable[str]
     ) -> None:
-        outputs = [name for name in dict.fromkeys(names) if name not in given]
+        outputs = [name for name in dict.fromkeys(names) if name not in inputs]
         self._session = None
         if outputs:
-            part = part_of(machine.model, given, outputs, machine.constants)
+            part = part_of(machine.model, inputs, outputs, machine.constants)
             self._session = session_of(part.SerializeToString())
             self._reads = [value.name for value in self._session.get_inputs()]
             self._options = runtime().RunOptions()
             self._options.only_execute_path_to_fetches = True
 
-    def run(self, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """These tensors in order, computed from those given or one of them."""
-        found, missing = dict(given), [name for name in names if name not in given]
+        values, missing = dict(inputs), [name for name in names if name not in inputs]
         if missing and self._session is not None:
-            feed = {name: given[name] for name in self._reads}
-            found |= zip(missing, self._session.run(missing, feed, self._options), strict=True)
-        return {name: found[name] for name in names}
+            feed = {name: inputs[name] for name in self._reads}
+            values |= zip(missing, self._session.run(missing, feed, self._options), strict=True)
+        return {name: values[name] for name in names}
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
     """A key that is the same for the same tensors."""
-    made = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for value in tensors:
-        made.update(f"{value.dtype.str}{value.shape}".encode())
-        made.update(np.ascontiguousarray(value).data)
-    return made.digest()
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).data)
+    return digest.digest()
 
 
 @dataclass
@@ -187,14 +189,14 @@ def enumerated(
     tally = _Tally()
     for low, high, rows in boxes:
         try:
-            stairs = [finite.stairs_of(trace, i) for i in range(len(low))]
-            cells = [finite.cells_of(*ends, LIMIT) for ends in zip(stairs, low, high, strict=True)]
+            step_functions = [finite.step_function_of(trace, i) for i in range(len(low))]
+            cells = [finite.cells_of(*ends, LIMIT) for ends in zip(step_functions, low, high, strict=True)]
         except finite.TooMany:
             return EngineResult("unknown", ENGINE, note=f"more than {LIMIT:,} cells of one input")
         total = prod(map(len, cells))
         if total > LIMIT:
             return EngineResult("unknown", ENGINE, note=f"{total:,} cells, more than the limit of {LIMIT:,}")
-        if not _tried(machine, cells, rows, tally, clock):
+        if not _evaluate_box(machine, cells, rows, tally, clock):
             return EngineResult(
                 "timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were evaluated"
             )
@@ -207,7 +209,7 @@ def enumerated(
             ENGINE,
             note="the cell with the smallest margin has another output in the original file",
         )
-    return _answer(machine, tally)
+    return _result(machine, tally)
 
 
 def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, list[LinearConstraints]]]:
@@ -234,7 +236,7 @@ def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values
     return boxes
 
 
-def _tried(
+def _evaluate_box(
     machine: CellEvaluator,
     cells: Sequence[InputCells],
     cases: list[LinearConstraints],
@@ -243,14 +245,14 @@ def _tried(
 ) -> bool:
     """Evaluate the cells of a box into the tally; return whether all of them fit into the time limit."""
     kinds = [_different(machine, cells, free) for free in range(len(cells))]
-    left, judged = prod(map(len, kinds)), set[bytes]()
-    choose(machine, left)
+    remaining, judged = prod(map(len, kinds)), set[bytes]()
+    choose(machine, remaining)
     for values in itertools.product(*kinds):
-        if not left % 64:
-            clock.tell("cells", left, tally.slack)
+        if not remaining % 64:
+            clock.tell("cells", remaining, tally.slack)
         if clock.left <= 0:
             return False
-        left -= 1
+        remaining -= 1
         point = np.array(values, np.float32)
         key, output = outputs_of(machine, point)
         if key in judged:
@@ -273,19 +275,21 @@ def _confirmed(machine: CellEvaluator, tally: _Tally) -> bool:
     """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
     if tally.point is None:
         return True  # no box holds a float32
-    found = on_original(machine, tally.point)
-    return found.shape == tally.output.shape and bool(np.allclose(found, tally.output, rtol=1e-4, atol=DOUBT))
+    original = on_original(machine, tally.point)
+    return original.shape == tally.output.shape and bool(
+        np.allclose(original, tally.output, rtol=1e-4, atol=DOUBT)
+    )
 
 
-def _answer(machine: CellEvaluator, tally: _Tally) -> EngineResult:
-    tried = f"{tally.cells:,} cells, {machine.runs:,} of them distinct"
+def _result(machine: CellEvaluator, tally: _Tally) -> EngineResult:
+    counts = f"{tally.cells:,} cells, {machine.runs:,} of them distinct"
     doubt = ""
     if tally.doubtful:
         more = f" and {len(tally.doubtful) - 3} others" if len(tally.doubtful) > 3 else ""
         doubt = f"; within {DOUBT:g} of the threshold, so the verdict may depend on the runtime: "
         doubt += ", ".join(tally.doubtful[:3]) + more
     if tally.slack <= 0:
-        return EngineResult("violated", ENGINE, tally.point, note=f"found among {tried}{doubt}")
+        return EngineResult("violated", ENGINE, tally.point, note=f"found among {counts}{doubt}")
     if tally.strange:
-        return EngineResult("unknown", ENGINE, note=f"{tried}; {tally.strange} with non-finite outputs")
-    return EngineResult("holds", ENGINE, margin=tally.slack, note=f"{tried}{doubt}")
+        return EngineResult("unknown", ENGINE, note=f"{counts}; {tally.strange} with non-finite outputs")
+    return EngineResult("holds", ENGINE, margin=tally.slack, note=f"{counts}{doubt}")

@@ -66,10 +66,10 @@ class Targets:
 
     def excess(self, outputs: Tensor, points: Tensor, which: Tensor) -> Tensor:
         """How much each row of its case exceeds its bound, (b, r): the case is met when none is above 0."""
-        left = torch.einsum("brk,bk->br", self.rows[which], outputs)
+        values = torch.einsum("brk,bk->br", self.rows[which], outputs)
         if self.inputs is not None:
-            left = left + torch.einsum("brn,bn->br", self.inputs[which], points)
-        return left - self.bound[which]
+            values = values + torch.einsum("brn,bn->br", self.inputs[which], points)
+        return values - self.bound[which]
 
 
 def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | None:
@@ -80,20 +80,20 @@ def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | No
     working = np.float64 if np.dtype(dtype) == np.float64 else np.float32
     boxes: dict[int, int] = {}
     corners: list[tuple[NDArray[Any], NDArray[Any]]] = []
-    kept, box = [], []
+    nonempty, box = [], []
     for case in cases:
         if id(case.lower) not in boxes:
             boxes[id(case.lower)] = len(corners)
             corners.append(case.ends(dtype))
         at = boxes[id(case.lower)]
         if (corners[at][0] <= corners[at][1]).all():
-            kept.append(case)
+            nonempty.append(case)
             box.append(at)
-    if not kept:
+    if not nonempty:
         return None
-    rows, inputs, bound = stacked_rows(kept)
+    rows, inputs, bound = stacked_rows(nonempty)
     # A row that is there again, to fill up, is always met.
-    bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in kept]] = np.inf
+    bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in nonempty]] = np.inf
     low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
     return Targets(
         low=low,
@@ -150,10 +150,10 @@ def falsify(
                 break
             witness = hunt.round(number)
     if witness is not None:
-        return EngineResult("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
+        return EngineResult("violated", ENGINE, witness, note=f"point {hunt.evaluated:,}")
     nearest = float(hunt.best.min())
     return EngineResult(
-        "unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest one misses by {nearest:.3g}"
+        "unknown", ENGINE, note=f"{hunt.evaluated:,} points tried, the nearest one misses by {nearest:.3g}"
     )
 
 
@@ -175,7 +175,7 @@ class CounterexampleSearch:
         self.point = targets.low[targets.box].clone()
         bounds = targets.bound.where(targets.bound.isfinite(), 0.0)
         self.limit = NEAR * (1.0 + float(bounds.abs().max()))
-        self.tried = 0
+        self.evaluated = 0
         rows = sum(value[0].numel() for value in (targets.rows, targets.inputs) if value is not None)
         values = max(sum(prod(step.shape) for step in problem.net.steps), rows)
         # by size and not by the clock: one seed, one search
@@ -256,15 +256,15 @@ class CounterexampleSearch:
 
     def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[Any] | None:
         """A witness among the points, replayed; what was learned of their cases is kept."""
-        self.tried += len(points)
+        self.evaluated += len(points)
         values = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy()  # no witness is infinite
         cases = which.numpy()
         order = np.argsort(values, kind="stable")
-        seen, first = np.unique(cases[order], return_index=True)
+        touched, first = np.unique(cases[order], return_index=True)
         lowest = order[first]
-        better = values[lowest] < self.best[seen]
-        self.best[seen[better]] = values[lowest[better]]
-        self.point[torch.tensor(seen[better])] = points[torch.tensor(lowest[better])]
+        better = values[lowest] < self.best[touched]
+        self.best[touched[better]] = values[lowest[better]]
+        self.point[torch.tensor(touched[better])] = points[torch.tensor(lowest[better])]
         near = order[:REPLAYED]
         near = near[values[near] <= self.limit]
         if not len(near):

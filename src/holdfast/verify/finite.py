@@ -20,9 +20,14 @@ from holdfast.graph.nodes import needed, subgraphs
 
 Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32
-Stairs = Callable[[Values], NDArray[Any]]
+StepFunction = Callable[[Values], NDArray[Any]]
 Monotone = Callable[[Values, Values], Values]  # of an input, with a constant
-_STAIRS: Mapping[str, Stairs] = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.rint, "Sign": np.sign}
+_ROUNDINGS: Mapping[str, StepFunction] = {
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.rint,
+    "Sign": np.sign,
+}
 _PAIRS: Mapping[str, Monotone] = {
     "Add": np.add,
     "Sub": np.subtract,
@@ -55,7 +60,7 @@ class RoundingStep:
     """A rounding: the elements it reads, what it makes of them, and the type it gives."""
 
     view: View
-    stairs: Stairs
+    function: StepFunction
     dtype: np.dtype[Any]
 
 
@@ -103,8 +108,8 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
 
 def _visit(node: Any, trace: RoundingTrace, opset: int) -> None:
     after = [trace.needs[name] for name in node.input if name in trace.needs]
-    given = [trace.values.get(name) for name in node.input]
-    before = any(isinstance(value, View) for value in given)
+    operands = [trace.values.get(name) for name in node.input]
+    before = any(isinstance(value, View) for value in operands)
     called = f"node {node.name or node.output[0]!r}: {node.op_type}"
     if subgraphs(node):  # it may read any tensor without saying so
         raise NotFinite(f"{called} contains a subgraph")
@@ -117,74 +122,74 @@ def _visit(node: Any, trace: RoundingTrace, opset: int) -> None:
         trace.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
     elif before or node.domain in STANDARD:
         try:
-            _through(node, node_of(node, tuple(given), opset, set()), trace)
+            _through(node, node_of(node, tuple(operands), opset, set()), trace)
         except (ModelError, ValueError, IndexError, KeyError, TypeError) as problem:
             if before:
                 raise NotFinite(f"{called}: {problem}") from None
 
 
-def _through(node: Any, made: Node, trace: RoundingTrace) -> None:
+def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
     """Put the outputs of a node before the cuts into the trace."""
     if node.op_type == "Constant":
-        trace.values[node.output[0]] = constant_of(made)
+        trace.values[node.output[0]] = constant_of(parsed)
         return
-    views = [value for value in made.inputs if isinstance(value, View)]
+    views = [value for value in parsed.inputs if isinstance(value, View)]
     if not views and node.op_type not in MOVES:
         return  # fixed, and of no use for finding cuts
     if views:
-        cut = _cut(made)
+        cut = _cut(parsed)
         if cut is not None:
             trace.cuts[node.output[0]] = cut
             live = cut.view.index[cut.view.index >= 0]
             trace.needs[node.output[0]] = frozenset(trace.roots[live].tolist())
             return
-        if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
-            raise made.fail("it changes the precision before a rounding")
+        if node.op_type == "Cast" and parsed.attributes["to"] != _FLOAT:
+            raise parsed.fail("it changes the precision before a rounding")
         if node.op_type not in MOVES:
-            trace.values[node.output[0]] = _climbed(made, trace)
+            trace.values[node.output[0]] = _apply_steps(parsed, trace)
             return
     if node.op_type == "Cast" and not views:
-        trace.values[node.output[0]] = np.asarray(made.value(), _target(made))
+        trace.values[node.output[0]] = np.asarray(parsed.value(), _target(parsed))
         return
     # A constant that was left out is unknown here: a move that needs it fails, and says so.
-    if any(value is None and name for value, name in zip(made.inputs, node.input, strict=True)):
-        raise made.fail("one of its inputs is computed")
-    for name, value in zip(node.output, MOVES[node.op_type](made, trace.build), strict=False):
+    if any(value is None and name for value, name in zip(parsed.inputs, node.input, strict=True)):
+        raise parsed.fail("one of its inputs is computed")
+    for name, value in zip(node.output, MOVES[node.op_type](parsed, trace.build), strict=False):
         trace.values[name] = trace.build.normal(value) if isinstance(value, View) else value
 
 
-def _cut(made: Node) -> RoundingStep | None:
+def _cut(node: Node) -> RoundingStep | None:
     """The cut that a node is, or None."""
-    view = made.inputs[0]
+    view = node.inputs[0]
     if not isinstance(view, View):
         return None
-    if made.operator in _STAIRS:
-        return RoundingStep(view, _STAIRS[made.operator], np.dtype(np.float32))
-    if made.operator != "Cast":
+    if node.operator in _ROUNDINGS:
+        return RoundingStep(view, _ROUNDINGS[node.operator], np.dtype(np.float32))
+    if node.operator != "Cast":
         return None
-    dtype = _target(made)
+    dtype = _target(node)
     if dtype.kind in "iu":
         return RoundingStep(view, np.trunc, dtype)
     return RoundingStep(view, np.sign, dtype) if dtype.kind == "b" else None
 
 
-def _target(made: Node) -> np.dtype[Any]:
+def _target(node: Node) -> np.dtype[Any]:
     """The type that a Cast gives, if numpy has it."""
     from onnx import helper
 
-    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(made.attributes["to"]))
+    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
     if dtype.isbuiltin != 1 or dtype.kind not in "biuf":
-        raise made.fail(f"expected a type of numbers that numpy has, got {dtype.name}")
+        raise node.fail(f"expected a type of numbers that numpy has, got {dtype.name}")
     return dtype
 
 
-def _climbed(made: Node, trace: RoundingTrace) -> View:
+def _apply_steps(node: Node, trace: RoundingTrace) -> View:
     """The new elements that a sum, product or bound with constants makes."""
-    view = next(value for value in made.inputs if isinstance(value, View))
-    for step, other in _steps(made):
+    view = next(value for value in node.inputs if isinstance(value, View))
+    for step, other in _steps(node):
         constant = np.asarray(other, np.float32)
         if not np.isfinite(constant).all():
-            raise made.fail("its constant is not finite")
+            raise node.fail("its constant is not finite")
         shape = np.broadcast_shapes(view.shape, constant.shape)
         index, fill = np.broadcast_to(view.index, shape), np.broadcast_to(view.filled(), shape)
         constant = np.broadcast_to(constant, shape).ravel()
@@ -201,31 +206,33 @@ def _climbed(made: Node, trace: RoundingTrace) -> View:
     return view
 
 
-def _steps(made: Node) -> list[tuple[Monotone, Any]]:
+def _steps(node: Node) -> list[tuple[Monotone, Any]]:
     """The monotone steps (value, constant) -> value that a node is made of."""
-    first = isinstance(made.inputs[0], View)
-    if made.operator == "Relu":
+    first = isinstance(node.inputs[0], View)
+    if node.operator == "Relu":
         return [(np.maximum, 0.0)]
-    if made.operator == "Neg":
+    if node.operator == "Neg":
         return [(np.multiply, -1.0)]
-    if made.operator == "Clip":
+    if node.operator == "Clip":
         ends = [(np.maximum, "min", 1), (np.minimum, "max", 2)]
-        found = [(step, made.attributes.get(name, made.constant(at, name))) for step, name, at in ends]
-        return [(step, end) for step, end in found if end is not None]
-    if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
-        raise made.fail("it is neither a rounding nor a sum, product or bound with constants before one")
-    constant = made.required_constant(1 if first else 0, "other operand")
-    if made.operator == "Div" and not (first and np.asarray(constant).all()):
-        raise made.fail("expected the free input to be divided by a constant other than 0")
-    if made.operator == "Sub" and not first:
+        bounds = [(step, node.attributes.get(name, node.constant(at, name))) for step, name, at in ends]
+        return [(step, end) for step, end in bounds if end is not None]
+    if node.operator not in _PAIRS or len(node.inputs) != 2 or node.opset < 7:
+        raise node.fail("it is neither a rounding nor a sum, product or bound with constants before one")
+    constant = node.required_constant(1 if first else 0, "other operand")
+    if node.operator == "Div" and not (first and np.asarray(constant).all()):
+        raise node.fail("expected the free input to be divided by a constant other than 0")
+    if node.operator == "Sub" and not first:
         return [(lambda value, other: other - value, constant)]
-    return [(_PAIRS[made.operator], constant)]
+    return [(_PAIRS[node.operator], constant)]
 
 
 def cut_tensors(trace: RoundingTrace, point: Values) -> dict[str, NDArray[Any]]:
     """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
     elements = _elements(trace, point)
-    return {name: np.asarray(cut.stairs(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()}
+    return {
+        name: np.asarray(cut.function(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()
+    }
 
 
 def _elements(trace: RoundingTrace, point: Values) -> Values:
@@ -263,39 +270,39 @@ class InputCells:
         return np.where((self.first <= near) & (near <= self.last), near, self.first)
 
 
-def stairs_of(trace: RoundingTrace, free: int) -> Stairs:
+def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
     """The staircases of one free input: from its values (b,) to the cut elements it reaches, (m, b)."""
-    mine = np.flatnonzero(trace.roots == free)
+    own = np.flatnonzero(trace.roots == free)
     place = np.full(len(trace.roots) + 1, -1, np.int64)
-    place[mine] = np.arange(len(mine))
+    place[own] = np.arange(len(own))
     climbs, begin = [], trace.inputs
     for climb in trace.climbs:
-        kept = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
+        rows_kept = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
         begin += len(climb.parents)
-        if len(kept):
-            climbs.append((climb.step, place[climb.parents[kept]], climb.constants[kept, None]))
+        if len(rows_kept):
+            climbs.append((climb.step, place[climb.parents[rows_kept]], climb.constants[rows_kept, None]))
     cuts = []
     for cut in trace.cuts.values():
         read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})
         cuts.append((cut, np.array(read, np.int64)))
 
-    def stairs(values: Values) -> NDArray[Any]:
+    def evaluate_cuts(values: Values) -> NDArray[Any]:
         elements = values[None]
         with np.errstate(over="ignore", invalid="ignore"):
             for step, parents, constants in climbs:
                 elements = np.concatenate([elements, step(elements[parents], constants)])
-        rows = [cut.stairs(elements[read]) for cut, read in cuts]
+        rows = [cut.function(elements[read]) for cut, read in cuts]
         return np.concatenate(rows) if rows else np.zeros((1, len(values)))
 
-    return stairs
+    return evaluate_cuts
 
 
 def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
     """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
     elements = [_elements(trace, point) for point in ends]
     for name, cut in trace.cuts.items():
-        for given in elements:
-            values = np.trunc(_read(cut, given).astype(np.float64))
+        for point_elements in elements:
+            values = np.trunc(_read(cut, point_elements).astype(np.float64))
             good = np.isfinite(values)
             if cut.dtype.kind in "iu":
                 kind = np.iinfo(cut.dtype)
@@ -304,11 +311,11 @@ def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
                 raise NotFinite(f"the rounding {name!r} gets values that {cut.dtype.name} cannot represent")
 
 
-def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> InputCells:
+def cells_of(function: StepFunction, low: np.float32, high: np.float32, limit: int) -> InputCells:
     """The cells between two float32, both included, in order; `stairs` gives monotone rows (m, b)."""
     left, right = ordinal(np.array([low])), ordinal(np.array([high]))
     borders = []
-    below, above = stairs(number(left)), stairs(number(right))
+    below, above = function(number(left)), function(number(right))
     while len(left):
         differs = (below != above).any(axis=0)
         left, right, below, above = left[differs], right[differs], below[:, differs], above[:, differs]
@@ -318,7 +325,7 @@ def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> I
         if sum(map(len, borders)) + len(left) > limit:
             raise TooMany
         middle = (left + right) // 2
-        between = stairs(number(middle))
+        between = function(number(middle))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         below, above = np.concatenate([below, between], axis=1), np.concatenate([between, above], axis=1)
     cuts = np.sort(np.concatenate(borders))

@@ -37,7 +37,7 @@ def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]
     judges = [_judge([cases[at] for at in group]) for group in groups.values()]
 
     def meets(points: NDArray[Any], outputs: Floats) -> Pairs:
-        found = [np.zeros((0, 2), np.int64)]
+        pairs = [np.zeros((0, 2), np.int64)]
         step = max(1, _AT_A_TIME // max(lower.size, 1))
         for start in range(0, len(points) if judges else 0, step):
             some = points[start : start + step, None]
@@ -45,8 +45,8 @@ def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]
             for which in np.flatnonzero(inside.any(axis=0)):
                 at = start + np.flatnonzero(inside[:, which])
                 point, case = np.nonzero(judges[which](points[at].astype(np.float64), outputs[at]))
-                found.append(np.stack([at[point], members[which][case]], axis=1))
-        return np.concatenate(found)
+                pairs.append(np.stack([at[point], members[which][case]], axis=1))
+        return np.concatenate(pairs)
 
     return meets
 
@@ -58,9 +58,9 @@ def _judge(cases: Sequence[Case]) -> Callable[[Floats, Floats], NDArray[np.bool_
     tied = None if over is None else over.reshape(bound.size, -1).T
 
     def meets(points: Floats, values: Floats) -> NDArray[np.bool_]:
-        left = values @ flat if tied is None else values @ flat + points @ tied
-        met: NDArray[np.bool_] = np.all(left.reshape(-1, *bound.shape) <= bound, axis=2)
-        return met
+        sums = values @ flat if tied is None else values @ flat + points @ tied
+        inside: NDArray[np.bool_] = np.all(sums.reshape(-1, *bound.shape) <= bound, axis=2)
+        return inside
 
     return meets
 
@@ -83,8 +83,10 @@ class Runner:
         """The flat outputs (b, k) of whole inputs (b, *shape)."""
         if self.batched and len(points) > 1:
             together = points.reshape(-1, *points.shape[2:]).astype(self.dtype)
-            found = self.session.run(None, {self.name: together})
-            return np.concatenate([np.asarray(v, np.float64).reshape(len(points), -1) for v in found], axis=1)
+            values = self.session.run(None, {self.name: together})
+            return np.concatenate(
+                [np.asarray(v, np.float64).reshape(len(points), -1) for v in values], axis=1
+            )
         return np.stack([_flat(self.run(point)) for point in points]) if len(points) else np.zeros((0, 0))
 
 
@@ -139,19 +141,19 @@ def violations(
     meets = membership(cases)
 
     def violates(points: NDArray[Any]) -> NDArray[np.bool_]:
-        found = np.zeros(len(points), np.bool_)
+        violating = np.zeros(len(points), np.bool_)
         if not len(points):
-            return found
-        whole = domain.whole(points)
-        outputs = runner.outputs(whole)
+            return violating
+        full = domain.whole(points)
+        outputs = runner.outputs(full)
         seeming: dict[int, list[int]] = {}
-        for at, case in meets(whole.reshape(len(whole), -1)[:, domain.free], outputs).tolist():
+        for at, case in meets(full.reshape(len(full), -1)[:, domain.free], outputs).tolist():
             seeming.setdefault(at, []).append(case)
         for at in list(seeming)[:_LOOKED_AT_AGAIN]:
-            output = _flat(runner.run(whole[at])) if runner.batched else outputs[at]
-            if not domain.box.excludes(whole[at]) and np.isfinite(output).all():
-                found[at] = any(question.unsafe[case].met_by(output, whole[at]) for case in seeming[at])
-        return found
+            output = _flat(runner.run(full[at])) if runner.batched else outputs[at]
+            if not domain.box.excludes(full[at]) and np.isfinite(output).all():
+                violating[at] = any(question.unsafe[case].met_by(output, full[at]) for case in seeming[at])
+        return violating
 
     return violates
 
@@ -166,25 +168,25 @@ def search_randomly(
 ) -> EngineResult:
     """A violation found by random points, corners and steps around the best point so far, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
-    tried, best = 0, dict[int, tuple[float, NDArray[Any]]]()
-    while tried == 0 or time.monotonic() < until:
+    count, best = 0, dict[int, tuple[float, NDArray[Any]]]()
+    while count == 0 or time.monotonic() < until:
         for at, rows in enumerate(question.unsafe):
             low, high = domain.within(rows.within)
             first, last = ends_of(low, high, domain.dtype)
             for point in _points(first, last, best.get(at), rng):
-                whole = domain.whole(point[None])[0]
-                output = runner.outputs(whole[None])[0]
-                tried += 1
-                slack = rows.slack(output, whole) if np.isfinite(output).all() else np.inf
-                if slack <= 0 and question.violated_by(output, whole):
-                    return EngineResult("violated", RANDOM_SEARCH, point, note=f"point {tried:,}")
+                full = domain.whole(point[None])[0]
+                output = runner.outputs(full[None])[0]
+                count += 1
+                slack = rows.slack(output, full) if np.isfinite(output).all() else np.inf
+                if slack <= 0 and question.violated_by(output, full):
+                    return EngineResult("violated", RANDOM_SEARCH, point, note=f"point {count:,}")
                 if at not in best or slack < best[at][0]:
                     best[at] = (slack, point)
             nearest = min(slack for slack, _ in best.values())
             clock.tell(RANDOM_SEARCH, len(question.unsafe), nearest)
             if time.monotonic() >= until:
                 break
-    note = f"{tried:,} points tried, the nearest one misses by {nearest:.3g}"
+    note = f"{count:,} points tried, the nearest one misses by {nearest:.3g}"
     return EngineResult("unknown", RANDOM_SEARCH, note=note)
 
 
@@ -195,7 +197,7 @@ def _points(
     width = high.astype(np.float64) - low.astype(np.float64)
     if best is None:
         return [low, high, np.clip((low + width / 2).astype(low.dtype), low, high)]
-    made = []
+    points = []
     for kind in range(_BATCH):
         point: NDArray[np.floating] = low + width * rng.random(len(low))
         if kind % 4 == 1:
@@ -204,5 +206,5 @@ def _points(
             moved = rng.random(len(low)) < max(rng.random(), 1 / len(low))
             step = width * rng.normal(size=len(low)) * 10.0 ** rng.uniform(-4, 0)
             point = best[1] + np.where(moved, step, 0.0)
-        made.append(np.clip(point.astype(low.dtype), low, high))
-    return made
+        points.append(np.clip(point.astype(low.dtype), low, high))
+    return points

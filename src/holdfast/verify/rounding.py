@@ -95,72 +95,74 @@ class _Range:
     @property
     def least(self) -> Array:
         """The least magnitude."""
-        apart = (self.lower > 0) | (self.upper < 0)
-        return np.where(apart, np.minimum(np.abs(self.lower), np.abs(self.upper)), 0.0)
+        nonzero = (self.lower > 0) | (self.upper < 0)
+        return np.where(nonzero, np.minimum(np.abs(self.lower), np.abs(self.upper)), 0.0)
 
 
 def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
     """What evaluating the net over a box of its free inputs can be off."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    held: dict[int, _Range] = {}
+    ranges: dict[int, _Range] = {}
     inside: set[int] = set()  # steps of a softmax, from its differences to before its shares
     largest = 0.0
     with np.errstate(all="ignore"):
         for at, step in enumerate(net.steps):
-            given = [held[source] for source in sources_of(step)]
+            sources = [ranges[source] for source in sources_of(step)]
             softmax = inside.intersection(sources_of(step))
             if isinstance(step, ir.FreeInputs):
-                held[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
+                ranges[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
             elif softmax:
-                held[at] = _of_softmax(net, step, given)
+                ranges[at] = _softmax_range(net, step, sources)
             else:
-                held[at] = _evaluated(net, step, given)
+                ranges[at] = _step_range(net, step, sources)
             shares = isinstance(step, Activation) and step.curve == "reciprocal"
             if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
                 inside.add(at)
-            size = held[at].size
+            size = ranges[at].size
             largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
             for source in set(sources_of(step)):
                 if last_use[source] == at:
-                    del held[source]
-    last = held[len(net.steps) - 1]
+                    del ranges[source]
+    last = ranges[len(net.steps) - 1]
     error = np.where(np.isnan(last.error), np.inf, last.error)
     return Rounding(float(largest), float(last.size.max(initial=0.0)), error[0], error[1])
 
 
-def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
+def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     """The range and the errors of a step that a runtime evaluates."""
-    first = given[0]
+    first = sources[0]
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
         steepest = _steepest(step, first.lower, first.upper)
-        found = np.where(first.error == 0, 0.0, first.error * steepest)  # none stays none, however steep
+        carried = np.where(first.error == 0, 0.0, first.error * steepest)  # none stays none, however steep
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, ir.Product):
-        ends = [a * b for a in (first.lower, first.upper) for b in (given[1].lower, given[1].upper)]
+        ends = [a * b for a in (first.lower, first.upper) for b in (sources[1].lower, sources[1].upper)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-        found = first.error * given[1].size + given[1].error * first.size + first.error * given[1].error
-        own, least = step_error(net, step) * first.size * given[1].size, first.least * given[1].least
+        carried = (
+            first.error * sources[1].size + sources[1].error * first.size + first.error * sources[1].error
+        )
+        own, least = step_error(net, step) * first.size * sources[1].size, first.least * sources[1].least
     else:
         sizes, alone = magnitude(step, 1.0), magnitude(step, 0.0)
-        middle = step_values(step, [(r.lower + r.upper) / 2 for r in given], net)
-        reach = step_values(alone, [(r.upper - r.lower) / 2 for r in given], net)
-        mass = step_values(sizes, [r.size for r in given], net)
+        middle = step_values(step, [(r.lower + r.upper) / 2 for r in sources], net)
+        reach = step_values(alone, [(r.upper - r.lower) / 2 for r in sources], net)
+        mass = step_values(sizes, [r.size for r in sources], net)
         low, high = middle - reach - 1e-9 * mass, middle + reach + 1e-9 * mass
-        found = step_values(alone, [r.error for r in given], net)
+        carried = step_values(alone, [r.error for r in sources], net)
         own = step_error(net, step) * mass
         exact = isinstance(step, Selection)
-        least = np.full_like(mass, np.inf) if exact else step_values(sizes, [r.least for r in given], net)
+        least = np.full_like(mass, np.inf) if exact else step_values(sizes, [r.least for r in sources], net)
     # What underflows is less than one more rounding of the terms, if they are not tiny.
     tiny = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
     flushed = np.where(least * net.roundoff >= tiny, 0.0, tiny)
-    error = found * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
+    error = carried * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
     low, high = low - own - flushed, high + own + flushed
     return _Range(low, high, np.fmin(error, high - low))
 
 
-def _of_softmax(net: Net, step: Step, given: list[_Range]) -> _Range:
+def _softmax_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     """A step of 1 / (1 + sum of exp(differences)): its largest relative error; the shares are in [0, 1].
 
     A runtime subtracts the largest value before it takes exp, so that nothing in between overflows.
@@ -168,12 +170,12 @@ def _of_softmax(net: Net, step: Step, given: list[_Range]) -> _Range:
     shape = (2, prod(step.shape))
     own = CURVE * net.roundoff if isinstance(step, Activation) else step_error(net, step)
     flushed = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
-    error = np.max([one.error.max(axis=1) for one in given], axis=0)
-    found = np.broadcast_to((2 * error + flushed + [own, 0.0])[:, None], shape)
-    found = np.where(found < 0.5, found, np.inf)
+    error = np.max([one.error.max(axis=1) for one in sources], axis=0)
+    relative = np.broadcast_to((2 * error + flushed + [own, 0.0])[:, None], shape)
+    relative = np.where(relative < 0.5, relative, np.inf)
     zero = np.zeros((1, shape[1]))
     last = isinstance(step, Activation) and step.curve == "reciprocal"
-    return _Range(zero, zero + last, found)
+    return _Range(zero, zero + last, relative)
 
 
 def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:

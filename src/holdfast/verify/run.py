@@ -40,7 +40,7 @@ def verify(question: Property, budget: Budget | None = None, tell: Tell = silent
     """
     clock = Deadline(budget or Budget(), time.monotonic(), tell)
     try:
-        verdict = _decided(question, clock)
+        verdict = _decide(question, clock)
     except MemoryError:
         verdict = Verdict("unknown", "none", 0.0, note="out of memory")
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is no proof
@@ -54,7 +54,7 @@ def _describe(problem: Exception) -> str:
     return line if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {line}"
 
 
-def _decided(question: Property, clock: Deadline) -> Verdict:
+def _decide(question: Property, clock: Deadline) -> Verdict:
     from holdfast.verify.enumerate import enumerated
     from holdfast.verify.finite import NotFinite
 
@@ -70,7 +70,7 @@ def _decided(question: Property, clock: Deadline) -> Verdict:
         answer = None
     if answer is None or answer.status not in (*_DECIDED, "timeout"):
         before = answer.note if answer is not None else ""
-        answer = _searched(question, domain, runner(), clock)
+        answer = _search(question, domain, runner(), clock)
         answer = dataclasses.replace(answer, note="; ".join(part for part in (answer.note, before) if part))
     witness = None if answer.witness is None else domain.whole(answer.witness[None])[0]
     verdict = Verdict(
@@ -86,7 +86,7 @@ def _decided(question: Property, clock: Deadline) -> Verdict:
     return confirm(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 
 
-def _searched(question: Property, domain: InputDomain, runner: Runner, clock: Deadline) -> EngineResult:
+def _search(question: Property, domain: InputDomain, runner: Runner, clock: Deadline) -> EngineResult:
     """The answer of the first engine that has one; else what stood in the way."""
     from holdfast.verify.build import problem_of
 
@@ -100,12 +100,12 @@ def _searched(question: Property, domain: InputDomain, runner: Runner, clock: De
         part = _part(clock, AS_EVALUATED)
         answer = _first(_engines(rounded, part, rng), part, thorough=False)
         if answer.status in _DECIDED:
-            return _noted(answer, f"proven for every evaluation in {domain.dtype.name}")
+            return _add_note(answer, f"proven for every evaluation in {domain.dtype.name}")
     try:
         problem = problem_of(question, domain, runner)
     except ModelError as reason:
-        found = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
-        return dataclasses.replace(found, note=f"{found.note}; no proof was attempted: {_describe(reason)}")
+        result = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
+        return dataclasses.replace(result, note=f"{result.note}; no proof was attempted: {_describe(reason)}")
     real = _first(_engines(problem, clock, rng), clock)
     if real.status == "holds":
         return _real_only(real, rounded, domain, why)
@@ -127,7 +127,7 @@ def _real_only(
         why = f"rounding may reach {most:.3g}"
         why += "" if answer.margin is None else f", margin is {answer.margin:.3g}"
     note = f"proven for real arithmetic, not for {kind}: {why}"
-    return dataclasses.replace(_noted(answer, note), real_only=True)
+    return dataclasses.replace(_add_note(answer, note), real_only=True)
 
 
 def _first(
@@ -163,7 +163,7 @@ def _first(
     return dataclasses.replace(last, status="timeout" if late else "unknown", note="; ".join(notes))
 
 
-def _noted(answer: EngineResult, note: str) -> EngineResult:
+def _add_note(answer: EngineResult, note: str) -> EngineResult:
     """The answer with one more note if it is `holds`."""
     if answer.status != "holds":
         return answer
@@ -179,19 +179,19 @@ def _engines(
     few = problem.net.inputs <= FEW
     relus = sum(prod(step.shape) for step in problem.net.steps if isinstance(step, Activation))
     if piecewise(problem.net):
-        yield lambda: _ask("sweep:search", problem, clock)
+        yield lambda: _run_engine("sweep:search", problem, clock)
     if few and relus_only(problem.net) and relus <= SMALL and clock.left > 0:
-        yield lambda: _ask("lowdim.search:search", problem, _part(clock, 0.7))
+        yield lambda: _run_engine("lowdim.search:search", problem, _part(clock, 0.7))
     if few and clock.left > 0:
         # Many need no more: quicker than a search.
-        yield lambda: _ask("split.search:search", problem, _part(clock, 0.05))
+        yield lambda: _run_engine("split.search:search", problem, _part(clock, 0.05))
     if clock.left > 0:
         seconds = min(max(0.5, 0.01 * clock.left), 3.0)
-        yield lambda: _ask("falsify:falsify", problem, clock, seconds, rng)
+        yield lambda: _run_engine("falsify:falsify", problem, clock, seconds, rng)
     if few and clock.left > 0:
-        yield lambda: _ask("split.search:search", problem, _part(clock, 0.5))
+        yield lambda: _run_engine("split.search:search", problem, _part(clock, 0.5))
     if clock.left > 0:
-        yield lambda: _ask("bab.decide:decide", problem, clock)
+        yield lambda: _run_engine("bab.decide:decide", problem, clock)
 
 
 def _part(clock: Deadline, share: float) -> Deadline:
@@ -201,7 +201,7 @@ def _part(clock: Deadline, share: float) -> Deadline:
     return dataclasses.replace(clock, budget=dataclasses.replace(clock.budget, seconds=seconds))
 
 
-def _ask(engine: str, problem: VerificationProblem, clock: Deadline, *more: Any) -> EngineResult:
+def _run_engine(engine: str, problem: VerificationProblem, clock: Deadline, *more: Any) -> EngineResult:
     """The answer of an engine, "module:function", which is imported only now: most need torch or numba."""
     module, function = engine.split(":")
     answer: EngineResult = getattr(import_module(f"holdfast.verify.{module}"), function)(

@@ -44,7 +44,7 @@ ENGINE = "sweep"
 SHARP = 1e-6  # behind other breakpoints of a segment one is cut at only if this part of its rise is in doubt
 MOST_PAIRS = 1 << 22  # of segments and cases at the start: with more, cases do not share segments
 MOST_WORK = 1 << 29  # multiply-adds of one batch: well below a second
-TRIED = 17  # points of a doubtful segment
+REPLAYED_INSIDE = 17  # points of a doubtful segment
 Index = NDArray[np.int64]
 
 
@@ -81,9 +81,9 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
             values[at] = curve_of(step, values[step.source])
             walk.bend(at, step, values[step.source])
         else:
-            given = [values[source] for source in sources_of(step)]
-            values[at] = step_values(step, given, net)
-            walk.carry(at, step, given)
+            inputs = [values[source] for source in sources_of(step)]
+            values[at] = step_values(step, inputs, net)
+            walk.carry(at, step, inputs)
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del values[source], walk.off[source]
@@ -101,17 +101,17 @@ class _ChordPass:
         self.where, self.cuts = [np.zeros(0, np.int64)], [np.zeros(0)]
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
-    def carry(self, at: int, step: Step, given: list[Array]) -> None:
+    def carry(self, at: int, step: Step, inputs: list[Array]) -> None:
         """Set a linear step's offs."""
         # What its sums can be off at most, here and in a runtime, as a part of their sizes.
         unit = 2 * (terms(step) + MERGED + 8) * UNIT + step_error(self.net, step)
         parts = []
-        for source, values in zip(sources_of(step), given, strict=True):
+        for source, values in zip(sources_of(step), inputs, strict=True):
             size = np.abs(values)
             largest = np.maximum(size[self.first], size[self.second])
             parts.append(self.off[source] + (0.0 if isinstance(step, Selection) else unit) * largest)
-        grown: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
-        self.off[at] = grown
+        off: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
+        self.off[at] = off
 
     def bend(self, at: int, step: Activation, values: Array) -> None:
         """Set an activation's offs, and add the places where neurons change their sign for sure."""
@@ -122,13 +122,13 @@ class _ChordPass:
         bow = abs(1.0 - slope) * np.divide(below, rise, out=np.zeros_like(rise), where=rise > 0) * above
         either = max(1.0, abs(slope)) * off + bow * (1 + 16 * UNIT)
         positive, negative = np.minimum(start, end) >= off, np.maximum(start, end) <= -off
-        grown = np.where(positive, off, np.where(negative, abs(slope) * off, either))
+        new_off = np.where(positive, off, np.where(negative, abs(slope) * off, either))
         # a leaky relu's product is rounded
         rounded = 4 * UNIT + CURVE * self.net.roundoff
-        self.off[at] = grown + (rounded * (abs(slope) * below + off) if slope else 0.0)
+        self.off[at] = new_off + (rounded * (abs(slope) * below + off) if slope else 0.0)
         # Beyond a doubt, for a doubt may be a corner that an end already lies on; and at a place known well.
-        known = (off <= SHARP * rise) | ~self.cut[:, None]
-        where, neuron = np.nonzero((np.minimum(below, above) > off) & known)
+        reliable = (off <= SHARP * rise) | ~self.cut[:, None]
+        where, neuron = np.nonzero((np.minimum(below, above) > off) & reliable)
         share = start[where, neuron] / (start[where, neuron] - end[where, neuron])
         cuts = self.left[where] + share * (self.right[where] - self.left[where])
         inside = (cuts > self.left[where]) & (cuts < self.right[where])
@@ -171,10 +171,10 @@ class ProvenMargins:
 def sweep_cases(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> SweepCases:
     """The cases whose box is not empty; without an input all boxes are [0, 0]."""
     ends = [(float(c.lower[0]), float(c.upper[0])) if len(c.lower) else (0.0, 0.0) for c in cases]
-    kept = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
-    lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
+    nonempty = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
+    lower, upper = (np.array([end[side] for _, end in nonempty]) for side in (0, 1))
     first, last = ends_of(lower, upper, dtype)
-    rows, over, bound = stacked_rows([case for case, _ in kept])
+    rows, over, bound = stacked_rows([case for case, _ in nonempty])
     return SweepCases(
         lower=np.nextafter(lower, -np.inf),
         upper=np.nextafter(upper, np.inf),
@@ -187,13 +187,13 @@ def sweep_cases(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32)
 
 
 def judged(
-    asked: SweepCases, case: Index, x: tuple[Array, Array], y: tuple[Array, Array], off: Array, sure: float
+    cases: SweepCases, case: Index, x: tuple[Array, Array], y: tuple[Array, Array], off: Array, sure: float
 ) -> ProvenMargins:
     """How far each case (p,) is exceeded on its segment from x[0] to x[1] (p,).
 
     Outputs are within `off` (p, k) of the chords y. Rows are mixed where none alone is exceeded by `sure`.
     """
-    rows, over, bound = asked.rows[case], asked.over[case], asked.bound[case]
+    rows, over, bound = cases.rows[case], cases.over[case], cases.bound[case]
     ends = [np.einsum("pmk,pk->pm", rows, y[s]) + over * x[s][:, None] - bound for s in (0, 1)]
     unit = 2 * (rows.shape[2] + 8) * UNIT
     size = np.maximum(np.abs(y[0]), np.abs(y[1]))
@@ -216,9 +216,9 @@ def _mixed(left: Array, right: Array) -> Array:
     best = np.full(len(left), -np.inf)
     fall = left - right
     for one in range(left.shape[1] - 1):
-        mine, others = fall[:, one : one + 1], fall[:, one + 1 :]
-        apart = others - mine
-        weight = np.divide(others, apart, out=np.zeros_like(apart), where=apart != 0)
+        own, others = fall[:, one : one + 1], fall[:, one + 1 :]
+        differences = others - own
+        weight = np.divide(others, differences, out=np.zeros_like(differences), where=differences != 0)
         weight = np.where(np.isfinite(weight), np.clip(weight, 0.0, 1.0), 0.0)
         for_ends = []
         for end in (left, right):
@@ -267,13 +267,13 @@ class OpenPairs:
         return OpenPairs(self.left[which], self.right[which], self.case[which])
 
 
-def segments_of(asked: SweepCases) -> OpenPairs:
+def segments_of(cases: SweepCases) -> OpenPairs:
     """The boxes of the cases, cut where another one begins or ends, in order: cases share segments then."""
-    ends = np.unique(np.concatenate([asked.lower, asked.upper]))
-    begin, stop = np.searchsorted(ends, asked.lower), np.searchsorted(ends, asked.upper)
-    case, count = np.arange(len(asked.lower)), stop - begin
+    ends = np.unique(np.concatenate([cases.lower, cases.upper]))
+    begin, stop = np.searchsorted(ends, cases.lower), np.searchsorted(ends, cases.upper)
+    case, count = np.arange(len(cases.lower)), stop - begin
     if count.sum() > MOST_PAIRS:
-        return OpenPairs(asked.lower, asked.upper, case)
+        return OpenPairs(cases.lower, cases.upper, case)
     case = np.repeat(case, count)
     at = np.arange(len(case)) - np.repeat(np.cumsum(count) - count, count) + begin[case]
     order = np.argsort(at, kind="stable")
@@ -285,13 +285,13 @@ class _Sweep:
 
     def __init__(self, problem: VerificationProblem, clock: Deadline) -> None:
         self.problem, self.clock = problem, clock
-        self.asked = sweep_cases(problem.cases, problem.dtype)
-        self.margin, self.doubts, self.seen = np.inf, 0, 0
-        self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
+        self.cases = sweep_cases(problem.cases, problem.dtype)
+        self.margin, self.doubts, self.segments = np.inf, 0, 0
+        self.size = _batch(problem.net, self.cases, clock.budget.memory_bytes)
 
     def run(self) -> EngineResult:
         """The answer once no segment is open, or the time is up."""
-        stack = [segments_of(self.asked)] if len(self.asked.lower) else []
+        stack = [segments_of(self.cases)] if len(self.cases.lower) else []
         while stack:
             if self.clock.left <= 0:
                 return EngineResult("timeout", ENGINE, note=f"{sum(map(len, stack)):,} segments open")
@@ -301,7 +301,7 @@ class _Sweep:
                 work = work.part(slice(self.size))
             witness, rest = self.step(work)
             if witness is not None:
-                return EngineResult("violated", ENGINE, witness, note=f"{self.seen:,} segments")
+                return EngineResult("violated", ENGINE, witness, note=f"{self.segments:,} segments")
             if len(rest):
                 stack.append(rest)
             self.clock.tell("sweeping", sum(map(len, stack)), float(self.margin))
@@ -310,7 +310,7 @@ class _Sweep:
             note = f"{self.doubts:,} segments are too close to the threshold; no {kind} in them violates it"
             return EngineResult("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
-        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
+        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.segments:,} segments")
 
     def step(self, work: OpenPairs) -> tuple[NDArray[Any] | None, OpenPairs]:
         """A witness met on the way, and what is still open, cut where neurons change their sign."""
@@ -320,64 +320,64 @@ class _Sweep:
         new[1:] = (np.diff(work.left) != 0) | (np.diff(work.right) != 0)
         segment = np.cumsum(new) - 1
         left, right = work.left[new], work.right[new]
-        self.seen += len(left)
-        drawn = chords(self.problem.net, left, right)
+        self.segments += len(left)
+        chord = chords(self.problem.net, left, right)
         ends = (work.left, work.right)
-        outputs = (drawn.left[segment], drawn.right[segment])
-        found = judged(self.asked, work.case, ends, outputs, drawn.off[segment], SURE)
-        witness = self.met(work, found)
-        sure = np.minimum(SURE, 1e-3 * np.maximum(np.abs(found.worst_left), np.abs(found.worst_right)))
-        cuts = np.bincount(drawn.where, minlength=len(left))[segment]
-        done = (found.margin > sure) | ((cuts == 0) & (found.margin > 0))
+        outputs = (chord.left[segment], chord.right[segment])
+        margins = judged(self.cases, work.case, ends, outputs, chord.off[segment], SURE)
+        witness = self.end_witness(work, margins)
+        sure = np.minimum(SURE, 1e-3 * np.maximum(np.abs(margins.worst_left), np.abs(margins.worst_right)))
+        cuts = np.bincount(chord.where, minlength=len(left))[segment]
+        done = (margins.margin > sure) | ((cuts == 0) & (margins.margin > 0))
         if done.any():
-            self.margin = min(self.margin, float(found.margin[done].min()))
+            self.margin = min(self.margin, float(margins.margin[done].min()))
         leaves = np.flatnonzero(~done & (cuts == 0))
         if witness is None and len(leaves):
             self.doubts += len(leaves)
-            witness = self.replayed(work, found, leaves)
-        return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, drawn)
+            witness = self.inside_witness(work, margins, leaves)
+        return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, chord)
 
-    def met(self, work: OpenPairs, found: ProvenMargins) -> NDArray[Any] | None:
+    def end_witness(self, work: OpenPairs, margins: ProvenMargins) -> NDArray[Any] | None:
         """A replayed witness among the ends of segments."""
         x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
-        worst = np.concatenate([found.worst_left, found.worst_right])
+        worst = np.concatenate([margins.worst_left, margins.worst_right])
         near = np.flatnonzero(worst <= 0)
         near = near[np.argsort(worst[near], kind="stable")[:REPLAYED]]
-        return self.real(x[near].astype(self.problem.dtype), case[near]) if len(near) else None
+        return self.first_violation(x[near].astype(self.problem.dtype), case[near]) if len(near) else None
 
-    def replayed(self, work: OpenPairs, found: ProvenMargins, leaves: Index) -> NDArray[Any] | None:
+    def inside_witness(self, work: OpenPairs, margins: ProvenMargins, leaves: Index) -> NDArray[Any] | None:
         """A replayed witness among the numbers of the doubtful parts of segments."""
         points, cases = [], []
         for at in leaves.tolist():
             case, width = work.case[at], work.right[at] - work.left[at]
-            share = doubtful(found.left[at], found.right[at])
+            share = doubtful(margins.left[at], margins.right[at])
             low, high = (work.left[at] + width * np.array([part]) for part in share)
             ends = ends_of(low, high, self.problem.dtype)
-            first = np.maximum(ends[0], self.asked.first[case])[0]
-            last = np.minimum(ends[1], self.asked.last[case])[0]
+            first = np.maximum(ends[0], self.cases.first[case])[0]
+            last = np.minimum(ends[1], self.cases.last[case])[0]
             if first <= last:
-                some = np.linspace(first, last, TRIED).astype(self.problem.dtype)
+                some = np.linspace(first, last, REPLAYED_INSIDE).astype(self.problem.dtype)
                 points.append(np.clip(some, first, last))
-                cases.append(np.full(TRIED, case))
+                cases.append(np.full(REPLAYED_INSIDE, case))
             if len(points) >= 64:
-                witness = self.real(np.concatenate(points), np.concatenate(cases))
+                witness = self.first_violation(np.concatenate(points), np.concatenate(cases))
                 points, cases = [], []
                 if witness is not None or self.clock.left <= 0:
                     return witness
-        return self.real(np.concatenate(points), np.concatenate(cases)) if points else None
+        return self.first_violation(np.concatenate(points), np.concatenate(cases)) if points else None
 
-    def real(self, points: NDArray[Any], case: Index) -> NDArray[Any] | None:
+    def first_violation(self, points: NDArray[Any], case: Index) -> NDArray[Any] | None:
         """The first of points (p,), moved into their cases' boxes, that violates on the original file."""
-        possible = self.asked.first[case] <= self.asked.last[case]
-        inside = np.clip(points, self.asked.first[case], self.asked.last[case])[possible]
-        whole = np.unique(inside)[:, None][:, : self.problem.net.inputs]
-        return self.problem.witness(whole) if len(whole) else None
+        possible = self.cases.first[case] <= self.cases.last[case]
+        inside = np.clip(points, self.cases.first[case], self.cases.last[case])[possible]
+        points_inside = np.unique(inside)[:, None][:, : self.problem.net.inputs]
+        return self.problem.witness(points_inside) if len(points_inside) else None
 
 
-def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, drawn: Chords) -> OpenPairs:
+def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, chord: Chords) -> OpenPairs:
     """The pairs with their segments cut at the places inside; `left` and `right` are of all segments."""
     own = np.arange(len(left))
-    where, at = np.concatenate([own, drawn.where]), np.concatenate([left, drawn.at])
+    where, at = np.concatenate([own, chord.where]), np.concatenate([left, chord.at])
     order = np.lexsort((at, where))
     where, at = where[order], at[order]
     new = np.ones(len(at), np.bool_)
@@ -393,7 +393,7 @@ def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, drawn: Chor
     return OpenPairs(at[place], end[place], np.repeat(work.case, many))
 
 
-def _batch(net: Net, asked: SweepCases, memory: int) -> int:
+def _batch(net: Net, cases: SweepCases, memory: int) -> int:
     """How many pairs are looked at together."""
-    values = sum(prod(step.shape) for step in net.steps) + asked.rows[:1].size
+    values = sum(prod(step.shape) for step in net.steps) + cases.rows[:1].size
     return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))

@@ -127,7 +127,9 @@ def sign_rises_too_fast(patch):
 
     def init(self, *given):
         made(self, *given)
-        self.drawn = replace(self.drawn, ls=1.5 * self.drawn.ls, us=1.5 * self.drawn.us)
+        self.fixed_lines = replace(
+            self.fixed_lines, ls=1.5 * self.fixed_lines.ls, us=1.5 * self.fixed_lines.us
+        )
 
     patch.setattr(curves.SignRelaxation, "__init__", init)
     return lines("sign")

@@ -25,7 +25,7 @@ from holdfast.graph.ir import Activation
 from holdfast.verify.bab import decide as turns
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import decide
-from holdfast.verify.bab.search import ask
+from holdfast.verify.bab.search import queries_for
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.tune import Queries
@@ -227,7 +227,7 @@ def test_conjunctions_of_different_length_are_asked_together():
     assert same_box(cases) == [[0, 1, 2], [3]]
     pieces = LinearSteps(net, torch.float32)
     region = root.bounds(pieces, lower, upper, ALPHA)
-    asked = ask(region, cases[:3])
+    asked = queries_for(region, cases[:3])
     assert asked.spec is not None
     np.testing.assert_array_equal(asked.spec.offset[1].numpy(), cases[1].bound[[0, 0, 0]])
     np.testing.assert_array_equal(asked.spec.rows[2].numpy(), cases[2].rows[[0, 1, 0]])

@@ -85,7 +85,7 @@ def planes_without_room_for_rounding(patch):
 
 
 def one_factor_forgotten(patch):
-    once = passes._multiplied
+    once = passes._pass_product
 
     def multiplied(step, planes, rows, const, pending):
         other = {}
@@ -94,7 +94,7 @@ def one_factor_forgotten(patch):
         passes._add(pending, step.right, 0 * other[step.right])
         return const
 
-    patch.setattr(passes, "_multiplied", multiplied)
+    patch.setattr(passes, "_pass_product", multiplied)
     return (lambda s=seed: check_queries(sample("product", s, 0.05), s) for seed in range(6))
 
 

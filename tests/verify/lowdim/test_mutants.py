@@ -106,7 +106,7 @@ KERNELS = {
         "if w != 0.0:\n            row = lp.row[i]\n            for j in range(n):",
     ),
     "cube_corner": (sums, "value -= abs(joined[j])", "value -= joined[j]"),
-    "no_number_is_a_proof": (numbers, "left = True\n", "left = bound <= 0.0\n"),
+    "no_number_is_a_proof": (numbers, "undecided = True\n", "undecided = bound <= 0.0\n"),
     "sum_rounding_lost": (sums, " - 2.0 * U * (rows + n + 8) * size * UP - TINY", ""),
     "clip_too_far": (
         programs,

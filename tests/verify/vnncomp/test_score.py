@@ -97,7 +97,7 @@ def theirs(tmp_path):
 
 
 def grades(made, tool="holdfast"):
-    return [one.said[tool].grade for one in made.instances]
+    return [one.answers[tool].grade for one in made.instances]
 
 
 def test_our_counterexamples_are_replayed(ours, files):
@@ -123,7 +123,7 @@ def test_a_violation_of_ours_without_counterexample_is_missing(ours, files):
 def test_without_the_benchmarks_files_nothing_is_claimed(ours, files):
     made = score([ours(("violated", GOOD))], RULES["2025"])
     assert grades(made) == ["unchecked"]
-    assert "give --benchmarks" in made.instances[0].said["holdfast"].why
+    assert "give --benchmarks" in made.instances[0].answers["holdfast"].why
     with pytest.raises(InputError, match="expected a folder"):
         score([ours(("violated", GOOD))], RULES["2025"], benchmarks=[files / "none"])
 
@@ -158,9 +158,9 @@ def test_other_tools_without_counterexamples_are_not_blamed(ours, theirs, files)
 def test_the_first_tables_instances_are_scored(ours, theirs):
     mine, peer = ours(("holds", "")), theirs(("unsat", None), ("unsat", None))
     made = score([mine, peer], RULES["2025"])
-    assert (len(made.instances), made.left_out) == (1, 1)
+    assert (len(made.instances), made.skipped) == (1, 1)
     both = score([mine, peer], RULES["2025"], every=True)
-    assert (len(both.instances), both.left_out) == (2, 0)
+    assert (len(both.instances), both.skipped) == (2, 0)
     assert [line.instances for line in both.lines] == [2, 2]
 
 
@@ -178,7 +178,7 @@ def test_time_is_scored_without_overhead_in_2021(ours, theirs):
     made = score(
         [ours(("holds", ""), ("holds", "")), theirs(("unsat", None), ("unsat", None))], RULES["2021"]
     )
-    assert [s.seconds for s in made.instances[1].said.values()] == [1.0, 1.0]  # 2 − 1 and 6 − 5
+    assert [s.seconds for s in made.instances[1].answers.values()] == [1.0, 1.0]  # 2 − 1 and 6 − 5
     assert [line.points for line in made.lines] == [24, 24]
 
 

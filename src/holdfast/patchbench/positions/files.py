@@ -111,7 +111,7 @@ def open_instance(question: Property, network: Network, bar: SafetyRule) -> Inst
         trace = finite.traced(model, inputs_of(model)[0].name, domain.free, whole)
         finite.check_range(trace, [low, high])
         first, second = (
-            finite.cells_of(finite.stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2)
+            finite.cells_of(finite.step_function_of(trace, i), low[i], high[i], LIMIT) for i in range(2)
         )
     except (finite.NotFinite, finite.TooMany) as problem:
         raise InputError(f"{where}: positions cannot be counted one by one: {problem}") from None

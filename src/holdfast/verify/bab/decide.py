@@ -22,8 +22,8 @@ from holdfast.verify.bab.search import (
     GOAL,
     SearchSettings,
     SearchState,
-    ask,
     closed,
+    queries_for,
     replay,
     settle_leaf,
 )
@@ -36,7 +36,7 @@ from holdfast.verify.bab.tree import (
     choose,
     plant,
     promising,
-    queries,
+    queries_of,
 )
 from holdfast.verify.linear.passes import BackwardPass, Region, attained, forward
 from holdfast.verify.linear.pieces import full_precision, threads
@@ -54,13 +54,13 @@ def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings |
     with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
             try:
-                found = _group(search, [problem.cases[i] for i in group])
+                answer = _group(search, [problem.cases[i] for i in group])
             except OutOfTime:
                 return EngineResult(
                     "timeout", ENGINE, note="the time limit was reached within one pass over the network"
                 )
-            if found is not None:
-                return found
+            if answer is not None:
+                return answer
     if search.parked:
         note = f"{search.parked} domains without unstable neurons could not be decided"
         return EngineResult("unknown", ENGINE, margin=search.worst, note=note)
@@ -70,7 +70,7 @@ def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings |
 def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
     """None when all cases of one box are closed or parked."""
     state = _root(search, cases, None, _effort(search, 0))
-    if state.cases and state.found is None and not search.late():
+    if state.cases and state.answer is None and not search.late():
         state = _root(search, state.cases, state.root.region, _effort(search, 1))
     # As many domains as memory may hold before the best are worked on first.
     pool = DomainPool(
@@ -78,19 +78,19 @@ def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
     )
     before, more = None, True
     for level in itertools.count(2):
-        if state.found is not None or not state.cases:
-            return state.found
+        if state.answer is not None or not state.cases:
+            return state.answer
         if not state.root.layers:
             return _smooth(search, state)
         if before is None:
-            found = settle(search, state, pool, seed(state.root, state.lower))
+            answer = settle(search, state, pool, seed(state.root, state.lower))
         else:
-            found, more = _carry(search, before, state, pool), _gained(before, state)
-        if found is None and len(pool) and not search.late():
+            answer, more = _carry(search, before, state, pool), _gained(before, state)
+        if answer is None and len(pool) and not search.late():
             seconds = max(2.0, state.seconds) if more else math.inf
-            found = grow(search, state, pool, _until(search, seconds))
-        if found is not None or not len(pool):
-            return found
+            answer = grow(search, state, pool, _until(search, seconds))
+        if answer is not None or not len(pool):
+            return answer
         if search.late():
             return EngineResult("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
         before, state = state, _root(search, state.cases, state.root.region, _effort(search, level))
@@ -105,8 +105,8 @@ def _smooth(search: SearchState, state: BoxState) -> EngineResult | None:
         stop = _until(search, 0.5 * search.clock.left)
         effort = Effort(iterations, decay=0.96, stop=stop, abort=search.late)
         state = _root(search, state.cases, state.root.region, effort)
-        if state.found is not None or not state.cases:
-            return state.found
+        if state.answer is not None or not state.cases:
+            return state.answer
     for lower in state.lower.tolist():
         search.park(lower)
     return None
@@ -119,39 +119,45 @@ class BoxState:
     root: SearchRoot
     exact: Region  # the root's in float64
     cases: Sequence[Case]
-    kept: Sequence[int]  # the open cases' numbers among those that were given
+    open_numbers: Sequence[int]  # the open cases' numbers among those that were given
     lower: Tensor
     seconds: float
-    found: EngineResult | None
+    answer: EngineResult | None
 
 
-def _root(search: SearchState, cases: Sequence[Case], known: Region | None, effort: Effort) -> BoxState:
+def _root(search: SearchState, cases: Sequence[Case], earlier: Region | None, effort: Effort) -> BoxState:
     """The box's bounds made tighter, and the cases that are still open after tuning on them."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
-    region = bounds(search.pieces, first.lower, first.upper, effort, known)
+    region = bounds(search.pieces, first.lower, first.upper, effort, earlier)
     exact = search.in_float64(region, first)
-    asked = ask(region, cases)
+    queries = queries_for(region, cases)
     turns = search.plan.root_iterations
-    lower, tuned = tune(region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    lower, tuned = tune(region, queries, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
     point = attained(region, bound(region, tuned))
-    found = replay(search, point, cases)
-    kept = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
-    left, lower = [cases[i] for i in kept.tolist()], lower[kept]
-    if left:
-        search.clock.tell(f"{unstable(region)} unstable neurons", len(left), float(lower.min()))
-    root = plant(region, tuned.pick(kept))
+    answer = replay(search, point, cases)
+    open_index = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
+    open_cases, lower = [cases[i] for i in open_index.tolist()], lower[open_index]
+    if open_cases:
+        search.clock.tell(f"{unstable(region)} unstable neurons", len(open_cases), float(lower.min()))
+    root = plant(region, tuned.pick(open_index))
     return BoxState(
-        root, exact, left, kept=kept.tolist(), lower=lower, seconds=time.monotonic() - begun, found=found
+        root,
+        exact,
+        open_cases,
+        open_numbers=open_index.tolist(),
+        lower=lower,
+        seconds=time.monotonic() - begun,
+        answer=answer,
     )
 
 
 def _gained(before: BoxState, now: BoxState) -> bool:
     """Whether tighter bounds have paid: unstable neurons or the cases' bounds are markedly better."""
     fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
-    old = before.lower[torch.tensor(now.kept)]
-    return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
+    old = before.lower[torch.tensor(now.open_numbers)]
+    return fewer or len(now.open_numbers) < len(before.open_numbers) or bool((now.lower > 0.8 * old).any())
 
 
 def _effort(search: SearchState, level: int) -> Effort:
@@ -177,10 +183,10 @@ def _until(search: SearchState, seconds: float) -> Callable[[], bool]:
 
 def _carry(search: SearchState, before: BoxState, now: BoxState, pool: DomainPool) -> EngineResult | None:
     """Move the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
-    number = {old: new for new, old in enumerate(now.kept)}
+    number = {old: new for new, old in enumerate(now.open_numbers)}
     move = RootMapping.between(before.root, now.root)
     again: list[BranchDomain] = []
-    rows = 0 if now.root.asked.mix is None else now.root.asked.mix.shape[1]
+    rows = 0 if now.root.queries.mix is None else now.root.queries.mix.shape[1]
     for domain in pool.drain():
         moved = move.domain(domain, number[domain.case], rows) if domain.case in number else None
         if moved is not None and len(moved.best):
@@ -188,16 +194,16 @@ def _carry(search: SearchState, before: BoxState, now: BoxState, pool: DomainPoo
         elif moved is not None:
             again.append(moved)
     for start in range(0, len(again), 256):
-        found = settle(search, now, pool, again[start : start + 256])
-        if found is not None:
-            return found
+        answer = settle(search, now, pool, again[start : start + 256])
+        if answer is not None:
+            return answer
     return None
 
 
 def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
     """One domain a case, nothing assumed yet."""
-    alpha = root.flat({at: root.asked.theta[at] for at in root.layers})
-    mix = root.asked.mix
+    alpha = root.flat({at: root.queries.theta[at] for at in root.layers})
+    mix = root.queries.mix
     return [
         BranchDomain(
             case=case,
@@ -209,7 +215,7 @@ def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
             best=torch.zeros(0, dtype=torch.int64),
             points=torch.zeros(0),
         )
-        for case in range(len(root.asked))
+        for case in range(len(root.queries))
     ]
 
 
@@ -221,13 +227,13 @@ def grow(
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
-        taken = pool.take(min(batch, most))
-        splits = choose(state.root, taken, search.plan.candidates)
-        found = settle(search, state, pool, children(state.root, taken, splits))
-        if found is not None:
-            return found
+        domains = pool.take(min(batch, most))
+        splits = choose(state.root, domains, search.plan.candidates)
+        answer = settle(search, state, pool, children(state.root, domains, splits))
+        if answer is not None:
+            return answer
         spent = time.monotonic() - begun
-        if spent < search.plan.seconds_a_round / 2 and len(taken) == batch:
+        if spent < search.plan.seconds_a_round / 2 and len(domains) == batch:
             batch = min(2 * batch, most)
         elif spent > 2 * search.plan.seconds_a_round:
             batch = max(4, batch // 2)
@@ -239,9 +245,9 @@ def settle(
 ) -> EngineResult | None:
     """Bound the domains, close what can be closed and put the rest into the pool."""
     root, exact, cases = state.root, state.exact, state.cases
-    asked = queries(root, domains)
+    queries = queries_of(root, domains)
     turns = search.plan.iterations
-    lower, tuned = tune(root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    lower, tuned = tune(root.region, queries, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
     sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
@@ -249,36 +255,36 @@ def settle(
     index = (~done).nonzero().reshape(-1)
     if not len(index):
         return None
-    asked = tuned.pick(index)
-    traced = bound(root.region, asked)
-    found = replay(search, attained(root.region, traced), cases)
-    if found is not None:
-        return found
-    left = [domains[i] for i in index.tolist()]
-    updated = _update(root, left, asked, traced, search.plan.candidates)
-    for domain, moved, least in zip(left, updated, traced.lower.tolist(), strict=True):
+    queries = tuned.pick(index)
+    traced = bound(root.region, queries)
+    answer = replay(search, attained(root.region, traced), cases)
+    if answer is not None:
+        return answer
+    open_domains = [domains[i] for i in index.tolist()]
+    updated = _update(root, open_domains, queries, traced, search.plan.candidates)
+    for domain, moved, least in zip(open_domains, updated, traced.lower.tolist(), strict=True):
         if bool((moved.best >= 0).any()):
             pool.add(replace(moved, lower=least))
             continue
         shut = False
         if not root.curved and not search.late():
-            shut, found = settle_leaf(search, exact, root, cases[domain.case], domain)
-        if found is not None:
-            return found
+            shut, answer = settle_leaf(search, exact, root, cases[domain.case], domain)
+        if answer is not None:
+            return answer
         if not shut:
             search.park(least)
     return None
 
 
 def _update(
-    root: SearchRoot, domains: list[BranchDomain], asked: Queries, traced: BackwardPass, count: int
+    root: SearchRoot, domains: list[BranchDomain], queries: Queries, traced: BackwardPass, count: int
 ) -> list[BranchDomain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
-    relaxed = forward(root.region, asked.top, traced, attained(root.region, traced))
+    relaxed = forward(root.region, queries.top, traced, attained(root.region, traced))
     best, points = promising(root, domains, traced, relaxed, count)
-    alpha = root.flat({at: asked.theta[at] for at in root.layers})
-    beta = root.flat(dict(asked.beta or {}))
-    mix = [None] * len(domains) if asked.mix is None else asked.mix
+    alpha = root.flat({at: queries.theta[at] for at in root.layers})
+    beta = root.flat(dict(queries.beta or {}))
+    mix = [None] * len(domains) if queries.mix is None else queries.mix
     return [
         replace(d, alpha=alpha[i], beta=beta[i], mix=mix[i], best=best[i], points=points[i])
         for i, d in enumerate(domains)
@@ -299,7 +305,7 @@ class RefinementDepth:
 
 def refine(
     region: Region,
-    asked: Queries,
+    queries: Queries,
     goal: float,
     depth: RefinementDepth,
     stop: Callable[[], bool] = lambda: False,
@@ -310,8 +316,8 @@ def refine(
     range computed with some of the neurons before it split is tighter, and every layer after it gains.
     A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
-    root = plant(region, asked)
-    careful = bound(region, asked, careful=True).lower
+    root = plant(region, queries)
+    careful = bound(region, queries, careful=True).lower
     if not root.layers:
         return careful
     leaves = [[domain] for domain in seed(root, careful)]
@@ -348,20 +354,20 @@ def _deepen(
     stop: Callable[[], bool],
 ) -> None:
     """Split the worse half of the leaves of each active query, as far as the time allows."""
-    taken: list[BranchDomain] = []
+    selected: list[BranchDomain] = []
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
-        taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
+        selected += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
     batch = root.at_once(depth.batch)
-    for start in range(0, len(taken), batch):
+    for start in range(0, len(selected), batch):
         if stop():
             return
-        part = taken[start : start + batch]
+        part = selected[start : start + batch]
         splits = choose(root, part, depth.candidates)
         halves = _scored(root, children(root, part, splits), depth, goal)
-        gone = {id(d) for d in part}
+        split_ids = {id(d) for d in part}
         for q in {d.case for d in part}:
-            leaves[q] = [d for d in leaves[q] if id(d) not in gone]
+            leaves[q] = [d for d in leaves[q] if id(d) not in split_ids]
         for domain in halves:
             leaves[domain.case].append(domain)
 
@@ -372,8 +378,8 @@ def _scored(
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []
-    asked = queries(root, domains)
-    tuned = tune(root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
-    found = _update(root, domains, tuned, bound(root.region, tuned), depth.candidates)
+    queries = queries_of(root, domains)
+    tuned = tune(root.region, queries, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
+    updated = _update(root, domains, tuned, bound(root.region, tuned), depth.candidates)
     lower = bound(root.region, tuned, careful=True).lower.tolist()
-    return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(found, lower, strict=True)]
+    return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(updated, lower, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.verify.bab.tree import BranchDomain, SearchRoot, queries
+from holdfast.verify.bab.tree import BranchDomain, SearchRoot, queries_of
 from holdfast.verify.linear.curves import Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import LinearSteps
@@ -53,17 +53,17 @@ class SearchState:
     def in_float64(self, region: Region, case: Case) -> Region:
         """The same region in float64: the bounds carry over, the lines are drawn anew."""
         centre, radius = ball(self.exact, case.lower, case.upper)
-        bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
+        bends = {at: doubled(relaxation) for at, relaxation in region.bends.items()}
         lower, upper = ({at: v.double() for at, v in ends.items()} for ends in (region.lower, region.upper))
         return Region(self.exact, centre, radius, lower=lower, upper=upper, bends=bends)
 
 
-def closed(search: SearchState, region: Region, exact: Region, asked: Queries) -> Tensor:
+def closed(search: SearchState, region: Region, exact: Region, queries: Queries) -> Tensor:
     """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
-    proven = bound(region, asked, careful=True).lower
+    proven = bound(region, queries, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
     if len(again):
-        lower = bound(exact, _double(asked.pick(again), exact), careful=True).lower
+        lower = bound(exact, _double(queries.pick(again), exact), careful=True).lower
         proven[again] = torch.maximum(proven[again], lower)
     done = proven > 0
     if bool(done.any()):
@@ -71,25 +71,25 @@ def closed(search: SearchState, region: Region, exact: Region, asked: Queries) -
     return done
 
 
-def _double(asked: Queries, exact: Region) -> Queries:
-    if asked.spec is not None:
-        asked = replace(exactly(asked, asked.spec)[1], parts=None)
+def _double(queries: Queries, exact: Region) -> Queries:
+    if queries.spec is not None:
+        queries = replace(exactly(queries, queries.spec)[1], parts=None)
     split = None
-    if asked.split is not None:
-        split = dict(asked.split)  # signs stay; lines over a part of an interval are drawn anew
+    if queries.split is not None:
+        split = dict(queries.split)  # signs stay; lines over a part of an interval are drawn anew
         for at, value in split.items():
             bend = exact.bends[at]
             if isinstance(bend, Cut):
                 split[at] = bend.assumed(value[:, 0].double(), value[:, 1].double())
     return replace(
-        asked,
-        rows=asked.rows.double(),
+        queries,
+        rows=queries.rows.double(),
         split=split,
         theta={
             at: exact.bends[at].keep(theta.double(), (split or {}).get(at))
-            for at, theta in asked.theta.items()
+            for at, theta in queries.theta.items()
         },
-        beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
+        beta=None if queries.beta is None else {at: beta.double() for at, beta in queries.beta.items()},
     )
 
 
@@ -110,7 +110,7 @@ def replay(search: SearchState, points: Tensor, cases: Sequence[Case]) -> Engine
     return None
 
 
-def ask(region: Region, cases: Sequence[Case]) -> Queries:
+def queries_for(region: Region, cases: Sequence[Case]) -> Queries:
     """One query a case: its row, or an even mix of the rows of its conjunction."""
     pieces = region.pieces
     rows, inputs, offset = stacked_rows(cases)
@@ -139,19 +139,19 @@ def settle_leaf(
     the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
     counterexample.
     """
-    asked = queries(root, [domain])
-    theta = {at: exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
-    lines = lines_of(exact, replace(asked, theta=theta))
-    matrix, offset = _affine(exact, lines, asked.top, exact.pieces.tensor(case.rows))
+    queries = queries_of(root, [domain])
+    theta = {at: exact.bends[at].keep(value.double()) for at, value in queries.theta.items()}
+    lines = lines_of(exact, replace(queries, theta=theta))
+    matrix, offset = _affine(exact, lines, queries.top, exact.pieces.tensor(case.rows))
     rows = matrix if case.inputs is None else matrix + case.inputs, offset - case.bound
     signs = _signs(exact, root, domain, lines)
     solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
     if solved is None:
         return False, None
     point, mix, beta, feasible = solved
-    found = replay(search, torch.as_tensor(point[None]), [case])
-    if found is not None:
-        return False, found
+    answer = replay(search, torch.as_tensor(point[None]), [case])
+    if answer is not None:
+        return False, answer
     weights = None
     if domain.mix is not None:
         weights = torch.zeros_like(domain.mix)
@@ -161,8 +161,8 @@ def settle_leaf(
     for factor in (1.0, 1e3, 1e5, 1e7):
         full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
         full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)
-        asked = queries(root, [replace(domain, beta=full, mix=weights)])
-        if bool(closed(search, root.region, exact, asked)[0]):
+        queries = queries_of(root, [replace(domain, beta=full, mix=weights)])
+        if bool(closed(search, root.region, exact, queries)[0]):
             return True, None
         if feasible:
             break

@@ -45,7 +45,7 @@ class SearchRoot:
     """What all domains of one box share: the region, one query a case, and where each layer's neurons are."""
 
     region: Region
-    asked: Queries
+    queries: Queries
     layers: tuple[int, ...]  # activation steps that can be split
     sizes: tuple[int, ...]  # neurons of each
     widths: tuple[int, ...]  # parameters of each: one a relu, two a curve
@@ -56,8 +56,10 @@ class SearchRoot:
 
     def tuned(self, flat: Tensor) -> dict[int, Tensor]:
         """Parameters (q, p) by layer: (q, m) of relus, (q, 2, m) of curves."""
-        found = dict(zip(self.layers, flat.split(self.widths, 1), strict=True))
-        return {at: part.unflatten(1, (2, -1)) if at in self.curved else part for at, part in found.items()}
+        by_layer = dict(zip(self.layers, flat.split(self.widths, 1), strict=True))
+        return {
+            at: part.unflatten(1, (2, -1)) if at in self.curved else part for at, part in by_layer.items()
+        }
 
     def flat(self, by_layer: Mapping[int, Tensor]) -> Tensor:
         """The reverse of `parts` and `tuned`."""
@@ -75,29 +77,31 @@ class SearchRoot:
         none = [torch.zeros(0)]
         return torch.cat(lower or none), torch.cat(upper or none)
 
-    def at_once(self, wanted: int) -> int:
+    def at_once(self, requested: int) -> int:
         """How many domains are split at once at most: of curves each query has lines of its own."""
         neurons = sum(n for at, n in zip(self.layers, self.sizes, strict=True) if at in self.curved)
-        return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
+        return max(4, min(requested, BYTES // (450 * neurons))) if neurons else requested
 
 
-def plant(region: Region, asked: Queries) -> SearchRoot:
+def plant(region: Region, queries: Queries) -> SearchRoot:
     """The root for queries whose parameters are tuned."""
-    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], ReluRelaxation | Cut)}
+    bends = {
+        at: region.bends[at] for at in queries.theta if isinstance(region.bends[at], ReluRelaxation | Cut)
+    }
     layers = tuple(at for at, bend in bends.items() if len(bend.index))
     sizes = tuple(len(bends[at].index) for at in layers)
     widths = tuple(n * (2 if isinstance(bends[at], Cut) else 1) for at, n in zip(layers, sizes, strict=True))
-    return SearchRoot(region, asked, layers, sizes, widths)
+    return SearchRoot(region, queries, layers, sizes, widths)
 
 
-def queries(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
+def queries_of(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
     """The domains' bounds as queries."""
     case = torch.tensor([d.case for d in domains])
-    asked = root.asked.pick(case)
-    theta = dict(asked.theta)
+    queries = root.queries.pick(case)
+    theta = dict(queries.theta)
     theta.update(root.tuned(torch.stack([d.alpha for d in domains])))
-    if asked.mix is not None:
-        asked = asked.mixed(torch.stack([d.mix for d in domains]))
+    if queries.mix is not None:
+        queries = queries.mixed(torch.stack([d.mix for d in domains]))
     split = root.parts(torch.stack([d.split for d in domains]))
     beta = root.tuned(torch.stack([d.beta for d in domains]))
     if root.curved:
@@ -107,7 +111,7 @@ def queries(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
             if isinstance(bend, Cut):
                 split[at] = bend.assumed(lower[at], upper[at])
                 theta[at] = bend.keep(theta[at], split[at])
-    return replace(asked, theta=theta, split=split, beta=beta)
+    return replace(queries, theta=theta, split=split, beta=beta)
 
 
 def windows(root: SearchRoot, domains: list[BranchDomain]) -> tuple[Tensor, Tensor]:
@@ -153,12 +157,12 @@ def promising(
     2020), of a curve what the line loses in the middle. A curve is cut at the relaxed point, but not close
     to an end.
     """
-    lost, offset, points = [], [], []
+    loss, offset, points = [], [], []
     lower, upper = (root.parts(v) for v in windows(root, domains)) if root.curved else ({}, {})
     for at in root.layers:
         bend, rows, z = root.region.bends[at], traced.rows[at], relaxed.before[at]
         if isinstance(bend, ReluRelaxation):
-            lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
+            loss.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
             offset.append(-rows.clamp(max=0) * bend.offset)
             points.append(torch.zeros_like(z))
             continue
@@ -167,13 +171,13 @@ def promising(
         low, width = lower[at], upper[at] - lower[at]
         inside, middle = torch.minimum(torch.maximum(z, low), upper[at]), low + width / 2
         wide = width > NARROWEST
-        for found, place in ((lost, inside), (offset, middle)):
+        for scores, place in ((loss, inside), (offset, middle)):
             gap = (rows * (curve(bend.step, place) - traced.lines[at].at(rows, place))).abs()
-            found.append(torch.where(wide, gap, -1.0))
+            scores.append(torch.where(wide, gap, -1.0))
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
     free = torch.stack([d.split for d in domains]) == 0  # the others are decided
     each = min(count, free.shape[1])
-    by_lost, by_offset = (torch.where(free, torch.cat(v, 1), -1.0).topk(each, 1) for v in (lost, offset))
+    by_lost, by_offset = (torch.where(free, torch.cat(v, 1), -1.0).topk(each, 1) for v in (loss, offset))
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
     best = torch.stack([first, second], 2).reshape(len(domains), -1)
@@ -182,19 +186,19 @@ def promising(
 
 def choose(root: SearchRoot, domains: list[BranchDomain], count: int) -> list[Split]:
     """What each domain is split at: of its most promising neurons that whose worse half is best."""
-    tried = []
+    candidates = []
     for d in domains:
         pairs = zip(d.best.tolist(), d.points.tolist(), strict=True)
-        tried.append(list({n: (n, point) for n, point in pairs if n >= 0}.values())[:count])
+        candidates.append(list({n: (n, point) for n, point in pairs if n >= 0}.values())[:count])
     if count == 1:
-        return [t[0] for t in tried]
-    owners = [d for d, some in zip(domains, tried, strict=True) for _ in some]
-    halves = children(root, owners, [n for some in tried for n in some])
-    lower = bound(root.region, queries(root, halves)).lower.reshape(-1, 2)
+        return [t[0] for t in candidates]
+    owners = [d for d, some in zip(domains, candidates, strict=True) for _ in some]
+    halves = children(root, owners, [n for some in candidates for n in some])
+    lower = bound(root.region, queries_of(root, halves)).lower.reshape(-1, 2)
     # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
     value = lower.clamp(max=0.0)
     merits = iter((value.min(1).values + 0.2 * value.max(1).values).tolist())
-    return [max(((next(merits), split) for split in some), key=itemgetter(0))[1] for some in tried]
+    return [max(((next(merits), split) for split in some), key=itemgetter(0))[1] for some in candidates]
 
 
 class DomainPool:
@@ -232,7 +236,7 @@ class DomainPool:
 class RootMapping:
     """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
 
-    kept: Tensor  # (u',) the old number of each neuron that is still undecided
+    undecided: Tensor  # (u',) the old number of each neuron that is still undecided
     tuned: Tensor  # (p',) the old number of each parameter that is still there
     new: Tensor  # (u,) the new number of each old neuron, or -1
     sign: Tensor  # (u,) int8: the sign of each old neuron that is decided now, else 0
@@ -242,17 +246,17 @@ class RootMapping:
     @staticmethod
     def between(old: SearchRoot, new: SearchRoot) -> RootMapping:
         """The move from the old root's neurons to the new one's."""
-        kept, tuned, sign, number, parameter = [], [], [], 0, 0
+        undecided, tuned, sign, number, parameter = [], [], [], 0, 0
         for at, size, width in zip(old.layers, old.sizes, old.widths, strict=True):
             was, now = old.region.bends[at], new.region.bends[at]
             still = torch.isin(was.index, now.index)
             place = still.nonzero().reshape(-1)
-            kept.append(number + place)
+            undecided.append(number + place)
             tuned += [parameter + start + place for start in range(0, width, size)]
             decided = torch.where(now.lower[0, was.index] >= 0, 1, -1).to(torch.int8)
             sign.append(torch.where(still, torch.zeros_like(decided), decided))
             number, parameter = number + size, parameter + width
-        index = torch.cat(kept)
+        index = torch.cat(undecided)
         back = torch.full((number,), -1, dtype=torch.int64)
         back[index] = torch.arange(len(index))
         return RootMapping(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
@@ -274,7 +278,7 @@ class RootMapping:
                 return None
             cuts[number] = (low, high)
         best = self.new[domain.best.clamp(min=0)]
-        known = (domain.best >= 0) & (best >= 0)
+        valid = (domain.best >= 0) & (best >= 0)
         mix = None
         if domain.mix is not None and rows:
             mix = domain.mix[:rows].clone()
@@ -283,10 +287,10 @@ class RootMapping:
             domain,
             case=case,
             mix=mix,
-            split=domain.split[self.kept],
+            split=domain.split[self.undecided],
             alpha=domain.alpha[self.tuned],
             beta=domain.beta[self.tuned],
-            best=best[known],
-            points=domain.points[known],
+            best=best[valid],
+            points=domain.points[valid],
             cuts=cuts,
         )

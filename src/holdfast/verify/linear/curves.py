@@ -67,8 +67,8 @@ class ReluRelaxation:
         if split is None:
             return Lines(theta, None, self.chord, self.offset)
         open_ = split == 0
-        known = torch.where(split > 0, torch.ones_like(theta), torch.full_like(theta, self.floor))
-        below, above = torch.where(open_, theta, known), torch.where(open_, self.chord, known)
+        fixed = torch.where(split > 0, torch.ones_like(theta), torch.full_like(theta, self.floor))
+        below, above = torch.where(open_, theta, fixed), torch.where(open_, self.chord, fixed)
         return Lines(below, None, above, self.offset * open_)
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
@@ -91,7 +91,7 @@ class SignRelaxation:
         # Below: -1 + 2 z / u reaches 1 only at u. Rounded down so that it stays below at u.
         rise = torch.where((lower < 0) & (upper > -lower), 2 * (1 - 1e-6) / upper.clamp(min=1e-12), zero)
         fall = torch.where((upper > 0) & (upper <= -lower), 2 * (1 - 1e-6) / (-lower).clamp(min=1e-12), zero)
-        self.drawn = Lines(
+        self.fixed_lines = Lines(
             torch.where(rise > 1e6, zero, rise),
             torch.where(lower > 0, one, torch.where(lower == 0, zero, -one)),
             torch.where(fall > 1e6, zero, fall),
@@ -104,7 +104,7 @@ class SignRelaxation:
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines, the same for every query."""
-        return self.drawn
+        return self.fixed_lines
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """No parameters, no change."""
@@ -127,26 +127,26 @@ class SigmoidRelaxation:
         self.step, self.lower, self.upper = step, lower, upper
         self.index = torch.arange(lower.shape[1])
         self.base = torch.zeros_like(lower)
-        self.whole = _sigmoid_data(step, lower, upper)
+        self.full_data = _sigmoid_data(step, lower, upper)
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
         """What lines need (q, 7, n) when z is assumed between these (q, n), which lie inside the interval."""
-        drawn = self.whole.to(lower.dtype).expand(len(lower), -1, -1).clone()
+        data = self.full_data.to(lower.dtype).expand(len(lower), -1, -1).clone()
         query, neuron = torch.nonzero((lower > self.lower) | (upper < self.upper), as_tuple=True)
         if len(query):
             part = _sigmoid_data(self.step, lower[query, neuron][None], upper[query, neuron][None])
-            drawn[query, :, neuron] = part[0].T
-        return drawn
+            data[query, :, neuron] = part[0].T
+        return data
 
     def start(self, queries: int) -> Tensor:
         """Tangents in the middle of where they may touch."""
-        low, high, first, last = self.whole[:, :4].unbind(1)
+        low, high, first, last = self.full_data[:, :4].unbind(1)
         below, above = (low + torch.minimum(first, high)) / 2, (high + torch.maximum(last, low)) / 2
         return self.keep(torch.stack([below, above], 1).expand(queries, -1, -1).clone())
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines for touching points theta (q, 2, n), over the whole interval or the assumed ones."""
-        low, high, first, last, chord, under, over = (self.whole if split is None else split).unbind(1)
+        low, high, first, last, chord, under, over = (self.full_data if split is None else split).unbind(1)
         value, slope = curve(self.step, theta), derivative(self.step, theta)
         offset = value - slope * theta
         pad = _sigmoid_pad(slope, low[:, None], high[:, None])
@@ -160,7 +160,7 @@ class SigmoidRelaxation:
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
-        low, high, first, last = (self.whole if split is None else split)[:, :4].unbind(1)
+        low, high, first, last = (self.full_data if split is None else split)[:, :4].unbind(1)
         turn = shapes.second(self.step, theta) * (z[:, None] - theta)
         below = rows.clamp(min=0) * turn[:, 0] * (first >= low)
         above = rows.clamp(max=0) * turn[:, 1] * (last <= high)
@@ -168,7 +168,7 @@ class SigmoidRelaxation:
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
         """Theta moved to where the tangents are valid."""
-        low, high, first, last = (self.whole if split is None else split)[:, :4].unbind(1)
+        low, high, first, last = (self.full_data if split is None else split)[:, :4].unbind(1)
         below = torch.maximum(low, torch.minimum(theta[:, 0], torch.minimum(first, high)))
         above = torch.minimum(high, torch.maximum(theta[:, 1], torch.maximum(last, low)))
         return torch.stack([below, above], 1)
@@ -207,14 +207,14 @@ def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
     safe = lower.double().clone()
     fits = _tangent(step, safe, u) <= target - MARGIN
     bad = high.clone()
-    whole = (upper <= 0) | (_tangent(step, bad, u) <= target - MARGIN)
+    all_valid = (upper <= 0) | (_tangent(step, bad, u) <= target - MARGIN)
     for _ in range(40):
         middle = (safe + bad) / 2
         good = _tangent(step, middle, u) <= target - MARGIN
         safe, bad = torch.where(good, middle, safe), torch.where(good, bad, middle)
-    found = torch.where(whole, high, safe)
+    touching = torch.where(all_valid, high, safe)
     none = ~fits & ~(upper <= 0)
-    result = torch.where(none | (lower >= 0), lower.double() - 1.0, found).to(lower.dtype)
+    result = torch.where(none | (lower >= 0), lower.double() - 1.0, touching).to(lower.dtype)
     # Rounding to float32 may move the point up; one step down is safe again.
     return torch.nextafter(result, torch.full_like(result, -torch.inf))
 
@@ -242,7 +242,7 @@ class ConvexRelaxation:
         self.step, self.lower, self.upper = step, lower, upper
         self.index = torch.arange(lower.shape[1])
         self.base = torch.zeros_like(lower)
-        self.whole = _convex_data(step, lower, upper)
+        self.full_data = _convex_data(step, lower, upper)
         self.pace = ((upper - lower) / 4)[:, None]
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ class ConvexRelaxation:
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The tangent at theta (q, 2, n), and the chord."""
-        low, high, chord, rest, side = (self.whole if split is None else split).unbind(1)
+        low, high, chord, rest, side = (self.full_data if split is None else split).unbind(1)
         touch = theta[:, 0]
         value, slope = curve(self.step, touch), derivative(self.step, touch)
         pad = _convex_pad(value, slope, low, high)
@@ -271,14 +271,14 @@ class ConvexRelaxation:
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
-        side = (self.whole if split is None else split)[:, 4]
+        side = (self.full_data if split is None else split)[:, 4]
         used = torch.where(side > 0, rows.clamp(min=0), rows.clamp(max=0))
         turn = used * shapes.second(self.step, theta[:, 0]) * (z - theta[:, 0])
         return torch.stack([turn, torch.zeros_like(turn)], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
         """Theta moved to where the curve is."""
-        low, high = (self.whole if split is None else split)[:, :2].unbind(1)
+        low, high = (self.full_data if split is None else split)[:, :2].unbind(1)
         if self.step.curve in ("sqrt", "log"):
             low = low.clamp(min=LEAST)
         return torch.minimum(torch.maximum(theta, low[:, None]), torch.maximum(high, low)[:, None])
@@ -320,7 +320,7 @@ class SineRelaxation:
         self.step, self.lower, self.upper = step, lower, upper
         self.index = torch.arange(lower.shape[1])
         self.base = torch.zeros_like(lower)
-        self.whole = torch.stack([lower, upper], 1)
+        self.full_data = torch.stack([lower, upper], 1)
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
         """The ends (q, 2, n) between which z is assumed."""
@@ -338,7 +338,7 @@ class SineRelaxation:
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines of these slopes."""
-        low, high = (self.whole if split is None else split).unbind(1)
+        low, high = (self.full_data if split is None else split).unbind(1)
         below, above = theta.unbind(1)
         first, _ = least(below, low, high)
         # sin(z) <= k·z + c is -sin(-z) seen from the other side.
@@ -351,7 +351,7 @@ class SineRelaxation:
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
-        low, high = (self.whole if split is None else split).unbind(1)
+        low, high = (self.full_data if split is None else split).unbind(1)
         below = least(theta[:, 0], low, high)[1].to(z.dtype)
         above = -least(theta[:, 1], -high, -low)[1].to(z.dtype)
         return torch.stack([rows.clamp(min=0) * (z - below), rows.clamp(max=0) * (z - above)], 1)
@@ -386,9 +386,9 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
     )
 
 
-def doubled(drawn: Bend) -> Bend:
+def doubled(relaxation: Bend) -> Bend:
     """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
-    if isinstance(drawn, ProductRelaxation):
-        left, right = ((low.double(), high.double()) for low, high in (drawn.left, drawn.right))
-        return ProductRelaxation(drawn.step, left, right)
-    return bend(drawn.step, drawn.lower.double(), drawn.upper.double())
+    if isinstance(relaxation, ProductRelaxation):
+        left, right = ((low.double(), high.double()) for low, high in (relaxation.left, relaxation.right))
+        return ProductRelaxation(relaxation.step, left, right)
+    return bend(relaxation.step, relaxation.lower.double(), relaxation.upper.double())

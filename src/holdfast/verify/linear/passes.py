@@ -70,7 +70,7 @@ def backward(
     """
     pieces = region.pieces
     pending: dict[int, Tensor] = {top: rows}
-    seen: dict[int, Tensor] = {}
+    rows_at: dict[int, Tensor] = {}
     slack = _Slack(region, len(rows), fixed) if careful else None
     const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
     const = const if fixed is None else const + fixed[:, 0].to(const.dtype)
@@ -82,11 +82,11 @@ def backward(
             more = None if extra is None else extra.get(at)
             if slack is not None:
                 slack.activation(at, step, now, lines[at], more)
-            const, seen[at], now = _bent(region.bends[at], lines[at], now, more, const)
+            const, rows_at[at], now = _pass_activation(region.bends[at], lines[at], now, more, const)
             _add(pending, step.source, now)
             continue
         if isinstance(step, Product):
-            const, seen[at] = _multiplied(step, lines[at], now, const, pending), now
+            const, rows_at[at] = _pass_product(step, lines[at], now, const, pending), now
             if slack is not None:
                 slack.product(at, step, now, lines[at])
             continue
@@ -104,16 +104,16 @@ def backward(
         at_input = at_input + rows_in
     exact = at_input.to(const.dtype)
     lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
-    return BackwardPass(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
+    return BackwardPass(lower if slack is None else lower - slack.total(at_input), at_input, rows_at, lines)
 
 
-def _bent(
+def _pass_activation(
     bend: Bend, lines: Any, rows: Tensor, more: Tensor | None, const: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One activation passed: the constant, the rows (q, m) at it and the rows (q, n) before it."""
-    seen = rows[:, bend.index]
-    positive = seen.clamp(min=0)
-    negative = seen - positive
+    active = rows[:, bend.index]
+    positive = active.clamp(min=0)
+    negative = active - positive
     if lines.lo is not None:
         const = const + (positive.to(const.dtype) * lines.lo).sum(1)
     if lines.uo is not None:
@@ -122,10 +122,10 @@ def _bent(
     before[:, bend.index] = positive.mul_(lines.ls).add_(negative.mul_(lines.us))
     if more is not None:
         before[:, bend.index] += more
-    return const, seen, before
+    return const, active, before
 
 
-def _multiplied(
+def _pass_product(
     step: Product, planes: Planes, rows: Tensor, const: Tensor, pending: dict[int, Tensor]
 ) -> Tensor:
     """One product passed: the constant; the rows of both factors are pending."""
@@ -234,17 +234,17 @@ def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> Re
             continue
         if isinstance(step, Activation | Product) and at not in traced.rows:
             continue
-        given = [values[source] for source in sources_of(step)]
+        inputs = [values[source] for source in sources_of(step)]
         if isinstance(step, Activation):
             bend = region.bends[at]
-            before[at] = given[0][:, bend.index]
-            values[at] = given[0] * bend.base
+            before[at] = inputs[0][:, bend.index]
+            values[at] = inputs[0] * bend.base
             values[at][:, bend.index] = after[at] = traced.lines[at].at(traced.rows[at], before[at])
         elif isinstance(step, Product):
-            before[at] = torch.stack(given, 1)
-            values[at] = after[at] = traced.lines[at].at(traced.rows[at], *given)
+            before[at] = torch.stack(inputs, 1)
+            values[at] = after[at] = traced.lines[at].at(traced.rows[at], *inputs)
         else:
-            values[at] = pieces.forward(at, given)
+            values[at] = pieces.forward(at, inputs)
         for source in sources_of(step):
             if pieces.readers[source] <= at:
                 values.pop(source, None)
@@ -257,11 +257,13 @@ def evaluate(pieces: LinearSteps, points: Tensor) -> Tensor:
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, FreeInputs):
             continue
-        given = [values[source] for source in sources_of(step)]
+        inputs = [values[source] for source in sources_of(step)]
         if isinstance(step, Product):
-            values[at] = given[0] * given[1]
+            values[at] = inputs[0] * inputs[1]
         else:
-            values[at] = curve(step, given[0]) if isinstance(step, Activation) else pieces.forward(at, given)
+            values[at] = (
+                curve(step, inputs[0]) if isinstance(step, Activation) else pieces.forward(at, inputs)
+            )
         for source in sources_of(step):
             if pieces.readers[source] <= at:
                 values.pop(source, None)

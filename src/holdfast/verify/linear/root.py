@@ -45,7 +45,7 @@ def ball(pieces: LinearSteps, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
 
 
 def bounds(
-    pieces: LinearSteps, lower: Any, upper: Any, effort: Effort, known: Region | None = None
+    pieces: LinearSteps, lower: Any, upper: Any, effort: Effort, earlier: Region | None = None
 ) -> Region:
     """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
     centre, radius = ball(pieces, lower, upper)
@@ -59,7 +59,7 @@ def bounds(
         moved = isinstance(step, Selection) and len(step.sources) == 1 and distinct(step)
         depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, ScaleShift))
         if not isinstance(step, Activation | Product):
-            _hold(region, at, interval(pieces, at, region), known)
+            _set_bounds(region, at, interval(pieces, at, region), earlier)
             continue
         for source in dict.fromkeys(sources_of(step)):
             if depth[source] > 1 and not effort.abort() and source not in refined:
@@ -71,16 +71,16 @@ def bounds(
         else:
             below, above = region.lower[step.source], region.upper[step.source]
             region.bends[at], ends = bend(step, below, above), span(step, below, above)
-        _hold(region, at, _evaluated(pieces.net, step, ends), known)
+        _set_bounds(region, at, _evaluated(pieces.net, step, ends), earlier)
     return region
 
 
-def _hold(region: Region, at: int, found: tuple[Tensor, Tensor], known: Region | None) -> None:
+def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlier: Region | None) -> None:
     """Take over the bounds of a step, or what is known of it where that is better."""
-    region.lower[at], region.upper[at] = found
-    if known is not None:
-        region.lower[at] = torch.maximum(region.lower[at], known.lower[at])
-        region.upper[at] = torch.minimum(region.upper[at], known.upper[at])
+    region.lower[at], region.upper[at] = computed
+    if earlier is not None:
+        region.lower[at] = torch.maximum(region.lower[at], earlier.lower[at])
+        region.upper[at] = torch.minimum(region.upper[at], earlier.upper[at])
 
 
 def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -96,11 +96,11 @@ def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]
 
 def behind(net: Net, top: int) -> list[int]:
     """The steps on which step `top` depends, itself included, in order."""
-    wanted = {top}
+    reached = {top}
     for at in range(top, 0, -1):
-        if at in wanted:
-            wanted.update(sources_of(net.steps[at]))
-    return sorted(wanted)
+        if at in reached:
+            reached.update(sources_of(net.steps[at]))
+    return sorted(reached)
 
 
 def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,16 +126,16 @@ def _refine(region: Region, source: int, step: Activation | Product, effort: Eff
     """Bounds of an activation's source by backward passes, tuned where they do not yet decide its sign."""
     lower, upper = region.lower[source].clone(), region.upper[source].clone()
     hinge = isinstance(step, Activation) and step.curve in ("relu", "leaky", "sign")
-    wanted = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
-    index = wanted.nonzero().reshape(-1)
+    undecided = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
+    index = undecided.nonzero().reshape(-1)
     if len(index):
-        found = _tightest(region, source, index, 1.0, hinge, effort)
-        lower[0, index] = torch.maximum(lower[0, index], found)
+        tight = _tightest(region, source, index, 1.0, hinge, effort)
+        lower[0, index] = torch.maximum(lower[0, index], tight)
     if hinge:
         index = index[lower[0, index] < 0]
     if len(index):
-        found = _tightest(region, source, index, -1.0, hinge, effort)
-        upper[0, index] = torch.minimum(upper[0, index], -found)
+        tight = _tightest(region, source, index, -1.0, hinge, effort)
+        upper[0, index] = torch.minimum(upper[0, index], -tight)
     region.lower[source], region.upper[source] = lower, torch.maximum(upper, lower)
 
 
@@ -145,23 +145,25 @@ def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bo
     below = [at for at in behind(pieces.net, source) if at in region.bends]
     # About six values a neuron are alive at once: rows, lines and Adam's moments.
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
-    found = []
+    lower = []
     for part in index.split(share):
         if effort.abort():
-            found.append(torch.full((len(part),), -torch.inf, dtype=torch.float64))
+            lower.append(torch.full((len(part),), -torch.inf, dtype=torch.float64))
             continue
         rows = torch.zeros(len(part), pieces.sizes[source], dtype=pieces.dtype)
         rows[torch.arange(len(part)), part] = sign
         theta = {at: region.bends[at].start(len(part)) for at in below}
-        asked = Queries(source, rows, theta)
+        queries = Queries(source, rows, theta)
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
-            asked = tune(region, asked, effort.iterations, 0.3, effort.decay, goal=goal, stop=effort.stop)[1]
+            queries = tune(
+                region, queries, effort.iterations, 0.3, effort.decay, goal=goal, stop=effort.stop
+            )[1]
         if effort.finish is None:
-            found.append(bound(region, asked, careful=True).lower)
+            lower.append(bound(region, queries, careful=True).lower)
         else:
-            found.append(effort.finish(region, asked, goal))
-    result = torch.cat(found)
+            lower.append(effort.finish(region, queries, goal))
+    result = torch.cat(lower)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
 
 

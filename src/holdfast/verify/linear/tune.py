@@ -54,8 +54,8 @@ class Queries:
 
     def pick(self, index: Tensor) -> Queries:
         """Some of the queries."""
-        found: Queries = _picked(self, index)
-        return found
+        picked: Queries = _pick_rows(self, index)
+        return picked
 
     def mixed(self, mix: Tensor) -> Queries:
         """The queries with their rows made anew from the parts."""
@@ -72,12 +72,12 @@ class Queries:
         )
 
 
-def _picked(value: Any, index: Tensor) -> Any:
+def _pick_rows(value: Any, index: Tensor) -> Any:
     """Some of the queries' values: of a tensor, of tensors by step, or of all fields."""
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, QueryRows | Queries):
-        return replace(value, **{f.name: _picked(getattr(value, f.name), index) for f in fields(value)})
+        return replace(value, **{f.name: _pick_rows(getattr(value, f.name), index) for f in fields(value)})
     return {at: v[index] for at, v in value.items()} if isinstance(value, Mapping) else value[index]
 
 
@@ -132,13 +132,13 @@ def _extra(queries: Queries) -> dict[int, Tensor] | None:
 
 def _fixed(queries: Queries) -> Tensor | None:
     """What betas of cut curves add to the constant, beta · end or -beta · end, with magnitudes (q, 2)."""
-    found = None
+    total = None
     for at, beta in (queries.beta or {}).items():
         if beta.dim() == 3 and queries.split is not None:
             terms = beta.double() * queries.split[at][:, :2].double()
             part = torch.stack([(terms[:, 0] - terms[:, 1]).sum(1), terms.abs().sum((1, 2))], 1)
-            found = part if found is None else found + part
-    return found
+            total = part if total is None else total + part
+    return total
 
 
 class _Adam:
@@ -179,7 +179,7 @@ def tune(
     A query whose bound passes `goal` is not worked on any more.
     """
     best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
-    kept = replace(
+    best_queries = replace(
         queries,
         theta={k: v.clone() for k, v in queries.theta.items()},
         beta=None if queries.beta is None else {k: v.clone() for k, v in queries.beta.items()},
@@ -191,11 +191,14 @@ def tune(
         better = traced.lower > best[open_]
         index = open_[better]
         best[index] = traced.lower[better]
-        for parameters, values in ((kept.theta, now.theta), (kept.beta or {}, now.beta or {})):
+        for parameters, values in (
+            (best_queries.theta, now.theta),
+            (best_queries.beta or {}, now.beta or {}),
+        ):
             for at, value in values.items():
                 parameters[at][index] = value[better]
-        if kept.mix is not None and now.mix is not None:
-            kept.mix[index] = now.mix[better]
+        if best_queries.mix is not None and now.mix is not None:
+            best_queries.mix[index] = now.mix[better]
         going = traced.lower <= goal
         if turn == iterations or not bool(going.any()) or stop():
             break
@@ -209,7 +212,7 @@ def tune(
                 move.pick(index)
         now = _climb(region, now, traced, moves, rate, beta_rate)
         rate, beta_rate = rate * decay, beta_rate * decay
-    return best, kept if kept.mix is None else kept.mixed(kept.mix)
+    return best, best_queries if best_queries.mix is None else best_queries.mixed(best_queries.mix)
 
 
 def _climb(

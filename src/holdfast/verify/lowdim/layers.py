@@ -81,19 +81,19 @@ def _wide(matrix: Array, width: int) -> Array:
     return np.pad(matrix, ((0, 0), (0, width - matrix.shape[1])))
 
 
-def taken(step: Selection, parts: Sequence[AffineLayer], width: int) -> AffineLayer:
+def selected(step: Selection, parts: Sequence[AffineLayer], width: int) -> AffineLayer:
     """The step over the values its sources are layers of."""
-    whole, index = joined(parts, width), step.index.ravel()
-    found = index >= 0
+    source, index = joined(parts, width), step.index.ravel()
+    live = index >= 0
     fill = np.zeros(len(index)) if step.fill is None else step.fill.ravel()
     return AffineLayer(
-        weight=whole.weight[index] * found[:, None],
-        bias=np.where(found, whole.bias[index], fill),
-        size=whole.size[index] * found[:, None],
-        bias_size=np.where(found, whole.bias_size[index], np.abs(fill)),
+        weight=source.weight[index] * live[:, None],
+        bias=np.where(live, source.bias[index], fill),
+        size=source.size[index] * live[:, None],
+        bias_size=np.where(live, source.bias_size[index], np.abs(fill)),
         slope=np.ones(len(index)),
-        terms=whole.terms,
-        exact=whole.exact and bool(found.all()),
+        terms=source.terms,
+        exact=source.exact and bool(live.all()),
     )
 
 
@@ -152,12 +152,12 @@ def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
     neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
     if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
-    build = _LayerBuilder(net, known=[(picked(0, net.inputs), 0)])
+    build = _LayerBuilder(net, layers=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
-        made = build.layer_of(step)
-        if made is None or made[0].weight.size > WEIGHTS:
+        layer = build.layer_of(step)
+        if layer is None or layer[0].weight.size > WEIGHTS:
             return None
-        build.known.append(made)
+        build.layers.append(layer)
     top = len(build.groups)
     output, start = build.raised(len(net.steps) - 1, top), build.raised(0, top) if inputs else None
     if sum(build.width(level) for level in range(1, top + 1)) > NEURONS:
@@ -173,7 +173,7 @@ class _LayerBuilder:
     """Levels under way: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
 
     net: Net
-    known: list[tuple[AffineLayer, int]]  # each step as a layer over a level, and that level
+    layers: list[tuple[AffineLayer, int]]  # each step as a layer over a level, and that level
     groups: list[list[AffineLayer]] = field(default_factory=list)
     carried: dict[tuple[int, int], AffineLayer] = field(default_factory=dict)
 
@@ -191,7 +191,7 @@ class _LayerBuilder:
 
     def raised(self, step: int, level: int) -> AffineLayer:
         """A known step as a layer over a level at or above its own."""
-        layer, own = self.known[step]
+        layer, own = self.layers[step]
         for above in range(own + 1, level + 1):
             if (step, above) not in self.carried:
                 self.carried[step, above] = self.above(layer, above - 1, 1.0)
@@ -203,15 +203,15 @@ class _LayerBuilder:
         if isinstance(step, Selection | WeightedSum):
             if not step.sources:
                 return None
-            level = max(self.known[source][1] for source in step.sources)
+            level = max(self.layers[source][1] for source in step.sources)
             parts = [self.raised(source, level) for source in step.sources]
             width = self.width(level)
             if isinstance(step, Selection):
-                return taken(step, parts, width), level
+                return selected(step, parts, width), level
             return summed(step, parts, width), level
         if not isinstance(step, Activation | Dense | Conv | ScaleShift):
             return None
-        layer, level = self.known[step.source]
+        layer, level = self.layers[step.source]
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
             return (self.above(layer, level, slope), level + 1) if 0.0 <= slope <= 1.0 else None

@@ -30,11 +30,11 @@ def evaluate(net: LayerTable, space: Workspace, point: Reals) -> tuple[int, floa
             out[i] = net.bias[f + i]
         add_rows(out, space.coef, space.pick, used, net.column[net.at[k - 1] : net.at[k]])
         for i in range(m):
-            space.seen[f + i] = out[i]
+            space.preactivation[f + i] = out[i]
             if out[i] < 0.0:
                 out[i] *= net.slope[f + i]
         now, then = then, now
-    case, value, rows = 0, np.inf, space.seen[net.first[last - 1] : net.first[last]]
+    case, value, rows = 0, np.inf, space.preactivation[net.first[last - 1] : net.first[last]]
     for c in range(net.start.size - 1):
         worst = rows[net.start[c]]
         for i in range(net.start[c] + 1, net.start[c + 1]):
@@ -70,7 +70,7 @@ def aim(space: Workspace, lp: LinearProgram, stack: BoxStack, goals: int, trust:
 
 
 @part
-def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, wanted: float) -> float:
+def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, goal: float) -> float:
     """The value of the nearest case's worst row at the best point met, which `trial` becomes.
 
     Each step solves the case's rows, taken as linear, within a part of the box about the point; the part
@@ -78,9 +78,9 @@ def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
     """
     n, trust, goals, fresh = stack.point.size, 0.3, net.start[0], True
     case, value = evaluate(net, space, space.trial)
-    rows = space.seen[net.first[net.sizes.size - 2] :]
+    rows = space.preactivation[net.first[net.sizes.size - 2] :]
     for _ in range(STEPS):
-        if value <= wanted or trust < 1e-5:
+        if value <= goal or trust < 1e-5:
             break
         if fresh:
             goals = net.start[case + 1] - net.start[case]
@@ -91,12 +91,12 @@ def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
         for j in range(n):
             x = space.middle[j] + space.half[j] * lp.point[j]
             space.low_one[j] = rounded(x, stack.lower32[j], stack.upper32[j])
-        near, found = evaluate(net, space, space.low_one)
-        fresh = found < value
+        near, new_value = evaluate(net, space, space.low_one)
+        fresh = new_value < value
         if fresh:
             for j in range(n):
                 space.trial[j] = space.low_one[j]
-            case, value = near, found
+            case, value = near, new_value
             trust = min(1.0, trust * 1.6)
         else:
             trust *= 0.35
@@ -121,16 +121,16 @@ def burst(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
                 low, high = stack.lower[box, j], stack.upper[box, j]
             x = low + (high - low) * chance(state)
             space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
-        if seen_best(stack, space.trial, climb(net, space, lp, stack, state.wanted), state):
+        if record_best(stack, space.trial, climb(net, space, lp, stack, state.goal), state):
             return True
     return False
 
 
 @kernel
-def seen_best(stack: BoxStack, point: Reals, value: float, state: State) -> bool:
+def record_best(stack: BoxStack, point: Reals, value: float, state: State) -> bool:
     """Whether the value is one that is wanted; the best point is kept."""
     if value < state.best:
         state.best = value
         for j in range(point.size):
             stack.point[j] = point[j]
-    return bool(value <= state.wanted)
+    return bool(value <= state.goal)

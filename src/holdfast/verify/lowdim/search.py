@@ -76,7 +76,7 @@ class _Search:
         self, problem: VerificationProblem, clock: Deadline, layers: LayerStack, pool: ThreadPoolExecutor
     ) -> None:
         self.problem, self.clock, self.layers, self.pool = problem, clock, layers, pool
-        self.margin, self.seen, self.parked = np.inf, 0, 0
+        self.margin, self.visited, self.parked = np.inf, 0, 0
 
     def run(self, cases: Sequence[Case]) -> EngineResult:
         """The answer for all cases."""
@@ -91,7 +91,7 @@ class _Search:
             answer = self.group([case for case in group if len(case.bound)])
             if answer is not None:
                 return answer
-        note = f"{self.seen:,} boxes"
+        note = f"{self.visited:,} boxes"
         if self.parked:
             note = f"{note}, {self.parked} of them at the resolution of float64"
             return EngineResult("unknown", ENGINE, note=note, at_limit=True)
@@ -111,16 +111,16 @@ class _Search:
         while any(walker.open for walker in walkers):
             if self.clock.left <= 0:
                 return EngineResult(
-                    "timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes"
+                    "timeout", ENGINE, note=f"{self.visited + sum(w.visited for w in walkers):,} boxes"
                 )
             busy = [walker for walker in walkers if walker.open]
             codes = self.pool.map(partial(BoxWalker.walk, climbs=climbs), busy)
             for walker, code in zip(busy, codes, strict=True):
-                answer = self.judged(walker, code)
+                answer = self.check_pause(walker, code)
                 if answer is not None:
                     return answer
             climbs = walkers[0].fair_climbs()
-            if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
+            if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].visited > 256:
                 walkers.append(BoxWalker(net, cases, target, seed + 7919 * len(walkers), kind))
             for walker in walkers:
                 richest = max(walkers, key=lambda w: w.open)
@@ -129,20 +129,20 @@ class _Search:
             worst = min(float(walker.state.worst) for walker in walkers)
             self.clock.tell("splitting boxes", sum(walker.open for walker in walkers), worst)
         self.margin = min(self.margin, *(float(walker.state.margin) for walker in walkers))
-        self.seen += sum(walker.seen for walker in walkers)
+        self.visited += sum(walker.visited for walker in walkers)
         return None
 
-    def judged(self, walker: BoxWalker, code: int) -> EngineResult | None:
+    def check_pause(self, walker: BoxWalker, code: int) -> EngineResult | None:
         """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
         if code not in (FOUND, LEAF):
             return None
         point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
-            return EngineResult("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
+            return EngineResult("violated", ENGINE, point, note=f"{self.visited + walker.visited:,} boxes")
         if code == FOUND:
             # Do not pause again at a point as bad as this one.
             state = walker.state
-            state.wanted = min(state.wanted, 2.0 * state.best - 1e-9)
+            state.goal = min(state.goal, 2.0 * state.best - 1e-9)
             return None
         self.parked += 1
         if self.parked < (ROUNDED if self.layers.roundoff else PARKED):
@@ -266,7 +266,7 @@ class BoxWalker:
         stack.upper32[:] = high if possible else case.upper
         stack.floor[:] = narrowest(case.lower, case.upper)
         state.margin = state.worst = state.best = np.inf
-        state.wanted, state.target = 0.0 if possible else -np.inf, target
+        state.goal, state.target = 0.0 if possible else -np.inf, target
         state.top, state.random = -1, 1 + seed % 2147483645
 
     @property
@@ -286,29 +286,29 @@ class BoxWalker:
     def deepen(self) -> None:
         """Make room for twice as many boxes on the stack."""
         open_ = {name: getattr(self.stack, name) for name in _OPEN}
-        grown = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in open_.items()}
-        self.stack = self.stack._replace(**grown)
+        larger = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in open_.items()}
+        self.stack = self.stack._replace(**larger)
 
     def walk(self, climbs: int) -> int:
         """Why the kernel paused, after some climbs and boxes."""
         state = self.state
         state.most, state.climbs = self.boxes, climbs
         state.worst = state.best = np.inf
-        began, before = time.monotonic(), self.seen
+        began, before = time.monotonic(), self.visited
         while (code := kernel()(*self.arrays)) == FULL:
             self.deepen()
             state.climbs = 0
         took = time.monotonic() - began
         if took > PATIENCE:
             self.boxes = max(1, self.boxes // 2)
-        elif self.seen - before == self.boxes < USUAL and took < PATIENCE / 4:
+        elif self.visited - before == self.boxes < USUAL and took < PATIENCE / 4:
             self.boxes *= 2
         return int(code)
 
     def fair_climbs(self) -> int:
         """How many climbs to make with the next boxes: a third of the time at first, less later."""
-        symbols, seen = int(self.state.symbols), max(self.seen, 1)
-        return 1 + self.boxes * symbols // seen // SYMBOLS_A_CLIMB[symbols > EARLY]
+        symbols, visited = int(self.state.symbols), max(self.visited, 1)
+        return 1 + self.boxes * symbols // visited // SYMBOLS_A_CLIMB[symbols > EARLY]
 
     @property
     def open(self) -> int:
@@ -316,17 +316,17 @@ class BoxWalker:
         return int(self.state.top) + 1
 
     @property
-    def seen(self) -> int:
+    def visited(self) -> int:
         """How many boxes were looked at."""
-        return int(self.state.seen)
+        return int(self.state.visited)
 
     def share(self, other: BoxWalker) -> None:
         """Move the lower half of the stack, mostly the larger boxes, to a walker that has none."""
         while len(other.stack.lower) < self.open + 2:
             other.deepen()
-        held, count = self.open, self.open // 2
+        open_count, count = self.open, self.open // 2
         for name in _OPEN:
             block = getattr(self.stack, name)
             getattr(other.stack, name)[:count] = block[:count]
-            block[: held - count] = block[count:held].copy()
-        self.state.top, other.state.top = held - count - 1, count - 1
+            block[: open_count - count] = block[count:open_count].copy()
+        self.state.top, other.state.top = open_count - count - 1, count - 1

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reals: TypeAlias = NDArray[np.float64]
-Whole: TypeAlias = NDArray[np.int64]
+Integers: TypeAlias = NDArray[np.int64]
 Signs: TypeAlias = NDArray[np.int8]
 Neurons = Annotated[Reals, "d", "neurons"]
 Inputs = Annotated[Reals, "d", "inputs"]
@@ -24,9 +24,9 @@ Group = TypeVar("Group", bound="Workspace | LinearProgram | BoxStack")
 class LayerTable(NamedTuple):
     """Layers 1..n, flat; the last one gives row values, and a case is met when all its rows are <= 0."""
 
-    sizes: Whole  # (n + 1,) neurons of each layer, the inputs first
-    first: Whole  # (n + 1,) where each layer's neurons begin among all neurons
-    at: Whole  # (n + 1,) where each layer's weights begin
+    sizes: Integers  # (n + 1,) neurons of each layer, the inputs first
+    first: Integers  # (n + 1,) where each layer's neurons begin among all neurons
+    at: Integers  # (n + 1,) where each layer's weights begin
     weight: Reals  # weights, row by row
     column: Reals  # the same, column by column
     size: Reals  # their magnitudes, column by column: at least |weight|, more where layers were merged
@@ -34,7 +34,7 @@ class LayerTable(NamedTuple):
     bias_size: Reals
     slope: Reals  # (neurons,) below zero: 0 relu, 1 no activation
     unit: Reals  # (n,) rounding per magnitude, for a sum over the layer's terms
-    start: Whole  # (cases + 1,) where each case's rows begin
+    start: Integers  # (cases + 1,) where each case's rows begin
 
 
 class Workspace(NamedTuple):
@@ -49,11 +49,11 @@ class Workspace(NamedTuple):
     keep: Neurons  # the slope of the relaxed activation
     lift: Neurons  # the height of its parallelogram
     radius: Neurons  # of its error symbol
-    seen: Neurons  # before the activations, at the point evaluated last
-    state: Annotated[Whole, "q", "neurons"]  # -1 off, 1 on, 2 open, 3 open and pooled
-    symbol: Annotated[Whole, "q", "neurons"]  # the error symbol of an open neuron, else -1
-    owner: Annotated[Whole, "q", "symbols"]  # the neuron of a symbol
-    count: Annotated[Whole, "q", "levels"]  # type: ignore[assignment] # symbols in each layer's forms
+    preactivation: Neurons  # before the activations, at the point evaluated last
+    state: Annotated[Integers, "q", "neurons"]  # -1 off, 1 on, 2 open, 3 open and pooled
+    symbol: Annotated[Integers, "q", "neurons"]  # the error symbol of an open neuron, else -1
+    owner: Annotated[Integers, "q", "symbols"]  # the neuron of a symbol
+    count: Annotated[Integers, "q", "levels"]  # type: ignore[assignment] # symbols in each layer's forms
     form: Annotated[Reals, "d", "forms"]  # layer by layer, symbol by symbol
     middle: Inputs  # of the box
     half: Inputs  # its half widths
@@ -69,7 +69,7 @@ class Workspace(NamedTuple):
     coef: Widest
     here: Widest  # a row on its way back, or values on their way forward
     there: Widest
-    pick: Annotated[Whole, "q", "widest"]
+    pick: Annotated[Integers, "q", "widest"]
     share: Annotated[Reals, "d", "symbols", "inputs"]  # whence a symbol comes
 
 
@@ -84,16 +84,18 @@ class LinearProgram(NamedTuple):
     value: Rows  # of the basic variables
     weight: Rows  # the multipliers found
     rank: Rows  # of a cut; or a row's value in a climb
-    basic: Annotated[Whole, "q", "rows"]  # the basic variable: -1 for t, symbols 0.., slacks from `symbols`
+    basic: Annotated[
+        Integers, "q", "rows"
+    ]  # the basic variable: -1 for t, symbols 0.., slacks from `symbols`
     place: Columns  # where a nonbasic variable stands
     cost: Columns
     ratio: Columns
     joined: Columns  # the rows weighted by the multipliers
     point: Columns  # a vertex
-    kept: Columns  # the weighted row that says where to split
-    kept_point: Columns
-    column: Annotated[Whole, "q", "columns"]  # which variable is not basic
-    order: Annotated[Whole, "q", "columns"]
+    split_row: Columns  # the weighted row that says where to split
+    split_point: Columns
+    column: Annotated[Integers, "q", "columns"]  # which variable is not basic
+    order: Annotated[Integers, "q", "columns"]
 
 
 class BoxStack(NamedTuple):
@@ -124,11 +126,11 @@ STATE = np.dtype(
         ("margin", "d"),  # the smallest bound proven
         ("worst", "d"),  # the worst bound met
         ("best", "d"),  # the lowest value met
-        ("wanted", "d"),  # a value that ends the walk
+        ("goal", "d"),  # a value that ends the walk
         ("target", "d"),  # the bound with which a box is settled at once
         ("top", "q"),  # of the stack, -1 if it is empty
         ("most", "q"),  # boxes to look at
-        ("seen", "q"),  # boxes looked at
+        ("visited", "q"),  # boxes processed
         ("random", "q"),  # the state of the random numbers
         ("climbs", "q"),  # to make first
         ("symbols", "q"),  # of all boxes looked at

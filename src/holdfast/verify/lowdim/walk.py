@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from holdfast.verify.lowdim.points import burst, evaluate, rounded, seen_best
+from holdfast.verify.lowdim.points import burst, evaluate, record_best, rounded
 from holdfast.verify.lowdim.program import BEST, NONE, find_vertex, settle
 from holdfast.verify.lowdim.tables import (
     DONE,
@@ -89,14 +89,14 @@ def share_symbols(net: LayerTable, space: Workspace) -> None:
             s, base = space.symbol[f + i], space.owner.size * f + i
             if s < 0:
                 continue
-            mine = share[s]
+            own = share[s]
             for d in range(n):
-                mine[d] = 0.0
+                own[d] = 0.0
             part = 1.0 / max(space.spread[f + i], TINY)
             for j in range(total):
                 a, theirs = abs(space.form[base + j * m]) * part, share[j]
                 for d in range(n):
-                    mine[d] += a * theirs[d]
+                    own[d] += a * theirs[d]
 
 
 @kernel
@@ -106,11 +106,11 @@ def best_input(space: Workspace, lp: LinearProgram, total: int, floor: Reals) ->
     for d in range(n):
         part = 0.5 * (space.high_clip[d] - space.low_clip[d])
         if part * space.half[d] > floor[d]:
-            mine = abs(lp.kept[d])
+            weight = abs(lp.split_row[d])
             for s in range(n, total):
-                mine += abs(lp.kept[s]) * space.share[s, d]
-            if mine * part > most:
-                best, most = d, mine * part
+                weight += abs(lp.split_row[s]) * space.share[s, d]
+            if weight * part > most:
+                best, most = d, weight * part
     return best, most
 
 
@@ -119,8 +119,8 @@ def best_neuron(space: Workspace, lp: LinearProgram, n: int, total: int) -> tupl
     """The open neuron that weighs most in the weighted row, and how much; -1 when none does."""
     best, most = -1, 0.0
     for s in range(n, total):
-        if abs(lp.kept[s]) > most:
-            best, most = space.owner[s], abs(lp.kept[s])
+        if abs(lp.split_row[s]) > most:
+            best, most = space.owner[s], abs(lp.split_row[s])
     return best, most
 
 
@@ -158,7 +158,7 @@ def split(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
         stack.phase[top, neuron], stack.phase[top + 1, neuron] = 1, -1
         return True
     if d >= 0:
-        halve(stack, top, d, space.middle[d] + space.half[d] * lp.kept_point[d])
+        halve(stack, top, d, space.middle[d] + space.half[d] * lp.split_point[d])
     return d >= 0
 
 
@@ -184,7 +184,7 @@ def remember(net: LayerTable, space: Workspace, lp: LinearProgram, case: int, ro
     """
     m, total = net.start[case + 1] - net.start[case], space.count[net.sizes.size - 1]
     for j in range(total):
-        lp.kept[j], lp.kept_point[j], lp.ratio[j] = 0.0, lp.point[j], 0.0
+        lp.split_row[j], lp.split_point[j], lp.ratio[j] = 0.0, lp.point[j], 0.0
     for i in range(rows):
         w = lp.weight[i]
         if i < m:
@@ -192,10 +192,10 @@ def remember(net: LayerTable, space: Workspace, lp: LinearProgram, case: int, ro
         if w > 0.0 and (i < m or i >= 2 * m):
             row = lp.row[i]
             for j in range(total):
-                lp.kept[j] += w * row[j]
+                lp.split_row[j] += w * row[j]
                 lp.ratio[j] += w * abs(row[j])
     for j in range(total):
-        lp.kept[j] = max(abs(lp.kept[j]), ALONE * lp.ratio[j])
+        lp.split_row[j] = max(abs(lp.split_row[j]), ALONE * lp.ratio[j])
 
 
 @kernel
@@ -205,7 +205,7 @@ def try_vertex(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxS
         x = space.middle[j] + space.half[j] * lp.point[j]
         space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
     _, value = evaluate(net, space, space.trial)
-    return seen_best(stack, space.trial, value, state)
+    return record_best(stack, space.trial, value, state)
 
 
 @part
@@ -216,7 +216,7 @@ def look(
     total, top = space.count[net.sizes.size - 1], state.top
     for j in range(net.sizes[0]):
         space.low_clip[j], space.high_clip[j] = 1.0, -1.0
-    worst, ended, left = np.inf, NONE, False
+    worst, ended, undecided = np.inf, NONE, False
     for case in range(stack.alive.shape[1]):
         if stack.alive[top, case] == 0:
             continue
@@ -228,12 +228,12 @@ def look(
         if try_vertex(net, space, lp, stack, state):
             return FOUND, how
         clip(space, lp, rows, total, state.target)
-        left = True
+        undecided = True
         if not bound >= worst:  # also when it is no number
             worst, ended = bound, how
             remember(net, space, lp, case, rows)
     state.worst = min(state.worst, worst)
-    return MORE if left else DONE, ended
+    return MORE if undecided else DONE, ended
 
 
 @kernel
@@ -289,7 +289,7 @@ def walk(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, 
             return DONE
         if state.top + 2 >= stack.lower.shape[0]:
             return FULL
-        state.seen += 1
+        state.visited += 1
         code = step(net, space, lp, stack, state)
         if code != MORE:
             return code

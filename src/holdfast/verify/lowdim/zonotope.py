@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from numba import njit
 
-from holdfast.verify.lowdim.tables import LayerTable, Reals, Signs, Whole, Workspace
+from holdfast.verify.lowdim.tables import Integers, LayerTable, Reals, Signs, Workspace
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FINE, EMPTY, WILD = 1, 0, -1
@@ -46,7 +46,7 @@ def part(function: Function) -> Function:
 
 
 @kernel
-def add_rows(out: Reals, coef: Reals, pick: Whole, count: int, table: Reals) -> None:
+def add_rows(out: Reals, coef: Reals, pick: Integers, count: int, table: Reals) -> None:
     """Add to out (n,) Σ coef[q] · row pick[q] of the flat table (.., n), over q < count."""
     n = out.size
     q = 0
@@ -275,7 +275,7 @@ def gradient(net: LayerTable, space: Workspace, row: int, out: Reals) -> None:
     for k in range(last - 1, 0, -1):
         f, used = net.first[k - 1], 0
         for i in range(net.sizes[k]):
-            a = space.here[i] if space.seen[f + i] > 0.0 else space.here[i] * net.slope[f + i]
+            a = space.here[i] if space.preactivation[f + i] > 0.0 else space.here[i] * net.slope[f + i]
             if a != 0.0:
                 space.pick[used], space.coef[used] = i, a
                 used += 1

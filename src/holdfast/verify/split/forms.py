@@ -225,57 +225,59 @@ def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     return middle - reach - pad, middle + reach + pad
 
 
-def forward(machine: FormBounds, given: AffineForm) -> ForwardPass:
+def forward(machine: FormBounds, inputs: AffineForm) -> ForwardPass:
     """The forms of all steps for the forms of the inputs."""
-    held: dict[int, AffineForm] = {}
+    forms: dict[int, AffineForm] = {}
     bands: dict[int, Band] = {}
     times: dict[int, ProductForm] = {}
     sources: dict[int, AffineForm] = {}
     mass: dict[int, Tensor] = {}
     for at, step in enumerate(machine.net.steps):
         if isinstance(step, FreeInputs):
-            held[at] = given
-            mass[at] = given.size
+            forms[at] = inputs
+            mass[at] = inputs.size
         elif isinstance(step, Activation):
-            sources[at] = held[step.source]
-            bands[at] = found = band(step, sources[at].lower, sources[at].upper)
+            sources[at] = forms[step.source]
+            bands[at] = bound_band = band(step, sources[at].lower, sources[at].upper)
             ends = span(step, sources[at].lower, sources[at].upper)
             mass[at] = curve_error(machine.net, step, torch.maximum(ends[0].abs(), ends[1].abs()))
             low, high = (curve_error(machine.net, step, end.abs()) for end in ends)
-            held[at] = _bent((ends[0] - low, ends[1] + high), sources[at], found, mass[at])
+            forms[at] = _activate((ends[0] - low, ends[1] + high), sources[at], bound_band, mass[at])
         elif isinstance(step, Product):
-            held[at], times[at] = _multiplied(held[step.left], held[step.right], machine.step_error(at))
-            sources[at], mass[at] = held[step.left], held[step.left].size * held[step.right].size
+            forms[at], times[at] = _multiplied(forms[step.left], forms[step.right], machine.step_error(at))
+            sources[at], mass[at] = forms[step.left], forms[step.left].size * forms[step.right].size
         else:
-            held[at], mass[at] = _mapped(machine, at, [held[s] for s in sources_of(step)])
+            forms[at], mass[at] = _map_linear(machine, at, [forms[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
             if machine.pieces.readers[source] == at:
-                del held[source]
-    return ForwardPass(held[len(machine.net.steps) - 1], bands, times, sources, mass)
+                del forms[source]
+    return ForwardPass(forms[len(machine.net.steps) - 1], bands, times, sources, mass)
 
 
-def _mapped(machine: FormBounds, at: int, given: list[AffineForm]) -> tuple[AffineForm, Tensor]:
+def _map_linear(machine: FormBounds, at: int, sources: list[AffineForm]) -> tuple[AffineForm, Tensor]:
     pieces = machine.pieces
-    boxes, inputs = given[0].slopes.shape[:2]
-    middle = pieces.forward(at, [form.middle for form in given])
-    flat = [form.slopes.reshape(boxes * inputs, -1) for form in given]
+    boxes, inputs = sources[0].slopes.shape[:2]
+    middle = pieces.forward(at, [form.middle for form in sources])
+    flat = [form.slopes.reshape(boxes * inputs, -1) for form in sources]
     slopes = pieces.forward(at, flat, bias=False).reshape(boxes, inputs, -1)
-    mass = pieces.mass(at, [form.size for form in given])
-    carried = pieces.mass(at, [form.off for form in given], bias=False)
+    mass = pieces.mass(at, [form.size for form in sources])
+    carried = pieces.mass(at, [form.off for form in sources], bias=False)
     unit = machine.unit(at)
     off = carried * (1 + unit) + (unit + machine.step_error(at)) * mass
     spread = _spread(slopes)
     lower, upper = _ends(middle, spread + off, unit)
     if machine.partial:
-        low, high = _apart(machine, at, given, unit + machine.step_error(at))
+        low, high = _independent_bounds(machine, at, sources, unit + machine.step_error(at))
         lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
     return AffineForm(middle=middle, slopes=slopes, spread=spread, off=off, lower=lower, upper=upper), mass
 
 
-def _apart(machine: FormBounds, at: int, given: list[AffineForm], unit: float) -> tuple[Tensor, Tensor]:
+def _independent_bounds(
+    machine: FormBounds, at: int, sources: list[AffineForm], unit: float
+) -> tuple[Tensor, Tensor]:
     """Bounds of a linear step whose sources may be anywhere between theirs: a sum of exps stays positive."""
-    middles = [(form.lower + form.upper) / 2 for form in given]
-    radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(given, middles, strict=True)]
+    middles = [(form.lower + form.upper) / 2 for form in sources]
+    radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(sources, middles, strict=True)]
     middle = machine.pieces.forward(at, middles)
     reach = machine.pieces.mass(at, radii, bias=False)
     sizes = [m.abs() + r for m, r in zip(middles, radii, strict=True)]
@@ -288,17 +290,19 @@ def _spread(slopes: Tensor) -> Tensor:
     return torch.linalg.vector_norm(slopes, ord=1, dim=1) * (1 + 4 * slopes.shape[1] * UNIT)
 
 
-def _bent(ends: tuple[Tensor, Tensor], given: AffineForm, found: Band, error: Tensor) -> AffineForm:
+def _activate(ends: tuple[Tensor, Tensor], source: AffineForm, line_band: Band, error: Tensor) -> AffineForm:
     """A curve's form: the line in the middle of the band, up to the `error` (b, n) of evaluating the curve.
 
     Its values are also between the `ends`.
     """
     unit = 16 * UNIT
-    middle = found.slope * given.middle + (found.low + found.high) / 2
-    slopes = given.slopes * found.slope[:, None]
-    room = found.slope.abs() * given.size + found.low.abs() + found.high.abs()
-    off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room + error
-    spread = found.slope.abs() * given.spread * (1 + unit)
+    middle = line_band.slope * source.middle + (line_band.low + line_band.high) / 2
+    slopes = source.slopes * line_band.slope[:, None]
+    room = line_band.slope.abs() * source.size + line_band.low.abs() + line_band.high.abs()
+    off = (
+        line_band.slope.abs() * source.off * (1 + unit) + line_band.gap / 2 * (1 + unit) + unit * room + error
+    )
+    spread = line_band.slope.abs() * source.spread * (1 + unit)
     low, high = _ends(middle, spread + off, unit)
     least, most = ends
     return AffineForm(

@@ -34,39 +34,39 @@ class Plane:
     loss: Tensor
 
 
-def along(given: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+def along(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
     """Rows (q, k) of the forms of the outputs plus rows (q, d) of the inputs, each of its own box (q,)."""
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     base = (rows * output.middle[box]).sum(1) - (rows.abs() * output.off[box]).sum(1) * (1 + unit)
     base = base - unit * (rows.abs() * output.size[box]).sum(1)
     slopes = torch.einsum("qk,qdk->qd", rows, output.slopes[box])
-    return _tied(given, box, over, base, slopes)
+    return _tied(inputs, box, over, base, slopes)
 
 
-def between(given: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+def between(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
     """The same when every output may be anywhere between its own bounds."""
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     positive = rows.clamp(min=0)
     base = (positive * output.lower[box] + (rows - positive) * output.upper[box]).sum(1)
     size = torch.maximum(output.lower.abs(), output.upper.abs())
     base = base - unit * (rows.abs() * size[box]).sum(1)
-    return _tied(given, box, over, base, torch.zeros_like(over))
+    return _tied(inputs, box, over, base, torch.zeros_like(over))
 
 
-def _tied(given: AffineForm, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) -> Plane:
+def _tied(inputs: AffineForm, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) -> Plane:
     """A plane with the rows over the inputs themselves."""
     if bool(over.any()):
-        base = base + (over * given.middle[box]).sum(1)
-        base = base - 8 * (over.shape[1] + 8) * UNIT * (over.abs() * given.size[box]).sum(1)
-        slopes = slopes + over * given.slopes.diagonal(dim1=1, dim2=2)[box]
-    return Plane(base, slopes, torch.zeros_like(given.middle))
+        base = base + (over * inputs.middle[box]).sum(1)
+        base = base - 8 * (over.shape[1] + 8) * UNIT * (over.abs() * inputs.size[box]).sum(1)
+        slopes = slopes + over * inputs.slopes.diagonal(dim1=1, dim2=2)[box]
+    return Plane(base, slopes, torch.zeros_like(inputs.middle))
 
 
 def backward(
-    machine: FormBounds, given: AffineForm, passed: ForwardPass, box: Tensor, rows: Tensor, over: Tensor
+    machine: FormBounds, inputs: AffineForm, passed: ForwardPass, box: Tensor, rows: Tensor, over: Tensor
 ) -> Plane:
     """Rows (q, k) of the outputs plus rows `over` (q, d) of the inputs, each of its own box (q,)."""
-    walk = _BackwardPass(machine, passed, box, given)
+    walk = _BackwardPass(machine, passed, box, inputs)
     top = len(machine.net.steps) - 1
     pending = {top: rows}
     for at in range(top, 0, -1):
@@ -74,7 +74,7 @@ def backward(
             for source, part in walk.step(at, pending.pop(at)):
                 pending[source] = pending[source] + part if source in pending else part
     ends = pending[0] + over if 0 in pending else over
-    middle, radius = given.middle[box], given.slopes.diagonal(dim1=1, dim2=2)[box]
+    middle, radius = inputs.middle[box], inputs.slopes.diagonal(dim1=1, dim2=2)[box]
     base = walk.const + (ends * middle).sum(1)
     unit = machine.unit(0)
     slack = walk.slack + unit * (ends.abs() * (middle.abs() + radius)).sum(1)
@@ -84,11 +84,11 @@ def backward(
 class _BackwardPass:
     """A running backward pass: constants, what rounding may have added, and losses."""
 
-    def __init__(self, machine: FormBounds, passed: ForwardPass, box: Tensor, given: AffineForm) -> None:
+    def __init__(self, machine: FormBounds, passed: ForwardPass, box: Tensor, inputs: AffineForm) -> None:
         self.machine, self.passed, self.box = machine, passed, box
-        self.const = given.middle.new_zeros(len(box))
+        self.const = inputs.middle.new_zeros(len(box))
         self.slack = torch.zeros_like(self.const)
-        self.loss = torch.zeros_like(given.middle)
+        self.loss = torch.zeros_like(inputs.middle)
 
     def step(self, at: int, rows: Tensor) -> list[tuple[int, Tensor]]:
         """The coefficients of a step's sources for those of the step, rows (q, n)."""
@@ -104,29 +104,29 @@ class _BackwardPass:
             self.const += rows @ bias
         return list(zip(sources_of(step), pieces.backward(at, rows), strict=True))
 
-    def curve(self, at: int, rows: Tensor, found: Band) -> Tensor:
+    def curve(self, at: int, rows: Tensor, band: Band) -> Tensor:
         """The rows before a curve."""
-        box, slope = self.box, found.slope[self.box]
+        box, slope = self.box, band.slope[self.box]
         positive = rows.clamp(min=0)
         negative = rows - positive
-        low, high = found.low[box], found.high[box]
+        low, high = band.low[box], band.high[box]
         under, above = slope, slope
-        if found.below is not None:
-            under, low = found.below[box], torch.zeros_like(low)
-        if found.above is not None:
-            above, high = found.above[box], torch.zeros_like(high)
+        if band.below is not None:
+            under, low = band.below[box], torch.zeros_like(low)
+        if band.above is not None:
+            above, high = band.above[box], torch.zeros_like(high)
         self.const += (positive * low + negative * high).sum(1)
-        given = self.passed.sources[at]
-        size = torch.maximum(under.abs(), above.abs()) * given.size[box] + low.abs() + high.abs()
+        source = self.passed.sources[at]
+        size = torch.maximum(under.abs(), above.abs()) * source.size[box] + low.abs() + high.abs()
         self.slack += self.machine.unit(at) * (rows.abs() * size).sum(1)
         self.slack += (rows.abs() * self.passed.mass[at][box]).sum(1)
-        self.attribute(rows.abs() * found.gap[box], given)
+        self.attribute(rows.abs() * band.gap[box], source)
         return positive * under + negative * above
 
     def product(self, at: int, step: Product, rows: Tensor) -> list[tuple[int, Tensor]]:
         """The rows before a product of two steps."""
-        found = self.passed.times[at]
-        own, other, rest = (value[self.box] for value in (found.own, found.other, found.rest))
+        form = self.passed.times[at]
+        own, other, rest = (value[self.box] for value in (form.own, form.other, form.rest))
         self.const -= (rows * own * other + rows.abs() * rest).sum(1)
         size = self.passed.mass[at][self.box] + (own * other).abs() + rest
         unit = 4 * self.machine.unit(at) + self.machine.step_error(at)
@@ -134,11 +134,11 @@ class _BackwardPass:
         self.attribute(rows.abs() * rest, self.passed.sources[at])
         return [(step.left, rows * other), (step.right, rows * own)]
 
-    def attribute(self, loss: Tensor, given: AffineForm) -> None:
+    def attribute(self, loss: Tensor, source: AffineForm) -> None:
         """Charge what a curve loses (q, n) to the inputs by their shares in what it is given."""
-        total = loss.new_zeros(len(given.middle), loss.shape[1]).index_add_(0, self.box, loss)
-        share = total / given.spread.clamp(min=1e-30)
-        self.loss += torch.einsum("bn,bdn->bd", share, given.slopes.abs())
+        total = loss.new_zeros(len(source.middle), loss.shape[1]).index_add_(0, self.box, loss)
+        share = total / source.spread.clamp(min=1e-30)
+        self.loss += torch.einsum("bn,bdn->bd", share, source.slopes.abs())
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +158,8 @@ class CaseRows:
 
     def excess(self, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
         """The largest row of each case (p,) beyond its bound at a point (p, d): at most 0 where it is met."""
-        left = (self.rows[case] * outputs[:, None]).sum(2) + (self.over[case] * points[:, None]).sum(2)
-        return (left - self.bound[case]).amax(1)
+        sums = (self.rows[case] * outputs[:, None]).sum(2) + (self.over[case] * points[:, None]).sum(2)
+        return (sums - self.bound[case]).amax(1)
 
     def blend(self, case: Tensor, weight: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and what that can be off.
@@ -198,16 +198,16 @@ def mixed(base: Tensor, slopes: Tensor) -> CaseBounds:
     weight = torch.nn.functional.one_hot(at, base.shape[1]).to(base.dtype)
     if base.shape[1] == 1:
         return CaseBounds(best, weight, slopes[:, 0])
-    tried = torch.full_like(base, 1.0 / base.shape[1])
+    trial = torch.full_like(base, 1.0 / base.shape[1])
     for turn in range(TURNS):
-        blend = (tried[:, :, None] * slopes).sum(1)
-        size = (tried[:, :, None] * slopes.abs()).sum((1, 2)) + (tried * base.abs()).sum(1)
-        lower = (tried * base).sum(1) - blend.abs().sum(1) - 8 * sum(slopes.shape[1:]) * UNIT * size
+        blend = (trial[:, :, None] * slopes).sum(1)
+        size = (trial[:, :, None] * slopes.abs()).sum((1, 2)) + (trial * base.abs()).sum(1)
+        lower = (trial * base).sum(1) - blend.abs().sum(1) - 8 * sum(slopes.shape[1:]) * UNIT * size
         better = lower > best
-        best, weight = torch.where(better, lower, best), torch.where(better[:, None], tried, weight)
+        best, weight = torch.where(better, lower, best), torch.where(better[:, None], trial, weight)
         value = base - (slopes * blend.sign()[:, None]).sum(2)
         value = value / value.abs().amax(1, keepdim=True).clamp(min=1e-30)
-        tried = torch.softmax(tried.clamp(min=1e-9).log() + value * 3.0 / (1 + 0.3 * turn), 1)
+        trial = torch.softmax(trial.clamp(min=1e-9).log() + value * 3.0 / (1 + 0.3 * turn), 1)
     return CaseBounds(best, weight, (weight[:, :, None] * slopes).sum(1))
 
 

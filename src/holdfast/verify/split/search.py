@@ -67,10 +67,8 @@ class BoxBatch:
     def part(self, which: slice) -> BoxBatch:
         """Some boxes in a row, with their pairs."""
         first, last, _ = which.indices(len(self))
-        mine = (self.box >= first) & (self.box < last)
-        return BoxBatch(
-            self.lower[first:last], self.upper[first:last], self.box[mine] - first, self.case[mine]
-        )
+        own = (self.box >= first) & (self.box < last)
+        return BoxBatch(self.lower[first:last], self.upper[first:last], self.box[own] - first, self.case[own])
 
 
 def joined(one: BoxBatch, other: BoxBatch) -> BoxBatch:
@@ -93,24 +91,26 @@ def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> Box
     size = slopes.abs()
     reach = size.sum(2)
     # What the sum was rounded counts before a small slope divides it.
-    spare = reach - base + 8 * (size.shape[2] + 2) * UNIT * (reach + base.abs())
-    room = spare[:, :, None] / size - 1.0 + OUTWARD
+    margin = reach - base + 8 * (size.shape[2] + 2) * UNIT * (reach + base.abs())
+    room = margin[:, :, None] / size - 1.0 + OUTWARD
     room = torch.where((size > LEAST) & room.isfinite(), room.clamp(-1.0, 1.0), torch.ones_like(room))
     ones = torch.ones_like(room)
     high = torch.where(slopes > 0, room, ones).amin(1)
     low = -torch.where(slopes < 0, room, ones).amin(1)
-    kept, number = torch.unique(box, return_inverse=True)
+    open_boxes, number = torch.unique(box, return_inverse=True)
     where = number[:, None].expand_as(high)
-    most = high.new_full((len(kept), high.shape[1]), -1.0).scatter_reduce(0, where, high, "amax")
-    least = low.new_full((len(kept), low.shape[1]), 1.0).scatter_reduce(0, where, low, "amin")
-    lower, upper = boxes.lower[kept], boxes.upper[kept]
+    most = high.new_full((len(open_boxes), high.shape[1]), -1.0).scatter_reduce(0, where, high, "amax")
+    least = low.new_full((len(open_boxes), low.shape[1]), 1.0).scatter_reduce(0, where, low, "amin")
+    lower, upper = boxes.lower[open_boxes], boxes.upper[open_boxes]
     centre, radius = (lower + upper) / 2, (upper - lower) / 2
     # Rounded outward: a part of the width, and a unit of where the box lies.
     room = OUTWARD * radius + 4e-16 * (lower.abs() + upper.abs())
-    left = torch.maximum(lower, centre + radius * least - room)
-    right = torch.minimum(upper, centre + radius * most + room)
-    empty = left > right  # nothing is met there: any box will do
-    return BoxBatch(torch.where(empty, centre, left), torch.where(empty, centre, right), number, case)
+    lower_clipped = torch.maximum(lower, centre + radius * least - room)
+    upper_clipped = torch.minimum(upper, centre + radius * most + room)
+    empty = lower_clipped > upper_clipped  # nothing is met there: any box will do
+    return BoxBatch(
+        torch.where(empty, centre, lower_clipped), torch.where(empty, centre, upper_clipped), number, case
+    )
 
 
 def halved(boxes: BoxBatch, score: Tensor, lowest: Tensor, floor: Tensor, times: int) -> BoxBatch:
@@ -142,9 +142,9 @@ def _twice(boxes: BoxBatch, score: Tensor, floor: Tensor) -> tuple[BoxBatch, Ten
     again = able[boxes.box]
     score = score.clone()
     score[each, axis] /= 2
-    kept = BoxBatch(boxes.lower, first, boxes.box, boxes.case)
+    first_halves = BoxBatch(boxes.lower, first, boxes.box, boxes.case)
     others = BoxBatch(second, boxes.upper[able], number[boxes.box[again]], boxes.case[again])
-    return joined(kept, others), torch.cat([score, score[able]])
+    return joined(first_halves, others), torch.cat([score, score[able]])
 
 
 def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
@@ -167,7 +167,7 @@ def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
         try:
             return under_way.run()
         except OutOfTime:
-            note = f"{under_way.seen:,} boxes; the time limit was reached within one pass over the network"
+            note = f"{under_way.visited:,} boxes; the time limit was reached within one pass over the network"
             return EngineResult("timeout", ENGINE, note=note)
 
 
@@ -192,7 +192,7 @@ class _Search:
         self.goals = CaseRows.of(cases)
         ends = zip(*(case.ends(problem.dtype) for case in cases), strict=True)
         self.first, self.last = (torch.as_tensor(np.stack(end).astype(np.float64)) for end in ends)
-        self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
+        self.margin, self.worst, self.parked, self.visited = math.inf, math.inf, 0, 0
         self.size = _batch(problem.net, self.goals.rows.shape[1], clock.budget.memory_bytes)
         lowest, highest = np.min([c.lower for c in cases], 0), np.max([c.upper for c in cases], 0)
         self.floor = torch.as_tensor(narrowest(lowest, highest))
@@ -211,118 +211,120 @@ class _Search:
             late = self.clock.left < 0.2
             if late or open_ > MOST_OPEN:
                 status = "timeout" if late else "unknown"
-                note = f"{self.seen:,} boxes, {open_:,} open"
+                note = f"{self.visited:,} boxes, {open_:,} open"
                 return EngineResult(status, ENGINE, margin=self.worst, note=note)  # type: ignore[arg-type]
             begun = time.monotonic()
             witness, rest = self.step(batch, open_ - len(batch))
             if time.monotonic() - begun > SLOW:
                 self.size = max(1, len(batch) // 2)
             if witness is not None:
-                return EngineResult("violated", ENGINE, witness, note=f"{self.seen:,} boxes")
+                return EngineResult("violated", ENGINE, witness, note=f"{self.visited:,} boxes")
             if len(rest):
                 stack.append(rest)
                 if len(stack) > 1 and len(stack[-2]) + len(rest) <= self.size:
                     stack[-2:] = [joined(stack[-2], rest)]
             self.clock.tell("splitting inputs", sum(map(len, stack)), self.worst)
         if self.parked:
-            note = f"{self.parked:,} of {self.seen:,} boxes cannot be split further"
+            note = f"{self.parked:,} of {self.visited:,} boxes cannot be split further"
             return EngineResult("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
         margin = self.margin if math.isfinite(self.margin) else None
-        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")
+        return EngineResult("holds", ENGINE, margin=margin, note=f"{self.visited:,} boxes")
 
     def step(self, batch: BoxBatch, waiting: int) -> tuple[NDArray[Any] | None, BoxBatch]:
         """A witness met on the way, and the halves of what is still open."""
-        self.seen += len(batch)
-        given = start(batch.lower, batch.upper)
-        passed = forward(self.machine, given)
-        middle = self.goals.excess(batch.case, given.middle[batch.box], self.net(given.middle)[batch.box])
+        self.visited += len(batch)
+        inputs = start(batch.lower, batch.upper)
+        passed = forward(self.machine, inputs)
+        middle = self.goals.excess(batch.case, inputs.middle[batch.box], self.net(inputs.middle)[batch.box])
         sure = (1e-3 * middle.abs()).clamp(max=SURE).nan_to_num(SURE)
-        found = self.bounded(given, passed, batch, sure)
-        if found is None or not len(found.pair):
+        pairs_open = self.bounded(inputs, passed, batch, sure)
+        if pairs_open is None or not len(pairs_open.pair):
             return None, batch.part(slice(0))
-        box, lower = batch.box[found.pair], found.mix.lower
+        box, lower = batch.box[pairs_open.pair], pairs_open.mix.lower
         fixed = ~((batch.upper - batch.lower) > self.floor).any(1)[box]
         done = (lower > 0) & fixed
         if bool(done.any()):
             self.margin = min(self.margin, float(lower[done].min()))
         self.parked += int((fixed & ~done).sum())
         self.worst = float(lower.min())
-        witness = self.met(given, box, batch.case[found.pair], found.mix)
+        witness = self.find_witness(inputs, box, batch.case[pairs_open.pair], pairs_open.mix)
         pairs = (~fixed).nonzero().reshape(-1)
         if witness is not None or not len(pairs):
             return witness, batch.part(slice(0))
         # What is clipped away exceeds its case by so much; the margin is not more than that.
-        kept_off = sure[found.pair[pairs]]
-        self.margin = min(self.margin, float(kept_off.min()))
-        base, slopes = found.base[pairs] - kept_off[:, None], found.slopes[pairs]
-        rest = clipped(batch, found.pair[pairs], base, slopes)
-        score = found.loss.index_add(0, box, found.mix.slopes.abs())
+        margin = sure[pairs_open.pair[pairs]]
+        self.margin = min(self.margin, float(margin.min()))
+        base, slopes = pairs_open.base[pairs] - margin[:, None], pairs_open.slopes[pairs]
+        rest = clipped(batch, pairs_open.pair[pairs], base, slopes)
+        score = pairs_open.loss.index_add(0, box, pairs_open.mix.slopes.abs())
         lowest = torch.full((len(batch),), torch.inf, dtype=torch.float64)
         lowest = lowest.scatter_reduce(0, box, lower, "amin")
-        kept = torch.unique(box[pairs])
-        times = max(1, min(3, int(math.log2(max(2.0, self.size / (1 + waiting + len(kept)))))))
-        return None, halved(rest, score[kept], lowest[kept], self.floor, times)
+        open_boxes = torch.unique(box[pairs])
+        times = max(1, min(3, int(math.log2(max(2.0, self.size / (1 + waiting + len(open_boxes)))))))
+        return None, halved(rest, score[open_boxes], lowest[open_boxes], self.floor, times)
 
     def bounded(
-        self, given: AffineForm, passed: ForwardPass, batch: BoxBatch, sure: Tensor
+        self, inputs: AffineForm, passed: ForwardPass, batch: BoxBatch, sure: Tensor
     ) -> OpenPairs | None:
         """The pairs that stay open, if any: cheap planes first, then a pass back."""
-        asked = self.asked(batch.box, batch.case)
-        planes = [plane(given, passed.output, *asked) for plane in (along, between)]
+        row_queries = self.rows_of(batch.box, batch.case)
+        planes = [plane(inputs, passed.output, *row_queries) for plane in (along, between)]
         base, slopes = stacked(planes, self.goals.bound[batch.case])
-        left = self.opened(mixed(base, slopes).lower, sure)
-        if not len(left):
+        open_index = self.open_pairs(mixed(base, slopes).lower, sure)
+        if not len(open_index):
             return None
-        box, case = batch.box[left], batch.case[left]
-        back = backward(self.machine, given, passed, *self.asked(box, case))
+        box, case = batch.box[open_index], batch.case[open_index]
+        back = backward(self.machine, inputs, passed, *self.rows_of(box, case))
         more = stacked([back], self.goals.bound[case])
-        base, slopes = torch.cat([base[left], more[0]], 1), torch.cat([slopes[left], more[1]], 1)
+        base, slopes = torch.cat([base[open_index], more[0]], 1), torch.cat([slopes[open_index], more[1]], 1)
         mix = mixed(base, slopes)
-        still = self.opened(mix.lower, sure[left])
-        found = OpenPairs(left[still], mix.pick(still), base[still], slopes[still], back.loss)
+        still = self.open_pairs(mix.lower, sure[open_index])
+        pairs = OpenPairs(open_index[still], mix.pick(still), base[still], slopes[still], back.loss)
         if self.goals.rows.shape[1] == 1 or not len(still):
-            return found
-        return self.again(given, passed, batch, found, sure[found.pair])
+            return pairs
+        return self.again(inputs, passed, batch, pairs, sure[pairs.pair])
 
     def again(
-        self, given: AffineForm, passed: ForwardPass, batch: BoxBatch, found: OpenPairs, sure: Tensor
+        self, inputs: AffineForm, passed: ForwardPass, batch: BoxBatch, pairs: OpenPairs, sure: Tensor
     ) -> OpenPairs:
         """The same after one more pass back, for the best mix of rows: tighter than a mix of passes."""
-        case, box = batch.case[found.pair], batch.box[found.pair]
-        weight = found.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
-        size = torch.cat([passed.output.size, given.size], 1)[box]
+        case, box = batch.case[pairs.pair], batch.box[pairs.pair]
+        weight = pairs.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
+        size = torch.cat([passed.output.size, inputs.size], 1)[box]
         rows, over, bound, doubt = self.goals.blend(case, weight, size)
-        back = backward(self.machine, given, passed, box, rows, over)
+        back = backward(self.machine, inputs, passed, box, rows, over)
         tight = Plane(back.base - doubt, back.slopes, back.loss)
         base, slopes = stacked([tight], bound[:, None])
-        base, slopes = torch.cat([found.base, base], 1), torch.cat([found.slopes, slopes], 1)
+        base, slopes = torch.cat([pairs.base, base], 1), torch.cat([pairs.slopes, slopes], 1)
         alone = mixed(base[:, -1:], slopes[:, -1:])
-        better = alone.lower > found.mix.lower
+        better = alone.lower > pairs.mix.lower
         mix = CaseBounds(
-            torch.where(better, alone.lower, found.mix.lower),
-            found.mix.weight,
-            torch.where(better[:, None], alone.slopes, found.mix.slopes),
+            torch.where(better, alone.lower, pairs.mix.lower),
+            pairs.mix.weight,
+            torch.where(better[:, None], alone.slopes, pairs.mix.slopes),
         )
-        open_ = self.opened(mix.lower, sure)
-        return OpenPairs(found.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
+        open_ = self.open_pairs(mix.lower, sure)
+        return OpenPairs(pairs.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
 
-    def asked(self, box: Tensor, case: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def rows_of(self, box: Tensor, case: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The box, the rows and the input rows of every row of these pairs."""
         many = self.goals.rows.shape[1]
         rows, over = self.goals.rows[case].flatten(0, 1), self.goals.over[case].flatten(0, 1)
         return box.repeat_interleave(many), rows, over
 
-    def opened(self, lower: Tensor, sure: Tensor) -> Tensor:
+    def open_pairs(self, lower: Tensor, sure: Tensor) -> Tensor:
         """The numbers of bounds that do not settle their pair; the least margin of the others is kept."""
         done = lower > sure
         if bool(done.any()):
             self.margin = min(self.margin, float(lower[done].min()))
         return (~done).nonzero().reshape(-1)
 
-    def met(self, given: AffineForm, box: Tensor, case: Tensor, mix: CaseBounds) -> NDArray[Any] | None:
+    def find_witness(
+        self, inputs: AffineForm, box: Tensor, case: Tensor, mix: CaseBounds
+    ) -> NDArray[Any] | None:
         """A replayed witness among the middles of boxes and the corners where their bounds are least."""
-        radius = given.slopes.diagonal(dim1=1, dim2=2)[box]
-        middle = given.middle[box]
+        radius = inputs.slopes.diagonal(dim1=1, dim2=2)[box]
+        middle = inputs.middle[box]
         points = torch.cat([middle - mix.slopes.sign() * radius, middle])
         case = torch.cat([case, case])
         low, high = self.first[case], self.last[case]

@@ -66,12 +66,12 @@ def score(options: VnncompScoreOptions) -> int:
     )
     if options.json:
         write_json(options.json, as_json(result))
-    found = disagreement_table(result)
+    disagreements = disagreement_table(result)
     if options.csv:
         say(to_csv(benchmark_table(result)), end="")
     else:
-        shown = to_markdown if options.markdown else to_text
-        say(shown(benchmark_table(result)) + (f"\n\n{shown(found)}" if found.rows else ""))
+        render = to_markdown if options.markdown else to_text
+        say(render(benchmark_table(result)) + (f"\n\n{render(disagreements)}" if disagreements.rows else ""))
     if options.report:
         write(result, options.report, command_line(options))
         sys.stderr.write(f"report   {options.report.resolve()}\n")
@@ -111,6 +111,6 @@ def _tell(step: InstanceProgress) -> None:
     minutes = step.left / 60
     hours = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
     about = f"{step.left:.0f} s" if minutes < 1 else hours
-    left = f", about {about} left" if step.done < step.total else ""
-    sys.stderr.write(f"{step.done}/{step.total} {names}: {facts}{left}{before}\n")
+    remaining = f", about {about} left" if step.done < step.total else ""
+    sys.stderr.write(f"{step.done}/{step.total} {names}: {facts}{remaining}{before}\n")
     sys.stderr.flush()

@@ -83,13 +83,13 @@ def begin(
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
     files = {"--json": inside / "verdict.json", "--witness": inside / "witness.txt"}
-    given = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
+    arguments = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), str(len(cores))) if cores else {}
     try:
         with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
             began = time.monotonic()
             process = subprocess.Popen(
-                [*command, *map(str, given), *(str(word) for pair in files.items() for word in pair)],
+                [*command, *map(str, arguments), *(str(word) for pair in files.items() for word in pair)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -174,11 +174,11 @@ def _finish(one: InstanceProcess) -> InstanceOutcome:
         problem = f": {last}" if last else ""
         if code < 0:
             return attempt("error", note=f"ended by {signal.Signals(-code).name}{problem}")
-        said = _text(folder / "out").partition("\n")[0].strip()
-        status = next((s for s in STATUSES if s == said), None)
+        first_line = _text(folder / "out").partition("\n")[0].strip()
+        status = next((s for s in STATUSES if s == first_line), None)
         if status is None or EXIT_CODES[status] != code:
-            shown = f"said {said[:60]!r}" if said else "no output"
-            return attempt("error", note=f"exit code {code}, {shown}{problem}")
+            output = f"said {first_line[:60]!r}" if first_line else "no output"
+            return attempt("error", note=f"exit code {code}, {output}{problem}")
         verdict = read_mapping(folder / "verdict.json")
         margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")
         attempt = partial(

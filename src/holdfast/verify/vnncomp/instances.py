@@ -55,10 +55,10 @@ def read_instances(path: Path) -> tuple[Instance, ...]:
         cells = rows[0][1]
         if len(cells) >= 3 and number_of(cells[2]) is None and not cells[0].endswith((".onnx", ".gz")):
             rows = rows[1:]
-    found = [_instance(path, number, cells) for number, cells in rows]
-    if not found:
+    instances = [_instance(path, number, cells) for number, cells in rows]
+    if not instances:
         raise InputError(f"{path}: expected {ROWS}, got none")
-    return tuple(found)
+    return tuple(instances)
 
 
 def category_of(path: Path) -> str:

@@ -25,8 +25,8 @@ def disagreements(result: Scoreboard) -> list[tuple[JudgedInstance, str]]:
 
 
 def _disagreements(one: JudgedInstance) -> Iterator[str]:
-    said = one.said.values()
-    holds, violated = ([s for s in said if s.status == answer] for answer in ("holds", "violated"))
+    answers = one.answers.values()
+    holds, violated = ([s for s in answers if s.status == answer] for answer in ("holds", "violated"))
     if one.ruling.contradicted:
         truth = f"{one.ruling.truth or 'neither'} counts: {one.ruling.reason}"
         proven = [s for s in violated if s.grade == "valid"]
@@ -39,12 +39,12 @@ def _disagreements(one: JudgedInstance) -> Iterator[str]:
     if one.votes is not None and one.votes.majority is not None:
         counts = f"{one.votes.holds} earlier tools report holds, {one.votes.violated} violated"
         for s in violated if one.votes.majority == "holds" else holds:
-            shown = " with a counterexample that replays" if s.grade == "valid" else ""
-            yield f"{s.tool} reports {s.status}{shown}, but {counts}"
+            evidence = " with a counterexample that replays" if s.grade == "valid" else ""
+            yield f"{s.tool} reports {s.status}{evidence}, but {counts}"
 
 
-def _tools(said: Iterable[ToolAnswer]) -> str:
-    return ", ".join(s.tool for s in said)
+def _tools(answers: Iterable[ToolAnswer]) -> str:
+    return ", ".join(s.tool for s in answers)
 
 
 def as_json(result: Scoreboard) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def as_json(result: Scoreboard) -> dict[str, Any]:
         "instances": [
             _names(one)
             | {"truth": one.ruling.truth, "reason": one.ruling.reason}
-            | {"tools": {tool: _plain(one, said) for tool, said in one.said.items()}}
+            | {"tools": {tool: _plain(one, answer) for tool, answer in one.answers.items()}}
             for one in result.instances
         ],
     }
@@ -69,13 +69,13 @@ def _names(one: JudgedInstance) -> dict[str, Any]:
     return {"category": one.category, "network": one.network, "spec": one.spec}
 
 
-def _plain(one: JudgedInstance, said: ToolAnswer) -> dict[str, Any]:
+def _plain(one: JudgedInstance, answer: ToolAnswer) -> dict[str, Any]:
     return {
-        "result": said.status,
-        "seconds": said.seconds,
-        "witness": said.grade if said.status == "violated" else None,
-        "standing": one.ruling.standing[said.tool],
-        "points": one.ruling.points[said.tool],
+        "result": answer.status,
+        "seconds": answer.seconds,
+        "witness": answer.grade if answer.status == "violated" else None,
+        "standing": one.ruling.standing[answer.tool],
+        "points": one.ruling.points[answer.tool],
     }
 
 
@@ -116,10 +116,10 @@ def instance_table(result: Scoreboard) -> Table:
     for one in result.instances:
         row: list[Cell] = [one.name, one.category, one.ruling.truth or "?"]
         for tool in result.tools:
-            if tool in one.said:
+            if tool in one.answers:
                 standing = one.ruling.standing[tool]
                 mark = f" ({standing})" if standing in ("wrong", "open") else ""
-                row += [f"{one.said[tool].status}{mark}", one.said[tool].seconds]
+                row += [f"{one.answers[tool].status}{mark}", one.answers[tool].seconds]
             else:
                 row += ["–", None]
         rows.append(row)
@@ -140,7 +140,7 @@ def page(result: Scoreboard, command: str = "") -> str:
     wrong = (
         f"{own.wrong} of its answers count as incorrect" if own.wrong else "none of its answers is incorrect"
     )
-    found = disagreement_table(result)
+    table = disagreement_table(result)
     return document(
         Document(
             title=f"{first} on {', '.join(result.categories)}",
@@ -162,25 +162,25 @@ def page(result: Scoreboard, command: str = "") -> str:
             ),
             rule=result.rules.says,
             command=command,
-            alerts=tuple(_alerts(result, len(found.rows))),
-            sections=tuple(_sections(result, found)),
+            alerts=tuple(_alerts(result, len(table.rows))),
+            sections=tuple(_sections(result, table)),
             kind="VNN-COMP",
         )
     )
 
 
-def _alerts(result: Scoreboard, found: int) -> Iterator[Alert]:
-    if found:
-        yield Alert(f"{many(found, 'instance')} with disagreement", "disagreements")
-    grades = [s.grade for one in result.instances for s in one.said.values() if s.status == "violated"]
-    unseen = grades.count("unchecked")
-    if unseen:
-        yield Alert(f"{unseen} of {len(grades)} counterexamples could not be checked", "instances")
-    if result.left_out:
-        yield Alert(f"{result.left_out} instances that only other tools ran are skipped", "benchmarks")
+def _alerts(result: Scoreboard, count: int) -> Iterator[Alert]:
+    if count:
+        yield Alert(f"{many(count, 'instance')} with disagreement", "disagreements")
+    grades = [s.grade for one in result.instances for s in one.answers.values() if s.status == "violated"]
+    unchecked = grades.count("unchecked")
+    if unchecked:
+        yield Alert(f"{unchecked} of {len(grades)} counterexamples could not be checked", "instances")
+    if result.skipped:
+        yield Alert(f"{result.skipped} instances that only other tools ran are skipped", "benchmarks")
 
 
-def _sections(result: Scoreboard, found: Table) -> Iterator[Section]:
+def _sections(result: Scoreboard, conflicts: Table) -> Iterator[Section]:
     yield Section("cactus", "Solved over time", tuple(_plots(result)), _READING)
     table = benchmark_table(result)
     unscored = [name for name in result.categories if name in UNSCORED]
@@ -191,11 +191,11 @@ def _sections(result: Scoreboard, found: Table) -> Iterator[Section]:
         label="Benchmarks",
         note=f"{', '.join(unscored)} does not count in the sum." if unscored else "",
     )
-    if found.rows:
+    if conflicts.rows:
         lead = (
             "Instances on which tools, counterexamples replayed in ONNX Runtime, or earlier votes disagree."
         )
-        yield _table_section("disagreements", "Disagreements", found, lead=lead)
+        yield _table_section("disagreements", "Disagreements", conflicts, lead=lead)
     note = "Click a heading to sort. Truth: the verdict by the rules; ? if unknown."
     yield _table_section("instances", "Instance by instance", instance_table(result), note=note)
 
@@ -220,5 +220,9 @@ def _plots(result: Scoreboard) -> Iterator[Figure]:
 
 
 def _times(result: Scoreboard, instances: Sequence[JudgedInstance]) -> Mapping[str, list[float]]:
-    solved = [[s for s in one.said.values() if one.ruling.standing[s.tool] == "right"] for one in instances]
-    return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in result.tools}
+    solved = [
+        [s for s in one.answers.values() if one.ruling.standing[s.tool] == "right"] for one in instances
+    ]
+    return {
+        tool: [s.seconds for answers in solved for s in answers if s.tool == tool] for tool in result.tools
+    }

@@ -49,10 +49,10 @@ class Counterexample:
 
 def status_of(word: str) -> Status | None:
     """What a word of a result file or of an official result table means; None if nobody says it."""
-    said = word.strip().lower()
-    if not said:
+    text = word.strip().lower()
+    if not text:
         return "unknown"
-    return next((status for status, words in _BEGINNINGS.items() if said.startswith(words)), None)
+    return next((status for status, words in _BEGINNINGS.items() if text.startswith(words)), None)
 
 
 def result_text(protocol: Protocol, status: Status, seconds: float, witness: str = "") -> str:
@@ -71,9 +71,9 @@ def result_text(protocol: Protocol, status: Status, seconds: float, witness: str
     return f"sat\n{_body(witness)}\n"
 
 
-def counterexample_text(found: Counterexample) -> str:
+def counterexample_text(counterexample: Counterexample) -> str:
     """The counterexample as the result files of 2022 and later hold it, with every digit."""
-    named = (("X", found.inputs), ("Y", found.outputs))
+    named = (("X", counterexample.inputs), ("Y", counterexample.outputs))
     pairs = [f"({x}_{i} {value!r})" for x, values in named for i, value in enumerate(values.ravel().tolist())]
     return "(" + "\n".join(pairs) + ")\n"
 
@@ -108,11 +108,11 @@ def _values(text: str, where: str) -> tuple[list[float], list[float]]:
             values[letter][int(index)] = float(number)
         except ValueError:
             raise InputError(f"{where}: expected a number, got {number[:40]!r}") from None
-    for letter, found in values.items():
-        gap = next((index for index in range(len(found)) if index not in found), None)
+    for letter, by_index in values.items():
+        gap = next((index for index in range(len(by_index)) if index not in by_index), None)
         if gap is not None:
             raise InputError(f"{where}: {letter}_{gap} is missing")
-    inputs, outputs = ([found[index] for index in sorted(found)] for found in values.values())
+    inputs, outputs = ([by_index[index] for index in sorted(by_index)] for by_index in values.values())
     return inputs, outputs
 
 
@@ -210,8 +210,8 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
                 f"{where}: expected category,network,spec,prepare time,result,run time, "
                 f"got {len(cells)} fields"
             )
-        shown = ("category", "network", "spec", "result", "seconds")
-        names = shown if len(cells) == 5 else (*shown[:3], "prepared", *shown[3:])
+        default_names = ("category", "network", "spec", "result", "seconds")
+        names = default_names if len(cells) == 5 else (*default_names[:3], "prepared", *default_names[3:])
     values = dict(zip(names, cells, strict=False))
     status = status_of(values.get("result", ""))
     if status is None:

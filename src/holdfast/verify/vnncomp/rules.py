@@ -134,44 +134,48 @@ class Ruling:
     contradicted: bool
 
 
-def judge(rules: Rules, said: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
+def judge(rules: Rules, answers: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
     """The ruling on the answers of tools for one instance; votes count where a vote decides, else nowhere."""
     votes = votes or Votes()
-    truth, reason = _by_vote(said, votes) if rules.needs == "none" else _by_witness(rules, said)
-    standing = {s.tool: _standing(rules, s, truth, said) for s in said}
-    times = [s.seconds for s in said if standing[s.tool] == "right"]
-    easy = rules.easy != rules.right and any(s.tool == RANDOM_TOOL and s.status == "violated" for s in said)
+    truth, reason = _by_vote(answers, votes) if rules.needs == "none" else _by_witness(rules, answers)
+    standing = {s.tool: _standing(rules, s, truth, answers) for s in answers}
+    times = [s.seconds for s in answers if standing[s.tool] == "right"]
+    easy = rules.easy != rules.right and any(
+        s.tool == RANDOM_TOOL and s.status == "violated" for s in answers
+    )
     points = dict.fromkeys(standing, 0)
-    for s in said:
+    for s in answers:
         if standing[s.tool] == "wrong":
             points[s.tool] = rules.wrong
         elif standing[s.tool] == "right":
             points[s.tool] = rules.easy if easy else rules.right + bonus(rules, s.seconds, times)
-    contradicted = {"holds", "violated"} <= {s.status for s in said}
+    contradicted = {"holds", "violated"} <= {s.status for s in answers}
     return Ruling(truth, reason, standing, points, contradicted)
 
 
-def _by_vote(said: Sequence[ToolAnswer], votes: Votes) -> tuple[Answer | None, str]:
-    if any(s.tool == RANDOM_TOOL and s.status == "violated" for s in said):
+def _by_vote(answers: Sequence[ToolAnswer], votes: Votes) -> tuple[Answer | None, str]:
+    if any(s.tool == RANDOM_TOOL and s.status == "violated" for s in answers):
         return "violated", "random tests violate it"
-    holds = votes.holds + sum(s.status == "holds" for s in said)
-    violated = votes.violated + sum(s.status == "violated" for s in said)
+    holds = votes.holds + sum(s.status == "holds" for s in answers)
+    violated = votes.violated + sum(s.status == "violated" for s in answers)
     truth = Votes(holds, violated).majority
     return truth, f"{holds} report holds, {violated} report violated"
 
 
-def _by_witness(rules: Rules, said: Sequence[ToolAnswer]) -> tuple[Answer | None, str]:
-    violated = [s for s in said if s.status == "violated"]
+def _by_witness(rules: Rules, answers: Sequence[ToolAnswer]) -> tuple[Answer | None, str]:
+    violated = [s for s in answers if s.status == "violated"]
     proven = [s.tool for s in violated if _proves(rules, s.grade)]
     if proven:
         return "violated", f"the counterexample of {', '.join(proven)} is valid"
-    if any(s.status == "holds" for s in said):
-        unseen = [s.tool for s in violated if s.grade == "unchecked"]
-        if unseen:
-            return None, f"the counterexample of {', '.join(unseen)} is not available"
+    if any(s.status == "holds" for s in answers):
+        unchecked = [s.tool for s in violated if s.grade == "unchecked"]
+        if unchecked:
+            return None, f"the counterexample of {', '.join(unchecked)} is not available"
         near = ", ".join(s.tool for s in violated if s.grade == "tolerated")
-        told = f"the counterexample of {near} is valid only within the tolerance" if near else ""
-        return "holds", told or ("no counterexample is valid" if violated else "no tool contradicts")
+        tolerance_note = f"the counterexample of {near} is valid only within the tolerance" if near else ""
+        return "holds", tolerance_note or (
+            "no counterexample is valid" if violated else "no tool contradicts"
+        )
     if violated:
         return "violated", "no tool contradicts"
     return None, "no tool has an answer"
@@ -182,7 +186,9 @@ def _proves(rules: Rules, grade: Grade) -> bool:
     return grade == "valid" or (grade == "tolerated" and rules.needs in ("contradicted", "any"))
 
 
-def _standing(rules: Rules, this: ToolAnswer, truth: Answer | None, said: Sequence[ToolAnswer]) -> Standing:
+def _standing(
+    rules: Rules, this: ToolAnswer, truth: Answer | None, answers: Sequence[ToolAnswer]
+) -> Standing:
     if this.status not in ("holds", "violated"):
         return "none"
     if rules.needs == "own" and this.status == "violated" and this.grade != "unchecked":
@@ -194,5 +200,5 @@ def _standing(rules: Rules, this: ToolAnswer, truth: Answer | None, said: Sequen
     if this.status == "holds" or rules.needs in ("none", "contradicted"):
         return "right"
     # The answer is the right one; from 2023 on somebody must have a counterexample to show for it.
-    shown = any(_proves(rules, s.grade) or s.grade == "unchecked" for s in said if s.status == "violated")
-    return "right" if shown else "wrong"
+    proven = any(_proves(rules, s.grade) or s.grade == "unchecked" for s in answers if s.status == "violated")
+    return "right" if proven else "wrong"

@@ -52,10 +52,10 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            said = "another process is writing these results; wait, or choose another --out"
-            raise OutputError(f"{folder}: {said}") from None
-        for left in folder.glob(f"{instance.WORK}*"):
-            shutil.rmtree(left, ignore_errors=True)
+            message = "another process is writing these results; wait, or choose another --out"
+            raise OutputError(f"{folder}: {message}") from None
+        for leftover in folder.glob(f"{instance.WORK}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         yield
     finally:
         os.close(handle)
@@ -63,22 +63,22 @@ def alone(folder: Path) -> Iterator[None]:
 
 def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dict[str, ResultRow]:
     """The finished rows by key; rows of the same instances that were run otherwise are dropped from disk."""
-    whole = out.read_bytes() if out.exists() else b""
+    content = out.read_bytes() if out.exists() else b""
     first = header().encode()
-    if first.startswith(whole):
+    if first.startswith(content):
         write_atomic(out, first)
         return {}
-    if not whole.startswith(first):
+    if not content.startswith(first):
         raise InputError(f"{out}: expected results of an earlier run, or no file; choose another --out")
-    cut = whole[: whole.rfind(b"\n") + 1]  # a line that a power cut tore in two is no line
-    if cut != whole:
-        write_atomic(out, cut)
+    complete = content[: content.rfind(b"\n") + 1]  # a line that a power cut tore in two is no line
+    if complete != content:
+        write_atomic(out, complete)
     rows = read_rows(out)
     ours = {(i.category, i.network, i.spec) for i in instances}
-    kept = [row for row in rows if row.key in keys or (row.category, row.network, row.spec) not in ours]
-    if len(kept) < len(rows):
-        write_atomic(out, table_text(kept).encode())
-    return {row.key: row for row in kept if row.key in keys}
+    current = [row for row in rows if row.key in keys or (row.category, row.network, row.spec) not in ours]
+    if len(current) < len(rows):
+        write_atomic(out, table_text(current).encode())
+    return {row.key: row for row in current if row.key in keys}
 
 
 def append(out: Path, row: ResultRow) -> None:
@@ -125,8 +125,8 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
     witnesses = witness_folder(plan.out)
     with alone(witnesses):
         folders = remembered(plan.out) | {i.category: i.folder for i in plan.instances}
-        known = {category: str(folder) for category, folder in folders.items()}
-        write_atomic(witnesses / FOLDERS, to_json(known, indent=True), durable=False)
+        folder_names = {category: str(folder) for category, folder in folders.items()}
+        write_atomic(witnesses / FOLDERS, to_json(folder_names, indent=True), durable=False)
         finished = resume(plan.out, plan.instances, keys)
         rows = {place: finished[key] for place, key in enumerate(keys) if key in finished}
         todo, reused = [place for place in range(len(keys)) if place not in rows], len(rows)
@@ -138,8 +138,8 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
                 # About as much of the limits of the others as those before took of theirs.
                 allowed = sum(row.limit or 0.0 for row in done)
                 share = min(1.0, sum(row.seconds for row in done) / allowed) if allowed else 0.0
-                left = share * sum(plan.instances[p].limit for p in todo if p not in rows) / plan.jobs
-                tell(InstanceProgress(row, len(rows), len(keys), reused, left))
+                remaining = share * sum(plan.instances[p].limit for p in todo if p not in rows) / plan.jobs
+                tell(InstanceProgress(row, len(rows), len(keys), reused, remaining))
         ordered = [rows[place] for place in range(len(keys))]
         others = [row for row in read_rows(plan.out) if row.key not in keys]
         content = table_text([*others, *ordered]).encode()  # the rows of other plans before those of this one
@@ -162,14 +162,14 @@ def _keys(plan: BenchmarkPlan) -> list[str]:
     """What identifies the result of each instance; the second of two equal lines of a csv has its own."""
     digest = cache(of_file)
     keys: list[str] = []
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for one in plan.instances:
         names = [one.category, one.network, one.spec]
         files = [digest(one.network_path), digest(one.spec_path)]
         how = [one.limit, list(plan.command[1:]), plan.jobs, __version__, code_of("verify")]
         key = of([*names, *files, *how])[:16]
-        seen[key] += 1
-        keys.append(key if seen[key] == 1 else of([key, seen[key]])[:16])
+        counts[key] += 1
+        keys.append(key if counts[key] == 1 else of([key, counts[key]])[:16])
     return keys
 
 

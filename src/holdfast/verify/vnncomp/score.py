@@ -35,18 +35,20 @@ def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     """
     tables: dict[str, list[TableEntry]] = {}
     for source in sources:
-        given, sign, after = source.partition("=")
-        given, path = (
-            (given.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
+        name_given, sign, after = source.partition("=")
+        name_given, path = (
+            (name_given.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
         )
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
         ours = path.read_text("utf-8-sig").startswith(header())
         folder = path.resolve().parent.name
-        name = given or ("holdfast" if ours else folder if path.stem in ("results", "result") else path.stem)
+        name = name_given or (
+            "holdfast" if ours else folder if path.stem in ("results", "result") else path.stem
+        )
         names = {_names(row) for row in rows}
-        if not given and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
+        if not name_given and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             name = f"{name} ({path.stem})"
         if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
@@ -70,14 +72,14 @@ def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, Ta
         return all(len({_key_names(r, depth) for r in rows}) == len({*map(_names, rows)}) for rows in tables)
 
     depth = next(filter(tells_apart, range(1, 9)), 9)
-    found: dict[Key, dict[str, TableEntry]] = {}
+    by_instance: dict[Key, dict[str, TableEntry]] = {}
     for tool, entries in tools.items():
-        seen: Counter[tuple[str, str, str]] = Counter()
+        counts: Counter[tuple[str, str, str]] = Counter()
         for entry in entries:
             names = _key_names(entry.row, depth)
-            found.setdefault((*names, seen[names]), {})[tool] = entry
-            seen[names] += 1
-    return found
+            by_instance.setdefault((*names, counts[names]), {})[tool] = entry
+            counts[names] += 1
+    return by_instance
 
 
 def _key_names(row: ResultRow, depth: int) -> tuple[str, str, str]:
@@ -90,7 +92,7 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
 
     The columns are network, spec, tools_saying_holds, tools_saying_violated.
     """
-    found: dict[tuple[str, str, str], Votes] = {}
+    by_instance: dict[tuple[str, str, str], Votes] = {}
     for path in paths:
         try:
             rows = list(csv.DictReader(path.read_text("utf-8-sig").splitlines()))
@@ -99,19 +101,19 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
         for number, row in enumerate(rows, 2):
             names = (path.resolve().parent.name, _base(row.get("network")), _base(row.get("spec")))
             try:
-                found[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
+                by_instance[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
             except (KeyError, TypeError, ValueError):
                 raise InputError(
                     f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
                     f"got {dict(row)}"
                 ) from None
-    return found
+    return by_instance
 
 
 def votes_on(votes: Mapping[tuple[str, str, str], Votes], key: Key) -> Votes | None:
     """The votes on an instance; None if there are none. The category counts only if any votes are of it."""
     category, *names = key[0], _base(key[1]), _base(key[2])
-    if any(known == category for known, _, _ in votes):
+    if any(voted == category for voted, _, _ in votes):
         return votes.get((category, names[0], names[1]))
     return next((vote for (_, *others), vote in votes.items() if others == names), None)
 
@@ -127,7 +129,7 @@ class JudgedInstance:
     category: str
     network: str
     spec: str
-    said: Mapping[str, ToolAnswer]
+    answers: Mapping[str, ToolAnswer]
     ruling: Ruling
     votes: Votes | None = None
 
@@ -164,7 +166,7 @@ class Scoreboard:
     instances: tuple[JudgedInstance, ...]
     lines: tuple[ToolScore, ...]
     totals: Mapping[str, float]
-    left_out: int  # instances only others have
+    skipped: int  # instances only others have
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -186,28 +188,35 @@ def score(
         name: min((e.row.seconds for e in entries if e.row.result in ("holds", "violated")), default=0.0)
         for name, entries in tools.items()
     }
-    found = aligned(tools)
+    by_instance = aligned(tools)
     instances = []
-    for key, entries in found.items():
+    for key, entries in by_instance.items():
         if not every and names[0] not in entries:
             continue
-        said: dict[str, ToolAnswer] = {}
+        answers: dict[str, ToolAnswer] = {}
         for tool, entry in entries.items():
             row = entry.row
             grade = graded(rules, row, entry.table, library, ours=entry.ours)
             seconds = scored_seconds(rules, row.seconds, overheads[tool])
-            said[tool] = ToolAnswer(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
+            answers[tool] = ToolAnswer(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
         row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
-        ruling = judge(rules, list(said.values()), earlier)
+        ruling = judge(rules, list(answers.values()), earlier)
         instances.append(
             JudgedInstance(
-                category=key[0], network=row.network, spec=row.spec, said=said, ruling=ruling, votes=earlier
+                category=key[0],
+                network=row.network,
+                spec=row.spec,
+                answers=answers,
+                ruling=ruling,
+                votes=earlier,
             )
         )
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
-    return Scoreboard(rules, names, tuple(instances), lines, totals, left_out=len(found) - len(instances))
+    return Scoreboard(
+        rules, names, tuple(instances), lines, totals, skipped=len(by_instance) - len(instances)
+    )
 
 
 def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterator[ToolScore]:
@@ -216,12 +225,12 @@ def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterato
         points = {tool: sum(one.ruling.points.get(tool, 0) for one in here) for tool in tools}
         best = max(points.values(), default=0)
         for tool in tools:
-            said = [(one.said[tool], one.ruling.standing[tool]) for one in here if tool in one.said]
-            if not said:
+            answers = [(one.answers[tool], one.ruling.standing[tool]) for one in here if tool in one.answers]
+            if not answers:
                 continue
-            right = [s for s, standing in said if standing == "right"]
+            right = [s for s, standing in answers if standing == "right"]
             holds = sum(s.status == "holds" for s in right)
-            standings = [standing for _, standing in said]
+            standings = [standing for _, standing in answers]
             yield ToolScore(
                 category,
                 tool,
@@ -232,15 +241,15 @@ def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterato
                 wrong=standings.count("wrong"),
                 undecided=standings.count("open"),
                 seconds=sum(s.seconds for s in right) / len(right) if right else None,
-                cpu_seconds=_sum(s.cpu_seconds for s, _ in said),
+                cpu_seconds=_sum(s.cpu_seconds for s, _ in answers),
                 points=points[tool],
                 percent=percent(points[tool], best),
             )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
 
 
 def overall(result: Scoreboard, tool: str) -> ToolScore:

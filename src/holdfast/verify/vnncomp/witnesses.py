@@ -23,7 +23,7 @@ Replay: TypeAlias = Callable[[NDArray[np.float64]], tuple[NDArray[Any], NDArray[
 
 
 def grade(
-    rules: Rules, spec: Spec, found: Counterexample, point: Numbers, replayed: Numbers
+    rules: Rules, spec: Spec, counterexample: Counterexample, point: Numbers, replayed: Numbers
 ) -> tuple[Grade, str]:
     """The grade of a counterexample and why it is not better (empty if it is valid).
 
@@ -37,10 +37,10 @@ def grade(
         return "invalid", "some of its numbers are not finite"
     outputs = replayed
     if rules.declared is not None:
-        error = declared_error(found.outputs, replayed, relative=rules.relative)
+        error = declared_error(counterexample.outputs, replayed, relative=rules.relative)
         if not error <= rules.declared:
             return "invalid", f"its outputs differ from ONNX Runtime's by {error:.3g}"
-        outputs = found.outputs
+        outputs = counterexample.outputs
     why = _why_not(spec, point, outputs, rules.box, rules.output)
     if why:
         return "invalid", why
@@ -71,11 +71,11 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
         outside = min(outside, away)
         if away > box:
             continue
-        left = case.rows @ y - case.bound  # how far each row is from being met: at most 0 where it is
-        left = left if case.inputs is None else left + case.inputs @ x
-        if ((left < 0) | ((left == 0) & ~case.strict) | (left <= output) & (output > 0)).all():
+        excess = case.rows @ y - case.bound  # how far each row is from being met: at most 0 where it is
+        excess = excess if case.inputs is None else excess + case.inputs @ x
+        if ((excess < 0) | ((excess == 0) & ~case.strict) | (excess <= output) & (output > 0)).all():
             return ""
-        best = min(best, float(left.max()))
+        best = min(best, float(excess.max()))
     if outside <= box:
         return f"the outputs are safe, by {best:.3g}"
     return f"the inputs are outside the box, by {outside:.3g}"
@@ -85,7 +85,7 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
 class BenchmarkLibrary:
     """Folders of benchmark files by category, and others; opened sessions stay open."""
 
-    known: Mapping[str, Path] = field(default_factory=dict)
+    recorded: Mapping[str, Path] = field(default_factory=dict)
     roots: tuple[Path, ...] = ()
     replays: Any = field(default_factory=lambda: lru_cache(maxsize=8)(open_replay), compare=False)
     specs: Any = field(default_factory=lambda: lru_cache(maxsize=2)(read_vnnlib), compare=False)
@@ -93,8 +93,8 @@ class BenchmarkLibrary:
     def find(self, category: str, name: str) -> Path | None:
         """The file of that name in a table, by as much of its path as is the same here; None if absent."""
         own = [root / category for root in self.roots] + [r for r in self.roots if r.name == category]
-        if category in self.known:
-            own.insert(0, self.known[category])
+        if category in self.recorded:
+            own.insert(0, self.recorded[category])
         # Other folders only if none belongs to the category: names like prop_1 are in many.
         places = [place for place in own if place.is_dir()] or self.roots
         parts = Path(name.removesuffix(".gz")).parts
@@ -134,13 +134,13 @@ def _graded(rules: Rules, text: str, replay: Replay, spec: Spec, file: Path) -> 
     if not text.strip():
         return "missing", f"{file.name} is empty"
     try:
-        found = read_counterexample(text, file.name)
+        counterexample = read_counterexample(text, file.name)
     except InputError as problem:
         return "invalid", str(problem)
-    if found.inputs.size != spec.inputs:
-        return "invalid", f"expected {spec.inputs} inputs, got {found.inputs.size}"
-    point, outputs = replay(found.inputs)
-    return grade(rules, spec, found, point, outputs[: spec.outputs])
+    if counterexample.inputs.size != spec.inputs:
+        return "invalid", f"expected {spec.inputs} inputs, got {counterexample.inputs.size}"
+    point, outputs = replay(counterexample.inputs)
+    return grade(rules, spec, counterexample, point, outputs[: spec.outputs])
 
 
 def _published(row: ResultRow, table: Path) -> Path | None:
@@ -185,6 +185,6 @@ def library_of(tables: Sequence[Path], folders: Sequence[Path]) -> BenchmarkLibr
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"--benchmarks: expected a folder, got {folder}")
-    known = {category: place for table in tables for category, place in remembered(table).items()}
+    recorded = {category: place for table in tables for category, place in remembered(table).items()}
     around = [*folders, *(table.parent for table in tables), Path.cwd()]
-    return BenchmarkLibrary(known, tuple(dict.fromkeys(path.resolve() for path in around)))
+    return BenchmarkLibrary(recorded, tuple(dict.fromkeys(path.resolve() for path in around)))

@@ -129,8 +129,8 @@ def compare(sign: str, left: Term, right: Term) -> Formula:
     weights = {name: weight for name, weight in difference.items() if weight and name is not None}
     strict = len(sign) == 1
     if not weights:
-        met = constant > 0 if strict else constant >= 0
-        return [All()] if met else []
+        holds = constant > 0 if strict else constant >= 0
+        return [All()] if holds else []
     (name, weight), *others = weights.items()
     if name >= 0 and not others:
         return [bound_of(name, "upper" if weight > 0 else "lower", _near(constant / weight), strict)]

@@ -53,12 +53,12 @@ def spec_of(inputs: int, outputs: int, asserted: list[Formula]) -> Spec:
     # `cases` keeps every tuple alive, so that its id is its own.
     boxes = {key: _box(common, own) for key, own in {id(case.bounds): case.bounds for case in cases}.items()}
     tables = {key: _table(inputs, outputs, own) for key, own in {id(c.rows): c.rows for c in cases}.items()}
-    found = [(boxes[id(case.bounds)], tables[id(case.rows)]) for case in cases]
-    kept = tuple(Disjunct(*box, *table) for box, table in found if box is not None)
-    empty = len(cases) - len(kept)
+    pairs = [(boxes[id(case.bounds)], tables[id(case.rows)]) for case in cases]
+    disjuncts = tuple(Disjunct(*box, *table) for box, table in pairs if box is not None)
+    empty = len(cases) - len(disjuncts)
     which = "the only case" if len(cases) == 1 else f"{empty} of {len(cases)} cases"
     notes = (f"{which} dropped: its lower bound is above its upper bound",) if empty else ()
-    return Spec(inputs, outputs, kept, notes)
+    return Spec(inputs, outputs, disjuncts, notes)
 
 
 def _narrow(lower: Floats, upper: Floats, bounds: Sequence[Bound]) -> None:
@@ -104,8 +104,8 @@ def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
     except FileNotFoundError:
         raise InputError(f"{path}: no such specification; give the path of a .vnnlib file") from None
     except OSError as problem:
-        said = problem.strerror or problem
-        raise InputError(f"{path}: expected a readable VNN-LIB file, got: {said}") from problem
+        reason = problem.strerror or problem
+        raise InputError(f"{path}: expected a readable VNN-LIB file, got: {reason}") from problem
     if len(data) > limit:
         raise InputError(f"{path}: has more than {limit >> 20} MB; expected a VNN-LIB file of less")
     if not data.strip():
@@ -141,8 +141,8 @@ def _parse(text: str, quick: bool = True) -> Spec:
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Where a pattern that may match nothing ends."""
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 def _split(run: str) -> list[str]:

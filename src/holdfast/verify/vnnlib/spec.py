@@ -163,8 +163,8 @@ def _shape(network: Network, spec: Spec, proto: Any) -> tuple[int, ...]:
     shape = _filled(_dims(inputs[0]), spec.inputs)
     got = prod(shape)
     sizes = [_dims(tensor) for tensor in outputs_of(proto)]
-    known = all(all(dims[1:]) and dims != (0,) for dims in sizes)  # the first may be a free batch of 1
-    outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if known else spec.outputs
+    static = all(all(dims[1:]) and dims != (0,) for dims in sizes)  # the first may be a free batch of 1
+    outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if static else spec.outputs
     if (got, outputs) != (spec.inputs, spec.outputs):
         raise InputError(
             f"{network.path}: expected {spec.inputs} inputs and {spec.outputs} outputs as in the "
@@ -182,7 +182,7 @@ def _filled(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
     """The shape with free dimensions set: a batch to 1, and another single one to whatever fits `size`."""
     filled = [1 if i == 0 and not d and len(dims) > 1 else d for i, d in enumerate(dims)]
     free = [i for i, d in enumerate(filled) if not d]
-    known = prod(d for d in filled if d)
-    if len(free) == 1 and size % known == 0:
-        filled[free[0]] = size // known
+    fixed = prod(d for d in filled if d)
+    if len(free) == 1 and size % fixed == 0:
+        filled[free[0]] = size // fixed
     return tuple(d or 1 for d in filled)

@@ -55,7 +55,7 @@ def test_a_benchmark_is_run_and_its_counterexample_replays(sums, tmp_path):
     assert [row.result for row in rows] == ["holds", "violated"]
     assert all(row.engine and row.cpu_seconds for row in rows)
     made = score([str(out)], RULES["2026"])
-    assert [one.said["holdfast"].grade for one in made.instances] == ["unchecked", "valid"]
+    assert [one.answers["holdfast"].grade for one in made.instances] == ["unchecked", "valid"]
     assert made.lines[0].points == 20
 
 
@@ -69,5 +69,5 @@ def test_packed_files_of_the_competition(shared_data, tmp_path):
     out = tmp_path / "r.csv"
     assert [row.result for row in run(BenchmarkPlan((first, second), out))] == ["holds", "violated"]
     made = score([str(out)], RULES["2025"])
-    assert made.instances[1].said["holdfast"].grade == "valid"
+    assert made.instances[1].answers["holdfast"].grade == "valid"
     assert made.lines[0].wrong == 0
