@@ -77,7 +77,7 @@ def test_every_engine_counts_the_rounding_of_an_evaluation(tmp_path, engine):
 
     def status(question, as_evaluated):
         problem = problem_of(question, as_evaluated=as_evaluated)
-        return decide._ask(engine, problem, Deadline(Budget(5.0), time.monotonic())).status
+        return decide._run_engine(engine, problem, Deadline(Budget(5.0), time.monotonic())).status
 
     assert status(near, as_evaluated=False) == "holds"
     assert status(near, as_evaluated=True) != "holds"

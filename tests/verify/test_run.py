@@ -96,7 +96,7 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
 
 def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monkeypatch, proven):
     proven(OPEN, few=EngineResult("holds", "few", margin=0.5))
-    once = decide._ask
+    once = decide._run_engine
     only_real = lambda *given: OPEN if given[1].net.roundoff else once(*given)  # noqa: E731
     monkeypatch.setattr(decide, "_run_engine", only_real)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))

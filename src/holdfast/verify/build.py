@@ -27,7 +27,7 @@ def problem_of(
     runner: Runner | None = None,
     as_evaluated: bool = False,
 ) -> VerificationProblem:
-    """The problem an engine is given; ModelError names a node that cannot be lowered.
+    """The verification problem of a property; raise ModelError naming a node that cannot be lowered.
 
     Inputs with one number of their type between their bounds are fixed at it. Bounds of rows are widened by
     two units in the last place: the specification's decimals were rounded to the nearest float64. With
@@ -47,7 +47,7 @@ def problem_of(
 def _build(
     question: Property, domain: InputDomain, runner: Runner, softmax: str, as_evaluated: bool
 ) -> VerificationProblem:
-    """The problem with the last softmax taken off, if it is named."""
+    """The problem, with the last softmax dropped if `softmax` names one."""
     from holdfast.graph.lower import lower_onnx
 
     unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
@@ -66,9 +66,9 @@ def _build(
 
 
 def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
-    """The cases with bounds raised by what underflow, and a softmax taken off, can change in a runtime.
+    """The cases with bounds raised by the effect of underflow, and of a dropped softmax, in a runtime.
 
-    ModelError if a value may leave the range of the floating-point type: nothing is then known of it.
+    Raise ModelError if a value may exceed the range of the floating-point type, where no bound is known.
     """
     rounding, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
     if not rounding.largest < float(kind.max) / 2:
@@ -124,7 +124,7 @@ def cases_of(unsafe: tuple[LinearConstraints, ...], domain: InputDomain) -> tupl
 
 
 def last_softmax(proto: Any) -> str:
-    """Softmax or LogSoftmax if that is the last layer of the network, else nothing."""
+    """Name of the last layer if it is Softmax or LogSoftmax, else an empty string."""
     if len(proto.graph.output) != 1:
         return ""
     name = proto.graph.output[0].name
@@ -139,8 +139,8 @@ def without_softmax(rows: LinearConstraints, kind: str) -> list[LinearConstraint
       p_i <= p_j  is  z_i <= z_j;
       p_i >= c    implies  z_j - z_i <= log((1 - c) / c) for every j;
       p_i <= c    implies  z_i - z_j <= log((k - 1) c / (1 - c)) for some j.
-    The first is exact, as are the others for two outputs; else they are wider, so that `holds` stays a proof
-    and a violation is one only if it replays.
+    The first is exact, as are the others for two outputs. Otherwise they are relaxations: `holds` remains a
+    proof, and a violation counts only if it replays.
     """
     if rows.inputs is not None and rows.inputs.any():
         return None
@@ -157,7 +157,7 @@ def without_softmax(rows: LinearConstraints, kind: str) -> list[LinearConstraint
 
 
 def _row(weights: Floats, bound: float, kind: str) -> list[list[Row]] | None:
-    """The ways in which one row may hold, each a conjunction of rows before the softmax."""
+    """The alternatives under which one row holds, each a conjunction of rows before the softmax."""
     named = np.flatnonzero(weights)
     if len(named) == 2 and weights.sum() == 0 and abs(bound) < 1e-300:
         return [[(np.sign(weights), 0.0)]]

@@ -1,4 +1,4 @@
-"""The engine for finite domains: every cell of the free inputs is tried in ONNX Runtime, exactly."""
+"""Engine for finite domains: exact enumeration of all cells of the free inputs in ONNX Runtime."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ from holdfast.verify.finite import GraphSplit, InputCells, NotFinite, RoundingTr
 from holdfast.verify.problem import Deadline, EngineResult, InputDomain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
-_SHORT = 0.5  # seconds for which it does not pay to take the graph apart
+_SHORT = 0.5  # seconds below which splitting the graph does not pay off
 ENGINE = "enumerate"
 LIMIT = 5_000_000  # cells of one box
 DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
@@ -29,7 +29,7 @@ DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
 
 @dataclass
 class CellEvaluator:
-    """The network and its parts as sessions, opened when first needed, and what they gave so far."""
+    """Sessions of the network and its parts, opened on first use, with a cache of their outputs."""
 
     model: Any  # onnx.ModelProto
     trace: RoundingTrace
@@ -46,7 +46,7 @@ class CellEvaluator:
 
 
 def choose(machine: CellEvaluator, cells: int) -> None:
-    """Let the machine run the original file if that does not take long for this many cells."""
+    """Run the original file directly if that is fast enough for this many cells."""
     sample, runner = machine.domain.template.reshape(machine.domain.box.lower.shape), machine.runner()
     began = time.perf_counter()
     for _ in range(2):
@@ -69,7 +69,7 @@ def first_alike(
 ) -> NDArray[np.int64]:
     """For each of the cells of one input the first cell that has the same outputs, (count,).
 
-    `tensors` gives what a cell makes of the tensors that depend on this input alone.
+    `tensors` returns the values, in a cell, of the tensors that depend on this input alone.
     """
     first = np.arange(count)
     shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
@@ -101,7 +101,7 @@ def _different(machine: CellEvaluator, cells: Sequence[InputCells], free: int) -
 
 
 def outputs_of(machine: CellEvaluator, point: Values) -> tuple[bytes, Floats]:
-    """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
+    """The cache key and the flat outputs of a cell, computed only if the tail's inputs are new."""
     if machine.direct:
         machine.runs += 1
         return point.tobytes(), on_original(machine, point)
@@ -139,7 +139,7 @@ class _Subgraph:
             self._options.only_execute_path_to_fetches = True
 
     def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """These tensors in order, computed from those given or one of them."""
+        """These tensors in order, computed from `inputs` or among them."""
         values, missing = dict(inputs), [name for name in names if name not in inputs]
         if missing and self._session is not None:
             feed = {name: inputs[name] for name in self._reads}
@@ -158,7 +158,7 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
 
 @dataclass
 class _Tally:
-    """The worst cell so far, those in doubt, and how much was tried."""
+    """The worst cell so far, the doubtful cells, and the number of cells evaluated."""
 
     slack: float = inf
     point: Values | None = None
@@ -171,9 +171,9 @@ class _Tally:
 def enumerated(
     question: Property, proto: Any, domain: InputDomain, runner: Callable[[], Runner], clock: Deadline
 ) -> EngineResult:
-    """The exact answer for a property whose free inputs are all rounded; NotFinite if one is not.
+    """The exact result for a property whose free inputs are all rounded; raise NotFinite if one is not.
 
-    Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
+    `holds` is returned only after `runner` has confirmed the tightest cell on the original file.
     """
     template = domain.template.reshape(domain.box.lower.shape)
     inputs = inputs_of(proto)
@@ -213,7 +213,7 @@ def enumerated(
 
 
 def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, list[LinearConstraints]]]:
-    """The float32 ends of every box of free inputs, with the rows that are meant for it."""
+    """The float32 ends of every box of free inputs, with the rows that apply to it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
     groups: dict[int, tuple[InputBox | None, list[LinearConstraints]]] = {}
@@ -272,7 +272,7 @@ def _evaluate_box(
 
 
 def _confirmed(machine: CellEvaluator, tally: _Tally) -> bool:
-    """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
+    """Whether the original file and the split graph agree on the output of the tightest cell."""
     if tally.point is None:
         return True  # no box holds a float32
     original = on_original(machine, tally.point)

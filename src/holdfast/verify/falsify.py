@@ -1,11 +1,11 @@
 """The search for a counterexample: random points, corners, and gradient descent on the output constraints.
 
-Every point lies inside the box from the start, so what is found is what is replayed. Cases are
-attacked side by side in one batch: in one round all of them, in the next the few that came nearest.
+Every point lies inside the box from the start, so the point that is found is the one that is replayed.
+Cases are attacked together in one batch: all of them in one round, the nearest few in the next.
 
-A relu that is off hides what lies behind it, and on nets with many of those plain descent stands still on a
-plateau. So in each batch the gradient leaks through such relus, for every point by another share, and less
-and less towards the end, where it is exact.
+An inactive relu blocks the gradient, and on nets with many of them plain descent stalls on a plateau. In
+each batch the gradient therefore leaks through inactive relus, with a different share for every point. The
+share decreases towards the end of the descent, where the gradient is exact.
 """
 
 import itertools
@@ -37,7 +37,7 @@ from holdfast.verify.rounding import NEAR, REPLAYED
 ENGINE = "attack"
 FEW = 3  # cases that the narrow rounds attack
 MOST_LEAK = 0.2
-EXACT = 0.8  # from this part of a descent on nothing leaks
+EXACT = 0.8  # the share of a descent after which the gradient does not leak
 MOST_POINTS = 400  # in one batch
 MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
 MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
@@ -65,7 +65,7 @@ class Targets:
         return self.low[self.box[which]], self.high[self.box[which]]
 
     def excess(self, outputs: Tensor, points: Tensor, which: Tensor) -> Tensor:
-        """How much each row of its case exceeds its bound, (b, r): the case is met when none is above 0."""
+        """Excess of each row of its case over the bound, (b, r); the case is met if none is positive."""
         values = torch.einsum("brk,bk->br", self.rows[which], outputs)
         if self.inputs is not None:
             values = values + torch.einsum("brn,bn->br", self.inputs[which], points)
@@ -92,7 +92,7 @@ def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | No
     if not nonempty:
         return None
     rows, inputs, bound = stacked_rows(nonempty)
-    # A row that is there again, to fill up, is always met.
+    # A repeated row, used as padding, is always met.
     bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in nonempty]] = np.inf
     low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
     return Targets(
@@ -112,8 +112,8 @@ class DescentSettings:
     steps: int
     first: float
     momentum: float  # of the sign of the gradient
-    adam: bool = False  # by the gradient over its usual size instead: slower, and finer where inputs are few
-    all_rows: bool = False  # along every row that is not met, not the hardest alone
+    adam: bool = False  # Adam instead of the sign: slower, but more precise for few inputs
+    all_rows: bool = False  # descend along every violated row, not only the worst one
 
     def size(self, done: float) -> float:
         """The length of the step after this part of the descent."""
@@ -134,7 +134,7 @@ PACES = (  # an odd number: each takes its turn with all cases and with the near
 def falsify(
     problem: VerificationProblem, clock: Deadline, seconds: float, rng: np.random.Generator
 ) -> EngineResult:
-    """A replayed counterexample found within `seconds`, or unknown."""
+    """Search for a counterexample for `seconds`; return it replayed, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
     targets = targets_of(problem.cases, problem.dtype)
     if targets is None:
@@ -142,7 +142,7 @@ def falsify(
             "unknown", ENGINE, note=f"no {problem.dtype.name} value is in the box of any case"
         )
     hunt = CounterexampleSearch(problem, targets, clock, until, rng)
-    # For small products a second thread costs more than it brings.
+    # For small products a second thread costs more than it saves.
     with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
         witness = hunt.sampled()
         for number in itertools.count():
@@ -178,7 +178,7 @@ class CounterexampleSearch:
         self.evaluated = 0
         rows = sum(value[0].numel() for value in (targets.rows, targets.inputs) if value is not None)
         values = max(sum(prod(step.shape) for step in problem.net.steps), rows)
-        # by size and not by the clock: one seed, one search
+        # depends on sizes, not on time: the seed determines the search
         self.size = max(1, min(MOST_VALUES // values, MOST_WORK // (1 + products(problem.net)), MOST_POINTS))
 
     def late(self) -> bool:
@@ -215,7 +215,7 @@ class CounterexampleSearch:
         return (self.point[which] + (high - low) * (share - 0.5) * 0.2).clamp(low, high)
 
     def round(self, number: int) -> NDArray[Any] | None:
-        """A witness found by one descent, from all cases or from those that came nearest."""
+        """A witness found by one descent, over all cases or over the nearest few."""
         self.clock.tell(ENGINE, len(self.targets), float(self.best.min()))
         if number % 2:
             which = torch.tensor(np.argsort(self.best)[:FEW].copy())
@@ -255,7 +255,7 @@ class CounterexampleSearch:
         return None
 
     def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[Any] | None:
-        """A witness among the points, replayed; what was learned of their cases is kept."""
+        """Record the best point of each case; return a replayed witness among the points, if any."""
         self.evaluated += len(points)
         values = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy()  # no witness is infinite
         cases = which.numpy()
@@ -271,7 +271,7 @@ class CounterexampleSearch:
             return None
         witness = self.problem.witness(points[torch.tensor(near)].numpy())
         if witness is None:
-            # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
+            # torch and ONNX Runtime differ here: replay only points with a larger violation
             deepest = float(values[near[0]])
             self.limit = deepest - max(abs(deepest), NEAR)
         return witness

@@ -1,8 +1,8 @@
 """Finite domains: where a graph rounds its free inputs, the cells of an input, and the graph after the cuts.
 
-Up to the roundings ("cuts") every value must come from one input through steps that never turn back: moves,
-sums and products with constants, clipping. Then a cut's value is a staircase of that input, and its stairs
-are the cells to enumerate.
+Up to the roundings ("cuts") every value must depend on one input through monotone steps: moves, sums and
+products with constants, clipping. The value of a cut is then a step function of that input, and the
+intervals on which it is constant are the cells to enumerate.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,14 +36,14 @@ _PAIRS: Mapping[str, Monotone] = {
     "Min": np.minimum,
     "Max": np.maximum,
 }
-# Where real work begins: a head ends before these.
+# Expensive operators: a head ends before these.
 _PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
 _FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
 HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
 
 
 class NotFinite(Exception):
-    """A free input reaches an output without a rounding on the way; the message says where."""
+    """A free input reaches an output without being rounded; the message names the node."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class MonotoneStep:
 
 @dataclass(frozen=True, eq=False)
 class RoundingStep:
-    """A rounding: the elements it reads, what it makes of them, and the type it gives."""
+    """A rounding: the elements it reads, its step function, and its output type."""
 
     view: View
     function: StepFunction
@@ -84,7 +84,7 @@ class RoundingTrace:
 
 
 def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> RoundingTrace:
-    """The cuts of the network whose input is `name`; NotFinite if a free input gets past them."""
+    """The cuts of the network whose input is `name`; raise NotFinite if a free input bypasses them."""
     from onnx import TensorProto, numpy_helper
 
     index = np.full(template.shape, -1, np.int64)
@@ -93,7 +93,7 @@ def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.
     weights = proto.graph.initializer
     if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
         raise NotFinite("weights are in another file")
-    # Larger ones are no index, shape or factor on the way to a cut.
+    # Larger constants are no index, shape or factor before a cut.
     small = [w for w in weights if len(w.dims) <= 1 and sum(w.dims) <= 1 << 16]
     values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in small}
     values[name] = build.normal(View(index, template.astype(np.float64)))
@@ -111,7 +111,7 @@ def _visit(node: Any, trace: RoundingTrace, opset: int) -> None:
     operands = [trace.values.get(name) for name in node.input]
     before = any(isinstance(value, View) for value in operands)
     called = f"node {node.name or node.output[0]!r}: {node.op_type}"
-    if subgraphs(node):  # it may read any tensor without saying so
+    if subgraphs(node):  # it may read any outer tensor implicitly
         raise NotFinite(f"{called} contains a subgraph")
     if before and node.domain not in STANDARD:
         raise NotFinite(f"{called} of {node.domain!r} is not known")
@@ -129,13 +129,13 @@ def _visit(node: Any, trace: RoundingTrace, opset: int) -> None:
 
 
 def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
-    """Put the outputs of a node before the cuts into the trace."""
+    """Add the outputs of a node before the cuts to the trace."""
     if node.op_type == "Constant":
         trace.values[node.output[0]] = constant_of(parsed)
         return
     views = [value for value in parsed.inputs if isinstance(value, View)]
     if not views and node.op_type not in MOVES:
-        return  # fixed, and of no use for finding cuts
+        return  # fixed, and irrelevant for finding cuts
     if views:
         cut = _cut(parsed)
         if cut is not None:
@@ -151,7 +151,7 @@ def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
     if node.op_type == "Cast" and not views:
         trace.values[node.output[0]] = np.asarray(parsed.value(), _target(parsed))
         return
-    # A constant that was left out is unknown here: a move that needs it fails, and says so.
+    # Skipped constants are unknown here; a move that needs one raises an error.
     if any(value is None and name for value, name in zip(parsed.inputs, node.input, strict=True)):
         raise parsed.fail("one of its inputs is computed")
     for name, value in zip(node.output, MOVES[node.op_type](parsed, trace.build), strict=False):
@@ -159,7 +159,7 @@ def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
 
 
 def _cut(node: Node) -> RoundingStep | None:
-    """The cut that a node is, or None."""
+    """The rounding step of a node; None if it does not round."""
     view = node.inputs[0]
     if not isinstance(view, View):
         return None
@@ -174,7 +174,7 @@ def _cut(node: Node) -> RoundingStep | None:
 
 
 def _target(node: Node) -> np.dtype[Any]:
-    """The type that a Cast gives, if numpy has it."""
+    """The target type of a Cast, if numpy has it."""
     from onnx import helper
 
     dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
@@ -184,7 +184,7 @@ def _target(node: Node) -> np.dtype[Any]:
 
 
 def _apply_steps(node: Node, trace: RoundingTrace) -> View:
-    """The new elements that a sum, product or bound with constants makes."""
+    """The elements after a sum, product or bound with constants."""
     view = next(value for value in node.inputs if isinstance(value, View))
     for step, other in _steps(node):
         constant = np.asarray(other, np.float32)
@@ -207,7 +207,7 @@ def _apply_steps(node: Node, trace: RoundingTrace) -> View:
 
 
 def _steps(node: Node) -> list[tuple[Monotone, Any]]:
-    """The monotone steps (value, constant) -> value that a node is made of."""
+    """The monotone steps (value, constant) -> value of a node."""
     first = isinstance(node.inputs[0], View)
     if node.operator == "Relu":
         return [(np.maximum, 0.0)]
@@ -228,7 +228,7 @@ def _steps(node: Node) -> list[tuple[Monotone, Any]]:
 
 
 def cut_tensors(trace: RoundingTrace, point: Values) -> dict[str, NDArray[Any]]:
-    """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
+    """The output tensor of every cut for these free inputs (n,)."""
     elements = _elements(trace, point)
     return {
         name: np.asarray(cut.function(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()
@@ -265,13 +265,13 @@ class InputCells:
 
     @property
     def middle(self) -> Values:
-        """One float32 of each cell, whole if one is."""
+        """One float32 of each cell, an integer if the cell contains one."""
         near = np.rint((self.first.astype(np.float64) + self.last) / 2).astype(np.float32)
         return np.where((self.first <= near) & (near <= self.last), near, self.first)
 
 
 def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
-    """The staircases of one free input: from its values (b,) to the cut elements it reaches, (m, b)."""
+    """The step function of one free input: from its values (b,) to the cut elements that read it, (m, b)."""
     own = np.flatnonzero(trace.roots == free)
     place = np.full(len(trace.roots) + 1, -1, np.int64)
     place[own] = np.arange(len(own))
@@ -298,7 +298,7 @@ def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
 
 
 def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
-    """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
+    """Raise NotFinite if a cut gets a value its type cannot represent, where the result is undefined."""
     elements = [_elements(trace, point) for point in ends]
     for name, cut in trace.cuts.items():
         for point_elements in elements:
@@ -312,7 +312,7 @@ def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
 
 
 def cells_of(function: StepFunction, low: np.float32, high: np.float32, limit: int) -> InputCells:
-    """The cells between two float32, both included, in order; `stairs` gives monotone rows (m, b)."""
+    """The cells between two float32, both included, in order; `function` gives monotone rows (m, b)."""
     left, right = ordinal(np.array([low])), ordinal(np.array([high]))
     borders = []
     below, above = function(number(left)), function(number(right))
@@ -360,7 +360,7 @@ class GraphSplit:
 
 
 def split(proto: Any, trace: RoundingTrace) -> GraphSplit:
-    """How the graph after the cuts is parted into head and tail."""
+    """The split of the graph after the cuts into head and tail."""
     tail: set[str] = set()
     for node in trace.nodes:
         if node.op_type in HEAVY or tail.intersection(node.input):

@@ -1,4 +1,4 @@
-"""What an engine is given and what it gives back: free inputs, cases, the problem, the answer, the clock."""
+"""Inputs and results of an engine: free inputs, cases, problem, result and deadline."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Product
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 DType: TypeAlias = np.dtype[Any] | type
-LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
+LATE = 0.8  # seconds after the deadline at which a running pass is aborted; engines normally end earlier
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def domain_of(question: Property) -> InputDomain:
 
 
 def input_type(proto: Any, where: Path) -> np.dtype[Any]:
-    """The floating-point type of a network's one input; ModelError if it has another."""
+    """The floating-point type of a network's only input; raise ModelError for any other type."""
     inputs = inputs_of(proto)
     if len(inputs) != 1 or inputs[0].dtype not in ("float16", "float32", "float64"):
         names = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in inputs)
@@ -149,7 +149,7 @@ def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array | None, Array]:
 
 
 def relus_only(net: Net) -> bool:
-    """Whether a net is made of linear steps and relus only."""
+    """Whether a net has only linear steps and relus."""
     curves = [step for step in net.steps if isinstance(step, Activation | Product)]
     return all(isinstance(step, Activation) and step.curve in ("relu", "leaky") for step in curves)
 
@@ -168,10 +168,10 @@ def products(net: Net) -> int:
 
 @dataclass(frozen=True, eq=False)
 class VerificationProblem:
-    """A net, and the cases in which it is unsafe; it holds when no case can be met.
+    """A net and its unsafe cases; the property holds if no case can be met.
 
     `violates` replays free inputs (b, n) in ONNX Runtime on the original file and says which are real
-    counterexamples: an engine may say "violated" only of a point that passed it. Points are moved to the
+    counterexamples; an engine may report "violated" only for a point that passes it. Points are moved to the
     nearest ones of `dtype`, the type of the network's input, inside the box.
     """
 
@@ -190,8 +190,8 @@ class VerificationProblem:
 class EngineResult:
     """The result of an engine; `witness` (n,) are free inputs, `margin` the smallest one proven.
 
-    `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations,
-    `at_limit` if what is left open cannot be split any more: nothing but rounding is in the way.
+    `real_only` is set if the property is proven for real arithmetic but not for floating-point evaluation,
+    `at_limit` if the open domains cannot be split further, so that only rounding prevents a proof.
     """
 
     status: Literal["holds", "violated", "unknown", "timeout"]
@@ -211,7 +211,7 @@ def silent(what: str, domains: int, bound: float) -> None:
 
 
 class OutOfTime(Exception):
-    """The time was up in the middle of a pass over the network: nothing is known of what it would say."""
+    """The deadline passed during a pass over the network, which therefore has no result."""
 
 
 @dataclass(frozen=True)
@@ -224,10 +224,10 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left; at most 0 when the time is up."""
+        """Remaining seconds; at most 0 after the deadline."""
         return self.started + self.budget.seconds - time.monotonic()
 
     def check(self) -> None:
-        """Raise OutOfTime if the time was up a while ago: for the middle of work that takes long."""
+        """Raise OutOfTime if the deadline passed more than LATE seconds ago; for use within long passes."""
         if self.left < -LATE:
             raise OutOfTime

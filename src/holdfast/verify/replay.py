@@ -1,6 +1,6 @@
-"""ONNX Runtime on the user's original file: what it says of points, and which violate a property.
+"""Evaluation of points in ONNX Runtime on the user's original file, and which of them violate a property.
 
-Also a search with nothing but that, for networks whose inside is not understood.
+Includes a random search, for networks that cannot be lowered.
 """
 
 import time
@@ -19,14 +19,14 @@ from holdfast.graph.session import condense, open_session
 from holdfast.verify.problem import Case, Deadline, EngineResult, InputDomain, ends_of, stacked_rows
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
-_LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
+_LOOKED_AT_AGAIN = 64  # candidates of one batch that are evaluated again one by one
 _BATCH = 16  # random points around one case
 RANDOM_SEARCH = "random search"
 Pairs = NDArray[np.int64]
 
 
 def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]:
-    """A function from free inputs (b, n) and outputs (b, k) to the pairs (point, case) that meet."""
+    """A function from free inputs (b, n) and outputs (b, k) to the pairs (point, case) that are met."""
     groups: dict[int, list[int]] = {}
     for at, case in enumerate(cases):
         groups.setdefault(id(case.lower), []).append(at)
@@ -95,7 +95,7 @@ def _flat(outputs: Mapping[str, Any]) -> Floats:
 
 
 def session_of(model: bytes | Path) -> Any:
-    """An ONNX Runtime session that says nothing on its own and keeps to one thread."""
+    """A silent single-threaded ONNX Runtime session."""
     try:
         return open_session(model, threads=1, inter_threads=1)
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
@@ -104,7 +104,7 @@ def session_of(model: bytes | Path) -> Any:
 
 
 def runner_of(question: Property, domain: InputDomain) -> Runner:
-    """A session on the property's network, tried on one point."""
+    """A session on the property's network, tested at the corners of the domain."""
     path = question.model.path
     # A file that is not packed is opened in place: weights may be stored next to it.
     session = session_of(question.model.read() if path.suffix == ".gz" else path)
@@ -125,7 +125,7 @@ def runner_of(question: Property, domain: InputDomain) -> Runner:
         together = many.outputs(corners)
     except Exception:  # noqa: BLE001 - onnxruntime's errors have no common class
         return runner
-    # Some files say that they take many points, and mix them up.
+    # Some files declare a free batch size but mix up the points of a batch.
     agree = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-3, atol=1e-4)
     return many if agree else runner
 
@@ -133,10 +133,10 @@ def runner_of(question: Property, domain: InputDomain) -> Runner:
 def violations(
     question: Property, domain: InputDomain, runner: Runner, cases: Sequence[Case]
 ) -> Callable[[NDArray[Any]], NDArray[np.bool_]]:
-    """A function that says which free inputs (b, n) violate the property on the original file.
+    """A function from free inputs (b, n) to whether each violates the property on the original file.
 
-    `cases` are the property's unsafe sets, in order. It looks at the points together first; those that seem
-    to meet a case (the first 64) are judged one by one, by the property itself, and only these count.
+    `cases` are the property's unsafe sets, in order. Points are evaluated as a batch first. The first 64
+    candidates are then evaluated one by one against the property itself, and only these count.
     """
     meets = membership(cases)
 
@@ -166,7 +166,7 @@ def search_randomly(
     seconds: float,
     rng: np.random.Generator,
 ) -> EngineResult:
-    """A violation found by random points, corners and steps around the best point so far, or unknown."""
+    """Search by random points, corners and steps around the best point so far; unknown if none violates."""
     until = time.monotonic() + min(seconds, clock.left)
     count, best = 0, dict[int, tuple[float, NDArray[Any]]]()
     while count == 0 or time.monotonic() < until:

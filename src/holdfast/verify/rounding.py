@@ -1,9 +1,9 @@
-"""What the floating-point evaluation of a network can be off from real arithmetic.
+"""Bounds on the error of a floating-point evaluation of a network relative to real arithmetic.
 
 A runtime that evaluates a net gives fl(W v + b) = W v + b + d with |d| <= gamma (|W| |v| + |b|), where
-gamma = n u / (1 - n u) for n terms (Higham), whatever the order of the sum. Engines that are given a net with
-a `roundoff` u prove their bounds for all such d at every step, each over its own boxes. Curves are taken to
-be computed to `CURVE` units of roundoff: what ONNX Runtime's approximations need, and some more.
+gamma = n u / (1 - n u) for n terms (Higham), whatever the order of the sum. For a net with a `roundoff` u,
+engines prove their bounds for all such d at every step, each over its own boxes. Curves are assumed to be
+accurate to `CURVE` units of roundoff, more than ONNX Runtime's approximations need.
 """
 
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ from holdfast.graph.ir import (
 )
 
 UNIT = 2.0**-53  # roundoff of float64
-MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
-EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm, underflow
+MERGED = 16  # possible roundings of an importer that merged a scale or a batch norm into a weight
+EXTRA = 6  # roundings of one step in addition to its sum: a bias, the factor of a batch norm, underflow
 SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
 NEAR = 1e-6  # a point this near, as a part of the bounds, is replayed: float32 runtimes differ by as much
 REPLAYED = 16  # points of one batch that are replayed at most
@@ -68,7 +68,7 @@ def curve_error(net: Net, step: Activation, largest: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """Bounds over a box, by intervals: far more than engines have to count box by box.
+    """Error bounds over a whole box by interval arithmetic, looser than those engines count box by box.
 
     The largest value of any step and of the outputs; per output (k,) the error of an evaluation, and the part
     of it that is underflow.
@@ -100,7 +100,7 @@ class _Range:
 
 
 def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
-    """What evaluating the net over a box of its free inputs can be off."""
+    """Bounds on the error of evaluating the net over a box of its free inputs."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     ranges: dict[int, _Range] = {}
     inside: set[int] = set()  # steps of a softmax, from its differences to before its shares
@@ -134,7 +134,9 @@ def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
         steepest = _steepest(step, first.lower, first.upper)
-        carried = np.where(first.error == 0, 0.0, first.error * steepest)  # none stays none, however steep
+        carried = np.where(
+            first.error == 0, 0.0, first.error * steepest
+        )  # a zero error stays zero at any slope
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, ir.Product):
@@ -154,7 +156,7 @@ def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
         own = step_error(net, step) * mass
         exact = isinstance(step, Selection)
         least = np.full_like(mass, np.inf) if exact else step_values(sizes, [r.least for r in sources], net)
-    # What underflows is less than one more rounding of the terms, if they are not tiny.
+    # Underflow is less than one more rounding of the terms, unless they are tiny.
     tiny = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
     flushed = np.where(least * net.roundoff >= tiny, 0.0, tiny)
     error = carried * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
@@ -165,7 +167,7 @@ def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
 def _softmax_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     """A step of 1 / (1 + sum of exp(differences)): its largest relative error; the shares are in [0, 1].
 
-    A runtime subtracts the largest value before it takes exp, so that nothing in between overflows.
+    A runtime subtracts the largest value before exp, so that no intermediate value overflows.
     """
     shape = (2, prod(step.shape))
     own = CURVE * net.roundoff if isinstance(step, Activation) else step_error(net, step)

@@ -1,4 +1,4 @@
-"""The verifier: engines chosen by the structure of the problem, their answers checked."""
+"""The verifier: engines are chosen by the structure of the problem, and their results are checked."""
 
 import dataclasses
 import time
@@ -28,7 +28,7 @@ from holdfast.verify.problem import (
 from holdfast.verify.replay import Runner, runner_of, search_randomly
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
-SMALL = 1000  # relus up to which forms of all of them are exact quickly
+SMALL = 1000  # relus up to which affine forms of all neurons become exact quickly
 AS_EVALUATED = 0.8  # share of the time for a proof that covers rounding; the rest is for real arithmetic
 _DECIDED = ("holds", "violated")
 
@@ -36,7 +36,7 @@ _DECIDED = ("holds", "violated")
 def verify(question: Property, budget: Budget | None = None, tell: Tell = silent) -> Verdict:
     """Whether an input of the property's set violates it: proven, refuted by a replayed witness, or open.
 
-    An exception on the way is a verdict `error`, never `holds`.
+    An exception gives the verdict `error`, never `holds`.
     """
     clock = Deadline(budget or Budget(), time.monotonic(), tell)
     try:
@@ -87,7 +87,7 @@ def _decide(question: Property, clock: Deadline) -> Verdict:
 
 
 def _search(question: Property, domain: InputDomain, runner: Runner, clock: Deadline) -> EngineResult:
-    """The answer of the first engine that has one; else what stood in the way."""
+    """The result of the first engine that decides; otherwise an undecided result with the reasons."""
     from holdfast.verify.build import problem_of
 
     rng = np.random.default_rng(clock.budget.seed)
@@ -115,7 +115,7 @@ def _search(question: Property, domain: InputDomain, runner: Runner, clock: Dead
 def _real_only(
     answer: EngineResult, rounded: VerificationProblem | None, domain: InputDomain, why: str
 ) -> EngineResult:
-    """A proof in real arithmetic alone, with what is known of the rounding of an evaluation."""
+    """A proof for real arithmetic only, with a note on the size of the rounding error."""
     from holdfast.verify.rounding import rounding_of
 
     kind = domain.dtype.name
@@ -133,9 +133,9 @@ def _real_only(
 def _first(
     engines: Iterator[Callable[[], EngineResult]], clock: Deadline, thorough: bool = True
 ) -> EngineResult:
-    """The first answer that decides; else the last one with all notes, or the first failure, raised.
+    """The first decisive result; otherwise the last result with all notes; raise the first failure if any.
 
-    Unless it is to be `thorough`, an engine that only rounding is in the way of is the last one asked.
+    Unless `thorough`, stop after an engine that only rounding prevented from deciding.
     """
     last, notes, failed = EngineResult("unknown", "none"), [], ""
     for engine in engines:
@@ -183,7 +183,7 @@ def _engines(
     if few and relus_only(problem.net) and relus <= SMALL and clock.left > 0:
         yield lambda: _run_engine("lowdim.search:search", problem, _part(clock, 0.7))
     if few and clock.left > 0:
-        # Many need no more: quicker than a search.
+        # Sufficient for many problems, and faster than a search for a counterexample.
         yield lambda: _run_engine("split.search:search", problem, _part(clock, 0.05))
     if clock.left > 0:
         seconds = min(max(0.5, 0.01 * clock.left), 3.0)
@@ -195,14 +195,14 @@ def _engines(
 
 
 def _part(clock: Deadline, share: float) -> Deadline:
-    """A clock that ends after this share of the time that is left."""
+    """A deadline after this share of the remaining time."""
     spent = time.monotonic() - clock.started
     seconds = min(clock.budget.seconds, spent + share * max(0.0, clock.left))
     return dataclasses.replace(clock, budget=dataclasses.replace(clock.budget, seconds=seconds))
 
 
 def _run_engine(engine: str, problem: VerificationProblem, clock: Deadline, *more: Any) -> EngineResult:
-    """The answer of an engine, "module:function", which is imported only now: most need torch or numba."""
+    """Import and run an engine, "module:function"; the import is lazy because most need torch or numba."""
     module, function = engine.split(":")
     answer: EngineResult = getattr(import_module(f"holdfast.verify.{module}"), function)(
         problem, clock, *more

@@ -1,10 +1,10 @@
-"""Engine for piecewise-linear nets of one input: the range is cut at breakpoints and walked to its end.
+"""Engine for piecewise-linear nets of one input: bounds on segments that are cut at breakpoints.
 
 On a segment [a, b] every step's values v(x) lie within `off` of the chord c(x) from V(a) to V(b), the values
 as computed. A linear step W v + b keeps this with |W| off, plus the rounding of its own sums at both ends. A
 relu whose chord runs from -p to q bends away from its new chord by at most p q / (p + q); where the sign is
-known it does not bend at all. So a bound holds wherever segments end, and it is exact up to rounding once
-they end at the breakpoints.
+fixed it does not bend at all. A bound is therefore valid for any segments, and exact up to rounding once
+the segments end at the breakpoints.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from holdfast.verify.problem import (
 from holdfast.verify.rounding import CURVE, MERGED, REPLAYED, SURE, UNIT, magnitude, step_error, terms
 
 ENGINE = "sweep"
-SHARP = 1e-6  # behind other breakpoints of a segment one is cut at only if this part of its rise is in doubt
+SHARP = 1e-6  # after the first breakpoint of a segment, cut only where `off` is below this share of the rise
 MOST_PAIRS = 1 << 22  # of segments and cases at the start: with more, cases do not share segments
 MOST_WORK = 1 << 29  # multiply-adds of one batch: well below a second
 REPLAYED_INSIDE = 17  # points of a doubtful segment
@@ -63,7 +63,7 @@ class Chords:
 
 
 def piecewise(net: Net) -> bool:
-    """Whether a net has at most one input and is made of linear steps and relus only."""
+    """Whether a net has at most one input and only linear steps and relus."""
     return net.inputs <= 1 and relus_only(net)
 
 
@@ -93,7 +93,7 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
 
 
 class _ChordPass:
-    """A running pass over the steps: how far off the chords are (s, n), by step, and cuts found so far."""
+    """A running pass over the steps: deviations from the chords (s, n) by step, and cuts found so far."""
 
     def __init__(self, net: Net, left: Array, right: Array, first: Index, second: Index) -> None:
         self.net, self.left, self.right, self.first, self.second = net, left, right, first, second
@@ -102,8 +102,8 @@ class _ChordPass:
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
     def carry(self, at: int, step: Step, inputs: list[Array]) -> None:
-        """Set a linear step's offs."""
-        # What its sums can be off at most, here and in a runtime, as a part of their sizes.
+        """Set the deviations of a linear step."""
+        # Bound on the relative rounding error of its sums, here and in a runtime.
         unit = 2 * (terms(step) + MERGED + 8) * UNIT + step_error(self.net, step)
         parts = []
         for source, values in zip(sources_of(step), inputs, strict=True):
@@ -114,7 +114,7 @@ class _ChordPass:
         self.off[at] = off
 
     def bend(self, at: int, step: Activation, values: Array) -> None:
-        """Set an activation's offs, and add the places where neurons change their sign for sure."""
+        """Set the deviations of an activation, and add the places where neurons provably change sign."""
         slope, off = step.slope if step.curve == "leaky" else 0.0, self.off[step.source]
         start, end = values[self.first], values[self.second]
         below, above = np.maximum(-np.minimum(start, end), 0.0), np.maximum(np.maximum(start, end), 0.0)
@@ -126,7 +126,7 @@ class _ChordPass:
         # a leaky relu's product is rounded
         rounded = 4 * UNIT + CURVE * self.net.roundoff
         self.off[at] = new_off + (rounded * (abs(slope) * below + off) if slope else 0.0)
-        # Beyond a doubt, for a doubt may be a corner that an end already lies on; and at a place known well.
+        # Only certain sign changes: an uncertain one may be a breakpoint at an end of the segment.
         reliable = (off <= SHARP * rise) | ~self.cut[:, None]
         where, neuron = np.nonzero((np.minimum(below, above) > off) & reliable)
         share = start[where, neuron] / (start[where, neuron] - end[where, neuron])
@@ -141,7 +141,7 @@ class _ChordPass:
 class SweepCases:
     """All cases side by side: box (c,), widened by a unit; rows (c, m, k), of x (c, m), bounds (c, m).
 
-    A case with fewer rows says its first one again. `first` and `last` are the numbers of the input's type in
+    A case with fewer rows repeats its first one. `first` and `last` are the numbers of the input's type in
     its box.
     """
 
@@ -211,7 +211,7 @@ def judged(
 def _mixed(left: Array, right: Array) -> Array:
     """The best bound (p,) of w f + (1 - w) g over all pairs of rows, w chosen so that both ends are equal.
 
-    On a line this is all there is: the least maximum of many rows is that of two of them.
+    This is optimal on a line: the minimum of the maximum of many rows is attained by two of them.
     """
     best = np.full(len(left), -np.inf)
     fall = left - right
@@ -247,7 +247,7 @@ def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
     """
     if not piecewise(problem.net):
         return EngineResult("unknown", ENGINE, note="not a piecewise-linear network with one input")
-    with np.errstate(all="ignore"):  # what is not finite compares false, and nothing is proven
+    with np.errstate(all="ignore"):  # comparisons with non-finite values are false, so they prove nothing
         return _Sweep(problem, clock).run()
 
 
@@ -263,12 +263,12 @@ class OpenPairs:
         return len(self.left)
 
     def part(self, which: NDArray[np.generic] | slice) -> OpenPairs:
-        """Some of them."""
+        """A subset of the pairs."""
         return OpenPairs(self.left[which], self.right[which], self.case[which])
 
 
 def segments_of(cases: SweepCases) -> OpenPairs:
-    """The boxes of the cases, cut where another one begins or ends, in order: cases share segments then."""
+    """The boxes of the cases, cut at the ends of all others, in order, so that cases share segments."""
     ends = np.unique(np.concatenate([cases.lower, cases.upper]))
     begin, stop = np.searchsorted(ends, cases.lower), np.searchsorted(ends, cases.upper)
     case, count = np.arange(len(cases.lower)), stop - begin
@@ -313,7 +313,7 @@ class _Sweep:
         return EngineResult("holds", ENGINE, margin=margin, note=f"{self.segments:,} segments")
 
     def step(self, work: OpenPairs) -> tuple[NDArray[Any] | None, OpenPairs]:
-        """A witness met on the way, and what is still open, cut where neurons change their sign."""
+        """A witness, if one is found, and the open pairs, cut where neurons change their sign."""
         order = np.lexsort((work.right, work.left))
         work = work.part(order)
         new = np.ones(len(work), np.bool_)
@@ -394,6 +394,6 @@ def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, chord: Chor
 
 
 def _batch(net: Net, cases: SweepCases, memory: int) -> int:
-    """How many pairs are looked at together."""
+    """Number of pairs per batch."""
     values = sum(prod(step.shape) for step in net.steps) + cases.rows[:1].size
     return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))

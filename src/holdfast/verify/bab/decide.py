@@ -1,7 +1,7 @@
-"""The decision of a problem: bounds over the whole box, then branching, in turns that grow.
+"""Branch and bound on a problem: bounds over the whole box, then branching, in rounds of growing effort.
 
-A turn makes the bounds before activations tighter (CROWN, then alpha-CROWN, then small trees of growing
-size) and then branches for about as long as the bounds took. What branching reached is carried over.
+A round tightens the bounds before activations (CROWN, then alpha-CROWN, then small trees of growing size)
+and then branches for about as long as the bounds took. The open domains carry over to the next round.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they
 
 
 def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings | None = None) -> EngineResult:
-    """The answer by linear bounds and branching, or what was reached when the time was up."""
+    """The result by linear bounds and branching, or a timeout with the bound reached."""
     search = SearchState(problem, clock, plan or SearchSettings())
     with threads(clock.budget.jobs), torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
@@ -68,11 +68,11 @@ def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings |
 
 
 def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
-    """None when all cases of one box are closed or parked."""
+    """The result for the cases of one box; None if all are closed or parked."""
     state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.answer is None and not search.late():
         state = _root(search, state.cases, state.root.region, _effort(search, 1))
-    # As many domains as memory may hold before the best are worked on first.
+    # The number of domains that fit in memory; beyond it the best ones are processed first.
     pool = DomainPool(
         max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)))
     )
@@ -98,7 +98,7 @@ def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
 
 
 def _smooth(search: SearchState, state: BoxState) -> EngineResult | None:
-    """Without a neuron to split (sigmoids), longer tuning is all that can be done; None when that ended."""
+    """Tune for longer, as there is no neuron to split (sigmoids); None if that does not decide."""
     for iterations in (40, 120):
         if search.late():
             break
@@ -119,14 +119,14 @@ class BoxState:
     root: SearchRoot
     exact: Region  # the root's in float64
     cases: Sequence[Case]
-    open_numbers: Sequence[int]  # the open cases' numbers among those that were given
+    open_numbers: Sequence[int]  # indices of the open cases in the input cases
     lower: Tensor
     seconds: float
     answer: EngineResult | None
 
 
 def _root(search: SearchState, cases: Sequence[Case], earlier: Region | None, effort: Effort) -> BoxState:
-    """The box's bounds made tighter, and the cases that are still open after tuning on them."""
+    """Tighten the box's bounds; return them with the cases that are still open after tuning."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
@@ -154,7 +154,7 @@ def _root(search: SearchState, cases: Sequence[Case], earlier: Region | None, ef
 
 
 def _gained(before: BoxState, now: BoxState) -> bool:
-    """Whether tighter bounds have paid: unstable neurons or the cases' bounds are markedly better."""
+    """Whether tighter bounds paid off: markedly fewer unstable neurons or better bounds of cases."""
     fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
     old = before.lower[torch.tensor(now.open_numbers)]
     return fewer or len(now.open_numbers) < len(before.open_numbers) or bool((now.lower > 0.8 * old).any())
@@ -169,7 +169,7 @@ def _effort(search: SearchState, level: int) -> Effort:
     if level == 1:
         return Effort(stop=stop, abort=search.late)
     depth = RefinementDepth(leaves=12 * 4 ** (level - 2), rounds=4 * level)
-    # Touching points of curves take longer to find their place than slopes of relus.
+    # Tangent points of curves converge more slowly than slopes of relus.
     curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
     turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
     finish = partial(refine, depth=depth, stop=stop)
@@ -182,7 +182,7 @@ def _until(search: SearchState, seconds: float) -> Callable[[], bool]:
 
 
 def _carry(search: SearchState, before: BoxState, now: BoxState, pool: DomainPool) -> EngineResult | None:
-    """Move the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
+    """Move the pool to the tighter bounds; domains without a neuron to split are bounded again."""
     number = {old: new for new, old in enumerate(now.open_numbers)}
     move = RootMapping.between(before.root, now.root)
     again: list[BranchDomain] = []
@@ -201,7 +201,7 @@ def _carry(search: SearchState, before: BoxState, now: BoxState, pool: DomainPoo
 
 
 def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
-    """One domain a case, nothing assumed yet."""
+    """One domain per case, with no assumed signs."""
     alpha = root.flat({at: root.queries.theta[at] for at in root.layers})
     mix = root.queries.mix
     return [
@@ -222,7 +222,7 @@ def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
 def grow(
     search: SearchState, state: BoxState, pool: DomainPool, until: Callable[[], bool]
 ) -> EngineResult | None:
-    """Work on the pool until it is empty, a violation is found or `until` says stop."""
+    """Process the pool until it is empty, a violation is found or `until` returns True."""
     batch, most = 8, state.root.at_once(search.plan.largest_batch)
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
@@ -243,7 +243,7 @@ def grow(
 def settle(
     search: SearchState, state: BoxState, pool: DomainPool, domains: list[BranchDomain]
 ) -> EngineResult | None:
-    """Bound the domains, close what can be closed and put the rest into the pool."""
+    """Bound the domains, close those that are proven and add the others to the pool."""
     root, exact, cases = state.root, state.exact, state.cases
     queries = queries_of(root, domains)
     turns = search.plan.iterations
@@ -300,7 +300,7 @@ class RefinementDepth:
     iterations: int = 8
     candidates: int = 2
     batch: int = 1024  # domains bounded at once
-    gain: float = 0.01  # a neuron whose bound rose by less than this share in a round is left alone
+    gain: float = 0.01  # stop refining a neuron whose bound rose by less than this share in a round
 
 
 def refine(
@@ -312,8 +312,8 @@ def refine(
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
-    The triangle of each unstable neuron costs a little; over many layers these costs multiply. A neuron's
-    range computed with some of the neurons before it split is tighter, and every layer after it gains.
+    The triangle relaxation of each unstable neuron loses a little, and over many layers these losses
+    multiply. Splitting some earlier neurons tightens a neuron's range, and every later layer benefits.
     A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
     root = plant(region, queries)

@@ -18,12 +18,12 @@ from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationPr
 
 Tensor = Any
 ENGINE = "branch and bound"
-GOAL = 2e-4  # bounds are tuned until they exceed this, so that a proof seldom hangs by a hair
+GOAL = 2e-4  # bounds are tuned until they exceed this, so that proofs have a margin for rounding
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The figures of the search, the same for every network."""
+    """Settings of the search, the same for every network."""
 
     root_iterations: int = 60
     iterations: int = 8
@@ -33,7 +33,7 @@ class SearchSettings:
 
 
 class SearchState:
-    """What one run shares: the problem, the clock and the least margin proven so far."""
+    """Shared state of one run: the problem, the deadline and the smallest margin proven so far."""
 
     def __init__(self, problem: VerificationProblem, clock: Deadline, plan: SearchSettings) -> None:
         self.problem, self.clock, self.plan = problem, clock, plan
@@ -46,12 +46,12 @@ class SearchState:
         return self.clock.left < 0.3
 
     def park(self, lower: float) -> None:
-        """Give up a domain that cannot be split any more: the answer will be unknown."""
+        """Give up a domain that cannot be split further; the result will be unknown."""
         self.parked += 1
         self.worst = min(self.worst, lower)
 
     def in_float64(self, region: Region, case: Case) -> Region:
-        """The same region in float64: the bounds carry over, the lines are drawn anew."""
+        """The same region in float64: the bounds carry over, the relaxations are recomputed."""
         centre, radius = ball(self.exact, case.lower, case.upper)
         bends = {at: doubled(relaxation) for at, relaxation in region.bends.items()}
         lower, upper = ({at: v.double() for at, v in ends.items()} for ends in (region.lower, region.upper))
@@ -59,7 +59,7 @@ class SearchState:
 
 
 def closed(search: SearchState, region: Region, exact: Region, queries: Queries) -> Tensor:
-    """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
+    """Which queries (q,) are proven by a careful pass, in float64 where float32 does not suffice."""
     proven = bound(region, queries, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
     if len(again):
@@ -76,7 +76,7 @@ def _double(queries: Queries, exact: Region) -> Queries:
         queries = replace(exactly(queries, queries.spec)[1], parts=None)
     split = None
     if queries.split is not None:
-        split = dict(queries.split)  # signs stay; lines over a part of an interval are drawn anew
+        split = dict(queries.split)  # signs stay; relaxations over a part of an interval are recomputed
         for at, value in split.items():
             bend = exact.bends[at]
             if isinstance(bend, Cut):
@@ -111,7 +111,7 @@ def replay(search: SearchState, points: Tensor, cases: Sequence[Case]) -> Engine
 
 
 def queries_for(region: Region, cases: Sequence[Case]) -> Queries:
-    """One query a case: its row, or an even mix of the rows of its conjunction."""
+    """One query per case: its row, or an even mix of the rows of its conjunction."""
     pieces = region.pieces
     rows, inputs, offset = stacked_rows(cases)
     most = offset.shape[1]
@@ -134,10 +134,10 @@ def settle_leaf(
 ) -> tuple[bool, EngineResult | None]:
     """Whether a domain with no undecided neuron is closed, and a counterexample if one was found.
 
-    The net is linear there, and one linear program settles it: minimise t over the box with
+    The net is linear there, and one linear program decides it: minimise t over the box with
     rows_r·y(x) - bound_r <= t and s_i·z_i(x) >= 0 for every assumed sign s_i. The program's multipliers are
-    the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
-    counterexample.
+    the best mix of rows and the best betas; only a careful pass with them is a proof. Its point is replayed
+    as a candidate counterexample.
     """
     queries = queries_of(root, [domain])
     theta = {at: exact.bends[at].keep(value.double()) for at, value in queries.theta.items()}
@@ -157,7 +157,7 @@ def settle_leaf(
         weights = torch.zeros_like(domain.mix)
         weights[: len(mix)] = torch.as_tensor(mix, dtype=weights.dtype)
         weights = weights / weights.sum()
-    # Betas of an infeasible program may be taken as large as one likes; rounding sets the limit.
+    # Betas of an infeasible program may be scaled arbitrarily; rounding sets the limit.
     for factor in (1.0, 1e3, 1e5, 1e7):
         full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
         full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)

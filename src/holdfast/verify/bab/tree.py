@@ -17,15 +17,15 @@ from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
 Tensor = Any
-BYTES = 512 << 20  # what the halves of all candidates may take together
-NARROWEST = 1e-3  # an interval of a curve that is not cut any more
+BYTES = 512 << 20  # memory of the halves of all candidates together
+NARROWEST = 1e-3  # intervals of curves narrower than this are not cut
 
 
 @dataclass(frozen=True, eq=False)
 class BranchDomain:
     """A case with assumed signs: everything over the neurons of the root that can be split, flat (u,).
 
-    A curve's neuron is cut at any point instead: `cuts` says what its value is assumed to lie between. It
+    A curve's neuron is cut at any point instead: `cuts` holds the assumed interval of its value. It
     has two parameters each in alpha and beta (p,), all lower ones of a layer before its upper ones.
     """
 
@@ -42,13 +42,13 @@ class BranchDomain:
 
 @dataclass(frozen=True, eq=False)
 class SearchRoot:
-    """What all domains of one box share: the region, one query a case, and where each layer's neurons are."""
+    """Shared by all domains of one box: the region, one query per case, and the layout of the neurons."""
 
     region: Region
     queries: Queries
     layers: tuple[int, ...]  # activation steps that can be split
     sizes: tuple[int, ...]  # neurons of each
-    widths: tuple[int, ...]  # parameters of each: one a relu, two a curve
+    widths: tuple[int, ...]  # parameters of each: one per relu, two per curve
 
     def parts(self, flat: Tensor) -> dict[int, Tensor]:
         """(q, u) by layer."""
@@ -67,7 +67,7 @@ class SearchRoot:
 
     @property
     def curved(self) -> tuple[int, ...]:
-        """The layers of curves: they can be cut again and again, so no domain of theirs is ever a leaf."""
+        """The layers of curves. They can be cut any number of times, so their domains are never leaves."""
         return tuple(at for at in self.layers if isinstance(self.region.bends[at], Cut))
 
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ class SearchRoot:
         return torch.cat(lower or none), torch.cat(upper or none)
 
     def at_once(self, requested: int) -> int:
-        """How many domains are split at once at most: of curves each query has lines of its own."""
+        """Maximum number of domains split at once: with curves, each query has its own lines."""
         neurons = sum(n for at, n in zip(self.layers, self.sizes, strict=True) if at in self.curved)
         return max(4, min(requested, BYTES // (450 * neurons))) if neurons else requested
 
@@ -115,7 +115,7 @@ def queries_of(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
 
 
 def windows(root: SearchRoot, domains: list[BranchDomain]) -> tuple[Tensor, Tensor]:
-    """Between what (q, u) each neuron's value is assumed to lie."""
+    """The assumed lower and upper bounds (q, u) of each neuron's value."""
     lower, upper = (end.expand(len(domains), -1).clone() for end in root.ends())
     cuts = [(q, n, *ends) for q, domain in enumerate(domains) for n, ends in domain.cuts.items()]
     if cuts:
@@ -152,9 +152,9 @@ def promising(
 ) -> tuple[Tensor, Tensor]:
     """The `count` best neurons (q, 2 count) by two measures in turn, -1 for none, and split points.
 
-    The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
+    The first measure is the loss of its line at the relaxed point, rows · (f(z) - line(z)). The second of a
     relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
-    2020), of a curve what the line loses in the middle. A curve is cut at the relaxed point, but not close
+    2020), of a curve the loss of the line in the middle. A curve is cut at the relaxed point, but not close
     to an end.
     """
     loss, offset, points = [], [], []
@@ -185,7 +185,7 @@ def promising(
 
 
 def choose(root: SearchRoot, domains: list[BranchDomain], count: int) -> list[Split]:
-    """What each domain is split at: of its most promising neurons that whose worse half is best."""
+    """The split of each domain: among its most promising neurons, the one with the best worse half."""
     candidates = []
     for d in domains:
         pairs = zip(d.best.tolist(), d.points.tolist(), strict=True)
@@ -195,7 +195,7 @@ def choose(root: SearchRoot, domains: list[BranchDomain], count: int) -> list[Sp
     owners = [d for d, some in zip(domains, candidates, strict=True) for _ in some]
     halves = children(root, owners, [n for some in candidates for n in some])
     lower = bound(root.region, queries_of(root, halves)).lower.reshape(-1, 2)
-    # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
+    # The worse half decides, the other one breaks ties; bounds above zero count as zero.
     value = lower.clamp(max=0.0)
     merits = iter((value.min(1).values + 0.2 * value.max(1).values).tolist())
     return [max(((next(merits), split) for split in some), key=itemgetter(0))[1] for some in candidates]
@@ -206,18 +206,18 @@ class DomainPool:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._domains: dict[int, BranchDomain] = {}  # by number, in the order in which they came
+        self._domains: dict[int, BranchDomain] = {}  # by number, in order of insertion
         self._number = itertools.count()
 
     def __len__(self) -> int:
         return len(self._domains)
 
     def add(self, domain: BranchDomain) -> None:
-        """Put a domain in."""
+        """Add a domain."""
         self._domains[next(self._number)] = domain
 
     def lowest(self) -> float:
-        """The lowest bound of all that are open."""
+        """The lowest bound of the open domains."""
         return min((domain.lower for domain in self._domains.values()), default=float("inf"))
 
     def drain(self) -> list[BranchDomain]:
@@ -234,7 +234,7 @@ class DomainPool:
 
 @dataclass(frozen=True, eq=False)
 class RootMapping:
-    """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
+    """Mapping of the domains of one root to a root with tighter bounds and fewer unstable neurons."""
 
     undecided: Tensor  # (u',) the old number of each neuron that is still undecided
     tuned: Tensor  # (p',) the old number of each parameter that is still there
@@ -245,7 +245,7 @@ class RootMapping:
 
     @staticmethod
     def between(old: SearchRoot, new: SearchRoot) -> RootMapping:
-        """The move from the old root's neurons to the new one's."""
+        """The mapping from the old root's neurons to the new one's."""
         undecided, tuned, sign, number, parameter = [], [], [], 0, 0
         for at, size, width in zip(old.layers, old.sizes, old.widths, strict=True):
             was, now = old.region.bends[at], new.region.bends[at]
@@ -262,11 +262,11 @@ class RootMapping:
         return RootMapping(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
 
     def domain(self, domain: BranchDomain, case: int, rows: int) -> BranchDomain | None:
-        """The domain over the new root; None when what it assumes is now known to be wrong.
+        """The domain over the new root; None if its assumptions contradict the new bounds.
 
-        Such a domain holds at most inputs with z = 0, and those lie in the other half as well; one whose cut
-        lies outside the bounds holds none. `rows` is how many rows a conjunction has now; those beyond are
-        its first one said again, to fill up.
+        Such a domain contains at most inputs with z = 0, which lie in the other half as well; one whose cut
+        lies outside the bounds contains none. `rows` is the number of rows a conjunction has now; further
+        rows are padding that repeats its first one.
         """
         if bool((domain.split * self.sign < 0).any()):
             return None

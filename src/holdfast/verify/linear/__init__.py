@@ -1,1 +1,1 @@
-"""Linear bounds of a net over a box: interval, CROWN, alpha-CROWN, and what a branch-and-bound needs."""
+"""Linear bounds of a net over a box: interval, CROWN, alpha-CROWN, and passes for branch and bound."""

@@ -1,8 +1,9 @@
-"""Lines below and above a curve over an interval, with the parameters that may be tuned.
+"""Linear relaxations of curves over an interval, with tunable parameters.
 
-A `Bend` holds one activation step's pre-activation bounds l <= z <= u and says for parameters theta which
-lines it uses, how the bound changes with theta, and how theta is kept valid. Work is done on the `index`
-of neurons whose curve is not a known line there; rows and values of those alone are (q, m):
+A `Bend` holds the pre-activation bounds l <= z <= u of one activation step. For parameters theta it gives
+the lines, the derivative of the bound by theta, and the projection of theta to valid values. Only the
+neurons in `index`, whose curve is not a fixed line over the interval, are handled; their rows and values
+are (q, m):
 
   relu, leaky   lower line slope alpha in [slope, 1] through 0; upper line the chord (Salman et al. 2019)
   sigmoid, tanh lower and upper tangents whose touching points are the parameters, chords where those are best
@@ -11,7 +12,7 @@ of neurons whose curve is not a known line there; rows and values of those alone
   sign          lower and upper lines through the jump
   products      planes in both factors, mixed by the parameters (`ProductRelaxation`)
 
-Lines are rounded outward: an offset absorbs what rounding took from the slope.
+Lines are rounded outward: the offset absorbs the rounding of the slope.
 """
 
 from math import pi
@@ -34,7 +35,7 @@ from holdfast.verify.linear.shapes import (
 )
 
 Tensor = Any
-MARGIN = 1e-12  # what a tangent must keep from the curve at the end of the interval, in float64
+MARGIN = 1e-12  # minimum distance of a tangent from the curve at the end of the interval, in float64
 LEAST = 1e-30  # roots, logarithms and 1/x have no tangent at zero
 
 
@@ -49,7 +50,7 @@ class ReluRelaxation:
         self.base = torch.where(lower >= 0, torch.ones_like(lower), torch.full_like(lower, p))
         low, high = lower[:, self.index].double(), upper[:, self.index].double()
         slope = ((high - p * low) / (high - low)).to(lower.dtype)
-        # The chord must not pass below the curve at either end, whatever was rounded.
+        # The chord must not pass below the curve at either end in spite of rounding.
         need = torch.maximum(p * low - slope.double() * low, high - slope.double() * high).clamp(min=0)
         self.chord = slope
         rounded = need.to(lower.dtype)
@@ -57,7 +58,7 @@ class ReluRelaxation:
         self.offset = torch.where((rounded.double() < need) | (need > 0), up, rounded)
 
     def start(self, queries: int) -> Tensor:
-        """Slopes that make the smaller triangle."""
+        """Slopes with the smaller relaxation triangle."""
         larger = self.upper[:, self.index] > -self.lower[:, self.index]
         alpha = torch.where(larger, torch.ones_like(self.chord), torch.full_like(self.chord, self.floor))
         return alpha.expand(queries, -1).clone()
@@ -76,12 +77,12 @@ class ReluRelaxation:
         return rows.clamp(min=0) * z
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Theta moved to where the lines are valid."""
+        """Theta projected to valid slopes."""
         return theta.clamp_(self.floor, 1.0)
 
 
 class SignRelaxation:
-    """sign: lines through the jump, or constants where the sign is known; nothing to tune."""
+    """sign: lines through the jump, or constants where the sign is fixed; without parameters."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
         self.step, self.lower, self.upper = step, lower, upper
@@ -107,7 +108,7 @@ class SignRelaxation:
         return self.fixed_lines
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
-        """No parameters, no change."""
+        """An empty gradient, as there are no parameters."""
         return theta
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
@@ -118,9 +119,9 @@ class SignRelaxation:
 class SigmoidRelaxation:
     """sigmoid, tanh, erf: theta (q, 2, n) are the touching points of the lower and the upper tangent.
 
-    `whole` (1, 7, n), and what `assumed` returns for the intervals of each query (q, 7, n), are the ends, the
-    last valid touching points of the lower and the upper tangent, the chord's slope and its offsets below and
-    above the curve.
+    `full_data` (1, 7, n), and the result of `assumed` for the intervals of each query (q, 7, n), are the
+    ends, the last valid touching points of the lower and the upper tangent, the chord's slope and its
+    offsets below and above the curve.
     """
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
@@ -130,7 +131,7 @@ class SigmoidRelaxation:
         self.full_data = _sigmoid_data(step, lower, upper)
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """What lines need (q, 7, n) when z is assumed between these (q, n), which lie inside the interval."""
+        """Line data (q, 7, n) if z is assumed between these bounds (q, n), which lie inside the interval."""
         data = self.full_data.to(lower.dtype).expand(len(lower), -1, -1).clone()
         query, neuron = torch.nonzero((lower > self.lower) | (upper < self.upper), as_tuple=True)
         if len(query):
@@ -139,7 +140,7 @@ class SigmoidRelaxation:
         return data
 
     def start(self, queries: int) -> Tensor:
-        """Tangents in the middle of where they may touch."""
+        """Tangents in the middle of their valid range."""
         low, high, first, last = self.full_data[:, :4].unbind(1)
         below, above = (low + torch.minimum(first, high)) / 2, (high + torch.maximum(last, low)) / 2
         return self.keep(torch.stack([below, above], 1).expand(queries, -1, -1).clone())
@@ -167,7 +168,7 @@ class SigmoidRelaxation:
         return torch.stack([below, above], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Theta moved to where the tangents are valid."""
+        """Theta projected to valid touching points."""
         low, high, first, last = (self.full_data if split is None else split)[:, :4].unbind(1)
         below = torch.maximum(low, torch.minimum(theta[:, 0], torch.minimum(first, high)))
         above = torch.minimum(high, torch.maximum(theta[:, 1], torch.maximum(last, low)))
@@ -175,7 +176,7 @@ class SigmoidRelaxation:
 
 
 def _sigmoid_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
-    """What lines over the intervals lower, upper (1, n) need, (1, 7, n)."""
+    """Line data (1, 7, n) over the intervals lower, upper (1, n)."""
     first, last = _reach(step, lower, upper), -_reach(step, -upper, -lower)
     f_low, f_high = curve(step, lower.double()), curve(step, upper.double())
     width = (upper.double() - lower.double()).clamp(min=1e-12)
@@ -183,7 +184,7 @@ def _sigmoid_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
     chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
     at_low = f_low - chord.double() * lower.double()
     at_high = f_high - chord.double() * upper.double()
-    # _reach asks for MARGIN more than a tangent needs, so a chord may be drawn where a tangent just fits.
+    # _reach requires MARGIN more than a tangent needs, so a chord may be used where a tangent just fits.
     pad = _sigmoid_pad(chord, lower, upper).double() + MARGIN
     under = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
     over = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
@@ -199,7 +200,7 @@ def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
     """The largest touching point whose tangent stays below the curve up to `upper`; below `lower` if none.
 
     In the convex part (z <= 0) every tangent is below the curve there; over the concave part it is below
-    when it is at `upper`. Bisection keeps the end that was checked, so the result is on the safe side.
+    when it is at `upper`. Bisection returns the end that was checked, so the result is sound.
     """
     high = torch.minimum(upper, torch.zeros_like(upper)).double()
     u = upper.double()
@@ -215,7 +216,7 @@ def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
     touching = torch.where(all_valid, high, safe)
     none = ~fits & ~(upper <= 0)
     result = torch.where(none | (lower >= 0), lower.double() - 1.0, touching).to(lower.dtype)
-    # Rounding to float32 may move the point up; one step down is safe again.
+    # Rounding to float32 may move the point up; the next smaller number is sound again.
     return torch.nextafter(result, torch.full_like(result, -torch.inf))
 
 
@@ -224,9 +225,9 @@ def _tangent(step: Activation, touch: Tensor, at: Tensor) -> Tensor:
 
 
 class ConvexRelaxation:
-    """Squares, exp, log, roots, 1/x, elu: a tangent, anywhere, on one side, the chord on the other.
+    """Squares, exp, log, roots, 1/x, elu: a tangent on one side, at any point, and the chord on the other.
 
-    theta (q, 2, n) has the touching points first, then nothing. `whole` and `assumed` (q, 5, n) are the ends,
+    theta (q, 2, n) has the touching points first, then unused values. `full_data` and `assumed` are the ends,
     the chord's slope and offset, and 1 where the curve is convex, -1 where it is concave.
     """
 
@@ -246,7 +247,7 @@ class ConvexRelaxation:
         self.pace = ((upper - lower) / 4)[:, None]
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """What lines need (q, 5, n) when z is assumed between these (q, n), which lie inside the interval."""
+        """Line data (q, 5, n) if z is assumed between these bounds (q, n), which lie inside the interval."""
         return _convex_data(self.step, lower, upper)
 
     def start(self, queries: int) -> Tensor:
@@ -277,7 +278,7 @@ class ConvexRelaxation:
         return torch.stack([turn, torch.zeros_like(turn)], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Theta moved to where the curve is."""
+        """Theta projected to the interval and the domain of the curve."""
         low, high = (self.full_data if split is None else split)[:, :2].unbind(1)
         if self.step.curve in ("sqrt", "log"):
             low = low.clamp(min=LEAST)
@@ -285,7 +286,7 @@ class ConvexRelaxation:
 
 
 def _convex_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
-    """What lines over the intervals lower, upper (q, n) need, (q, 5, n)."""
+    """Line data (q, 5, n) over the intervals lower, upper (q, n)."""
     low, high = lower.double(), upper.double()
     f_low, f_high = curve(step, low), curve(step, high)
     width = high - low
@@ -341,7 +342,7 @@ class SineRelaxation:
         low, high = (self.full_data if split is None else split).unbind(1)
         below, above = theta.unbind(1)
         first, _ = least(below, low, high)
-        # sin(z) <= k·z + c is -sin(-z) seen from the other side.
+        # The upper line is the mirrored lower one, as sin(z) = -sin(-z).
         last, _ = least(above, -high, -low)
         eps = torch.finfo(low.dtype).eps
         size = low.abs() + high.abs()
@@ -357,7 +358,7 @@ class SineRelaxation:
         return torch.stack([rows.clamp(min=0) * (z - below), rows.clamp(max=0) * (z - above)], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Theta moved to slopes that a sine has."""
+        """Theta projected to the slopes of a sine."""
         return theta.clamp(-1.0, 1.0)
 
 
@@ -387,7 +388,7 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
 
 
 def doubled(relaxation: Bend) -> Bend:
-    """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
+    """The same relaxation in float64: the bounds carry over, the lines are recomputed."""
     if isinstance(relaxation, ProductRelaxation):
         left, right = ((low.double(), high.double()) for low, high in (relaxation.left, relaxation.right))
         return ProductRelaxation(relaxation.step, left, right)

@@ -4,7 +4,7 @@ For rows A (q, n) of step `top`:  A·v >= A_in·x + const  for every x of the bo
 of A that is positive takes the lower line, the negative part the upper one (CROWN). Assumed signs of
 pre-activations enter with multipliers beta >= 0 (beta-CROWN): z >= 0 adds -beta·z <= 0.
 
-The forward pass takes the input where the bound is attained through the same lines. Its values at the
+The forward pass propagates the input where the bound is attained through the same lines. Its values at the
 activations are the derivatives of the bound by alpha and beta, so no automatic differentiation is needed.
 """
 
@@ -25,9 +25,9 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A net in one precision, a box as centre and radius (1, n), outward, and what is known of each step.
+    """A net in one precision over a box, given as centre and radius (1, n), rounded outward.
 
-    That is bounds (1, n), and the relaxations of activations and products.
+    Holds the bounds (1, n) of each step and the relaxations of activations and products.
     """
 
     pieces: LinearSteps
@@ -64,9 +64,9 @@ def backward(
 ) -> BackwardPass:
     """The lower bound of rows (q, n) · step `top`; `extra` is added to pre-activation rows (the betas).
 
-    `fixed` (q, 2) float64 is what the betas add to the constant, and the sum of its terms' magnitudes.
+    `fixed` (q, 2) float64 is the contribution of the betas to the constant, and the sum of its magnitudes.
     `rows_in` (q, inputs) are coefficients of the inputs themselves (rows of a specification over x).
-    A `careful` pass subtracts what rounding can have added (see `_Slack`); only such a bound proves.
+    A `careful` pass subtracts a bound on the rounding error (see `_Slack`); only such a bound is a proof.
     """
     pieces = region.pieces
     pending: dict[int, Tensor] = {top: rows}
@@ -110,7 +110,7 @@ def backward(
 def _pass_activation(
     bend: Bend, lines: Any, rows: Tensor, more: Tensor | None, const: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One activation passed: the constant, the rows (q, m) at it and the rows (q, n) before it."""
+    """Pass back through an activation: the constant, the rows (q, m) at it and the rows (q, n) before it."""
     active = rows[:, bend.index]
     positive = active.clamp(min=0)
     negative = active - positive
@@ -128,7 +128,7 @@ def _pass_activation(
 def _pass_product(
     step: Product, planes: Planes, rows: Tensor, const: Tensor, pending: dict[int, Tensor]
 ) -> Tensor:
-    """One product passed: the constant; the rows of both factors are pending."""
+    """Pass back through a product: add the rows of both factors to `pending`, return the constant."""
     positive = rows.clamp(min=0)
     negative = rows - positive
     _add(pending, step.left, positive * planes.la + negative * planes.ua)
@@ -138,7 +138,7 @@ def _pass_product(
 
 
 class _Slack:
-    """How much rounding can have raised the bound of one pass at most.
+    """Bound on the amount by which rounding can have raised the bound of one pass.
 
     The computed rows of a source differ from the exact A·W by E with |E| <= gamma·|A||W|, gamma = n·u/(1-n·u)
     (Higham). Whatever E is, it multiplies true values v of that source, so the bound moves by at most
@@ -161,7 +161,7 @@ class _Slack:
         self.sum += counted * (rows.abs() @ mass[0]).double()
 
     def _constant(self, at: int) -> float:
-        """For the sum of a step's constants, the sum over all steps, and weights merged in float64."""
+        """Relative error of a step's constants: their sum, the sum over all steps, and merged weights."""
         return gamma(self.pieces.sizes[at] + self.steps + MERGED, UNIT)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
@@ -196,11 +196,11 @@ class _Slack:
         self.sum += self._constant(at) * (size * rest).sum(1).double()
 
     def total(self, rows: Tensor) -> Tensor:
-        """All that was counted (q,), with the sum over the inputs."""
+        """The total rounding error (q,), including the sum over the inputs."""
         reach = self.region.centre.abs() + self.region.radius
         last = (rows.abs() * reach).sum(1).double()
         counted = gamma(4, self.pieces.unit) + 3 * self._constant(0)
-        # A little more for the rounding of this sum itself; it only has positive terms.
+        # A small factor covers the rounding of this sum itself, which has only positive terms.
         return (self.sum + counted * last) * (1.01 + 4 * max(self.pieces.sizes) * self.pieces.unit)
 
 
@@ -215,7 +215,7 @@ def attained(region: Region, traced: BackwardPass) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class RelaxedValues:
-    """Values when the lines replace the curves: (q, m) around each activation, (q, n) at the top."""
+    """Values of the relaxed net: (q, m) around each activation, (q, n) at the top."""
 
     before: Mapping[int, Tensor]
     after: Mapping[int, Tensor]
@@ -223,7 +223,7 @@ class RelaxedValues:
 
 
 def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> RelaxedValues:
-    """What the lines of a backward pass make of points (q, n)."""
+    """Values of the relaxed net at points (q, n), with the lines of a backward pass."""
     pieces = region.pieces
     values: dict[int, Tensor] = {0: point}
     before: dict[int, Tensor] = {}

@@ -32,7 +32,7 @@ class LinearSteps:
         for at, step in enumerate(net.steps):
             for source in sources_of(step):
                 self.readers[source] = at
-        # For each step the most sums a backward pass makes of the rows of one of its sources.
+        # For each step the maximum number of sums of rows at one of its sources in a backward pass.
         count = Counter(source for step in net.steps for source in sources_of(step))
         self.joins = [max((count[s] - 1 for s in sources_of(step)), default=0) for step in net.steps]
         self._constants = [self._constant(step) for step in net.steps]
@@ -147,13 +147,13 @@ class LinearSteps:
         stride = step.stride[0]
         down, across = -(-height // stride), -(-width // stride)
         out = _cut(out, -(-top // stride), -(-left // stride), down, across)
-        if stride > 1:  # the phases are woven together
+        if stride > 1:  # interleave the phases
             woven = out.unflatten(1, (-1, stride, stride)).permute(0, 1, 4, 2, 5, 3)
             out = woven.reshape(len(rows), -1, down * stride, across * stride)[:, :, :height, :width]
         return out.reshape(len(rows), -1)
 
     def bias(self, at: int) -> Tensor | None:
-        """What step `at` adds whatever its sources are, flat (n,), or None."""
+        """The flat bias (n,) of step `at`, or None."""
         step, const = self.net.steps[at], self._constants[at]
         if isinstance(step, Dense | ScaleShift):
             return const[1]
@@ -175,7 +175,7 @@ class LinearSteps:
 
 
 def _cut(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """The window of an image (q, c, h, w), with zeros where it reaches beyond the end."""
+    """A window of an image (q, c, h, w), zero-padded at the end."""
     short = (top + height - image.shape[2], left + width - image.shape[3])
     if max(short) > 0:
         image = torch.nn.functional.pad(image, (0, max(short[1], 0), 0, max(short[0], 0)))
@@ -201,7 +201,7 @@ def threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Float32 products keep their digits inside: no autocast, bfloat16 or TF32; restored afterwards."""
+    """Compute float32 products in full precision, without autocast, bfloat16 or TF32; restored afterwards."""
     parts = [part for name in ("matmul", "conv") if (part := getattr(torch.backends.mkldnn, name, None))]
     before = [part.fp32_precision for part in parts]
     legacy = None if parts else torch.get_float32_matmul_precision()  # torch before 2.9

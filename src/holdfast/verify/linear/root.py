@@ -17,7 +17,7 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.rounding import curve_error, step_error
 
 Tensor = Any
-Finish: TypeAlias = Callable[[Region, Queries, float], Tensor]  # the last: a bound that suffices
+Finish: TypeAlias = Callable[[Region, Queries, float], Tensor]  # the last argument is a sufficient bound
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Effort:
     decay: float = 0.85
     chunk_bytes: int = 256 << 20
     stop: Callable[[], bool] = lambda: False  # no more tuning
-    abort: Callable[[], bool] = lambda: False  # no more passes at all: intervals, and what was known before
-    finish: Finish | None = None  # makes tuned queries' bounds tighter still
+    abort: Callable[[], bool] = lambda: False  # no more passes: use intervals and the earlier bounds
+    finish: Finish | None = None  # tightens the bounds of tuned queries further
 
 
 def ball(pieces: LinearSteps, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
@@ -47,7 +47,7 @@ def ball(pieces: LinearSteps, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
 def bounds(
     pieces: LinearSteps, lower: Any, upper: Any, effort: Effort, earlier: Region | None = None
 ) -> Region:
-    """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
+    """Bounds of every step over the box and relaxations of activations; never worse than `earlier`."""
     centre, radius = ball(pieces, lower, upper)
     region = Region(pieces, centre, radius)
     region.lower[0], region.upper[0] = _outward(centre - radius, centre + radius)
@@ -55,7 +55,7 @@ def bounds(
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, FreeInputs):
             continue
-        # A box stays one where every element is scaled by itself: intervals are exact up to the next step.
+        # A box remains a box under elementwise scaling, so intervals are exact up to the next step.
         moved = isinstance(step, Selection) and len(step.sources) == 1 and distinct(step)
         depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, ScaleShift))
         if not isinstance(step, Activation | Product):
@@ -76,7 +76,7 @@ def bounds(
 
 
 def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlier: Region | None) -> None:
-    """Take over the bounds of a step, or what is known of it where that is better."""
+    """Set the bounds of a step, intersected with the earlier ones."""
     region.lower[at], region.upper[at] = computed
     if earlier is not None:
         region.lower[at] = torch.maximum(region.lower[at], earlier.lower[at])
@@ -143,7 +143,7 @@ def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bo
     """Lower bounds of sign · source[index], tuned unless the first pass decides them."""
     pieces = region.pieces
     below = [at for at in behind(pieces.net, source) if at in region.bends]
-    # About six values a neuron are alive at once: rows, lines and Adam's moments.
+    # About six values per neuron are alive at once: rows, lines and Adam's moments.
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
     lower = []
     for part in index.split(share):

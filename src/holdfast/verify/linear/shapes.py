@@ -76,7 +76,9 @@ def derivative(step: Activation, z: Tensor) -> Tensor:
 
 def second(step: Activation, z: Tensor) -> Tensor:
     """How the curve's slope changes; for tuning, so rounding does not matter."""
-    if step.curve == "elu":  # at a kink the slope jumps; a little everywhere lets the point find it
+    if (
+        step.curve == "elu"
+    ):  # at a kink the slope jumps; a small value everywhere lets tuning move the point there
         return step.slope * torch.exp(-z.abs()) + 0.01
     return _BENDS[step.curve](z)
 
@@ -101,7 +103,7 @@ def sine_range(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the largest sine over [lower, upper], rounded outward."""
     flat = torch.zeros_like(lower)
     low, high = least(flat, lower, upper)[0], -least(flat, -upper, -lower)[0]
-    # A place is off by a few roundings of where it is, and the sine there by half the square of that.
+    # A position has a few roundings, and the sine there an error of half their square.
     doubt = (2.0**-50 * (lower.abs() + upper.abs())) ** 2
     pad = 8 * torch.finfo(lower.dtype).eps + doubt
     return (low.to(lower.dtype) - pad).clamp(min=-1.0), (high.to(lower.dtype) + pad).clamp(max=1.0)
@@ -116,7 +118,7 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
         inside = (lower < 0) & (upper > 0)
         low = torch.where(inside, ends.min(0).values, ends[:2].min(0).values)
         high = torch.where(inside, ends.max(0).values, ends[:2].max(0).values)
-        eps = 2 * torch.finfo(low.dtype).eps  # more than a rounded slope and a rounded product can be off
+        eps = 2 * torch.finfo(low.dtype).eps  # more than the error of a rounded slope and a rounded product
         return low - eps * low.abs(), high + eps * high.abs()
     low, high = curve(step, lower), curve(step, upper)
     if step.curve in ("relu", "sign"):
@@ -131,7 +133,7 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
     pad = 8 * torch.finfo(lower.dtype).eps
     if step.curve in ("sigmoid", "tanh", "erf"):
         return low - pad, high + pad
-    # What is computed in several roundings, each of its own magnitude, keeps a few of them.
+    # Values with several roundings of different magnitudes get a margin of a few of them.
     low, high = low - pad * low.abs() - TINY, high + pad * high.abs() + TINY
     return (low.clamp(min=0.0) if step.curve in ("square", "exp", "sqrt") else low), high
 
@@ -188,14 +190,14 @@ class ProductRelaxation:
 
     def __init__(self, step: Product, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> None:
         self.step, self.left, self.right = step, left, right
-        self.lower, self.upper = left  # as other bends have them
+        self.lower, self.upper = left  # the same fields as other relaxations
         self.index = torch.arange(left[0].shape[1])
         self.base = torch.zeros_like(left[0])
         size = [torch.maximum(low.abs(), high.abs()) for low, high in (left, right)]
         self.pad = 16 * torch.finfo(left[0].dtype).eps * size[0] * size[1]
 
     def start(self, queries: int) -> Tensor:
-        """Both planes in equal parts."""
+        """Equal weights of both planes."""
         return torch.full((queries, 2, len(self.index)), 0.5, dtype=self.lower.dtype)
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Planes:
@@ -221,7 +223,7 @@ class ProductRelaxation:
         return torch.stack([rows.clamp(min=0) * below, rows.clamp(max=0) * above], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Theta moved to between the planes."""
+        """Theta projected to [0, 1]."""
         return theta.clamp(0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Lower bounds tuned: slopes, touching points, split multipliers and row weights climbed by Adam."""
+"""Tuning of lower bounds: slopes, touching points, split multipliers and row weights, by Adam."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class QueryRows:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """q lower bounds asked at once: rows (q, n) of step `top`, minus `offset` (q,).
+    """A batch of q lower bounds to compute: rows (q, n) of step `top`, minus `offset` (q,).
 
     `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
-    multipliers. Of a curve that is cut, `split` (q, 7, m) is what `Sigmoid.assumed` says and `beta` (q, 2, m)
-    has the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) is what is asked
-    of the inputs themselves. For a conjunction of r rows `parts` holds all and `mix` (q, r), on the simplex,
-    says how the asked row is made of them: any mix that is positive shows that not all of them can be at
-    most zero. `spec` has the rows in float64, as the specification says them: careful bounds are of those.
+    multipliers. For a cut curve, `split` (q, 7, m) is the result of `SigmoidRelaxation.assumed`, and `beta`
+    (q, 2, m) has the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) are
+    coefficients of the inputs themselves. For a conjunction of r rows `parts` holds all of them, and `mix`
+    (q, r), on the simplex, weights them: a positive bound of any mix shows that they cannot all be at most
+    zero. `spec` has the rows in float64, as in the specification: careful bounds refer to those.
     """
 
     top: int
@@ -58,7 +58,7 @@ class Queries:
         return picked
 
     def mixed(self, mix: Tensor) -> Queries:
-        """The queries with their rows made anew from the parts."""
+        """The queries with their rows recomputed from the parts."""
         parts = self.parts
         if parts is None:
             return self
@@ -88,7 +88,7 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
 
 
 def bound(region: Region, queries: Queries, careful: bool = False) -> BackwardPass:
-    """One backward pass for these queries, the offset taken off."""
+    """One backward pass for these queries, with the offset subtracted."""
     lines, extra, fixed = lines_of(region, queries), _extra(queries), _fixed(queries)
     traced = backward(region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed)
     if careful and queries.spec is not None:
@@ -103,9 +103,9 @@ def exactly(queries: Queries, spec: QueryRows) -> tuple[Tensor, Queries]:
 
 
 def _specified(region: Region, queries: Queries, spec: QueryRows, lower: Tensor) -> Tensor:
-    """A careful bound (q,) of the queries' rows as one of the specification's, the offset taken off.
+    """A careful bound (q,) of the queries' rows as one of the specification's rows, minus the offset.
 
-    The rows differ by what they were rounded, times the largest outputs; sums over the r rows and the last
+    The rows differ by their rounding, times the largest outputs; sums over the r rows and the last
     difference are counted by their magnitude.
     """
     mix, exact = exactly(queries, spec)
@@ -131,7 +131,7 @@ def _extra(queries: Queries) -> dict[int, Tensor] | None:
 
 
 def _fixed(queries: Queries) -> Tensor | None:
-    """What betas of cut curves add to the constant, beta · end or -beta · end, with magnitudes (q, 2)."""
+    """Contribution of the betas of cut curves to the constant, ±beta · end, and its magnitude (q, 2)."""
     total = None
     for at, beta in (queries.beta or {}).items():
         if beta.dim() == 3 and queries.split is not None:
@@ -142,7 +142,7 @@ def _fixed(queries: Queries) -> Tensor | None:
 
 
 class _Adam:
-    """Adam's moments for one parameter; steps are of the size of the rate whatever the gradient's is."""
+    """Adam's moments for one parameter; the step size is the rate, independent of the gradient's size."""
 
     def __init__(self) -> None:
         self.first, self.second, self.count = torch.zeros(0), torch.zeros(0), 0
@@ -176,7 +176,7 @@ def tune(
 ) -> tuple[Tensor, Queries]:
     """The best bounds (q,) found and the queries with the parameters that gave them.
 
-    A query whose bound passes `goal` is not worked on any more.
+    A query whose bound exceeds `goal` is not tuned further.
     """
     best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
     best_queries = replace(
@@ -245,7 +245,7 @@ def _climb(
 
 
 def _outside(split: Tensor, z: Tensor) -> Tensor:
-    """How far z (q, m) is on the wrong side of what is assumed: how the bound changes with the betas."""
+    """Violation of the assumed signs by z (q, m), which is the derivative of the bound by the betas."""
     if split.dim() == 2:
         return -z * split
     return torch.stack([split[:, 0] - z, z - split[:, 1]], 1)

@@ -1,1 +1,1 @@
-"""Engine for nets of few inputs: boxes settled by affine forms and small linear programs, proven."""
+"""Engine for nets of few inputs: boxes are decided by affine forms and small linear programs."""

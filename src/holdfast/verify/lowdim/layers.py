@@ -1,6 +1,6 @@
-"""A net as a row of dense layers, when it is linear steps and relus only and small enough.
+"""A net as a sequence of dense layers, if it has only linear steps and relus and is small enough.
 
-What passes a relu by (a residual, the `a` of max(a, b) = a + relu(b - a)) goes along as neurons of slope 1.
+Values that bypass a relu (a residual, the `a` of max(a, b) = a + relu(b - a)) become neurons of slope 1.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class AffineLayer:
     """z = weight (m, n) @ v + bias, then max(z, slope · z).
 
     The true weights are within terms · u · size of these (u = 2**-53), the bias within terms · u · bias_size:
-    where steps were merged, `size` adds up the magnitudes that were. `exact` says that each row just picks
-    one value, so that a product with it rounds nothing.
+    where steps were merged, `size` sums their magnitudes. `exact` means that each row selects a single value,
+    so that a product with it does not round.
     """
 
     weight: Array
@@ -130,7 +130,7 @@ class LayerStack:
 
     hidden: tuple[AffineLayer, ...]
     output: AffineLayer
-    start: AffineLayer | None  # None when the inputs were not asked for
+    start: AffineLayer | None  # None if the inputs were not requested
     roundoff: float = 0.0  # of the evaluation that bounds must cover
 
     def rows(self, rows: Array, inputs: Array | None, bound: Array) -> AffineLayer:
@@ -144,9 +144,9 @@ class LayerStack:
 
 
 def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
-    """The net as dense layers; None if it is not such a net or has too many neurons.
+    """The net as dense layers; None if it has other steps or too many neurons.
 
-    With `inputs` they are carried along, for rows that tie inputs and outputs.
+    With `inputs` the inputs are carried along, for rows that constrain inputs and outputs.
     """
     sizes = [prod(step.shape) for step in net.steps]
     neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
@@ -170,7 +170,7 @@ def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
 
 @dataclass
 class _LayerBuilder:
-    """Levels under way: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
+    """Levels built so far: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
 
     net: Net
     layers: list[tuple[AffineLayer, int]]  # each step as a layer over a level, and that level
@@ -190,7 +190,7 @@ class _LayerBuilder:
         return picked(first, count)
 
     def raised(self, step: int, level: int) -> AffineLayer:
-        """A known step as a layer over a level at or above its own."""
+        """A processed step as a layer over a level at or above its own."""
         layer, own = self.layers[step]
         for above in range(own + 1, level + 1):
             if (step, above) not in self.carried:
@@ -199,7 +199,7 @@ class _LayerBuilder:
         return layer
 
     def layer_of(self, step: Step) -> tuple[AffineLayer, int] | None:
-        """The step as a layer over the level it stands on, and that level; None if it cannot be one."""
+        """The step as a layer over its level, and that level; None if it is not supported."""
         if isinstance(step, Selection | WeightedSum):
             if not step.sources:
                 return None

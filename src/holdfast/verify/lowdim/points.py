@@ -1,4 +1,4 @@
-"""What the net says of one point, and climbs towards the unsafe set."""
+"""Evaluation of the net at a point, and local search towards the unsafe set."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from holdfast.verify.lowdim.program import begin, find_vertex, improve
 from holdfast.verify.lowdim.tables import BoxStack, LayerTable, LinearProgram, Reals, State, Workspace
 from holdfast.verify.lowdim.zonotope import add_rows, gradient, kernel, part
 
-STEPS = 30  # of one climb
+STEPS = 30  # of one local search
 
 
 @kernel
 def evaluate(net: LayerTable, space: Workspace, point: Reals) -> tuple[int, float]:
-    """The case nearest to being met at a point, and the value of its worst row (at most 0: met), nearly.
+    """The case nearest to being met at a point, and the approximate value of its worst row (at most 0: met).
 
-    Only ONNX Runtime says whether it counts. What every neuron was is left in `seen`.
+    Only a replay in ONNX Runtime is decisive. The values of all neurons are stored in `preactivation`.
     """
     now, then = space.here, space.there
     for i in range(point.size):
@@ -46,13 +46,13 @@ def evaluate(net: LayerTable, space: Workspace, point: Reals) -> tuple[int, floa
 
 @kernel
 def rounded(x: float, low: float, high: float) -> float:
-    """The value on float32, inside a range whose ends are."""
+    """The value rounded to float32, inside a range of float32 ends."""
     return min(high, max(low, np.float64(np.float32(x))))
 
 
 @part
 def aim(space: Workspace, lp: LinearProgram, stack: BoxStack, goals: int, trust: float) -> None:
-    """Solve the program of a climb's step: rows taken as linear, a part of the box about the point."""
+    """Solve the linear program of one local-search step, in a part of the box around the point."""
     n = stack.point.size
     for g in range(goals):
         lp.fixed[g], lp.norm[g] = lp.rank[g], 0.0
@@ -71,10 +71,10 @@ def aim(space: Workspace, lp: LinearProgram, stack: BoxStack, goals: int, trust:
 
 @part
 def climb(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, goal: float) -> float:
-    """The value of the nearest case's worst row at the best point met, which `trial` becomes.
+    """The value of the nearest case's worst row at the best point found, which is stored in `trial`.
 
-    Each step solves the case's rows, taken as linear, within a part of the box about the point; the part
-    grows after a gain and shrinks after a loss.
+    Each step minimises the case's linearised rows within a trust region around the point; the region grows
+    after an improvement and shrinks otherwise.
     """
     n, trust, goals, fresh = stack.point.size, 0.3, net.start[0], True
     case, value = evaluate(net, space, space.trial)
@@ -112,7 +112,7 @@ def chance(state: State) -> float:
 
 @part
 def burst(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> bool:
-    """Whether one of some climbs ended unsafe, at `point`; they start anywhere, or in boxes still open."""
+    """Whether one of several local searches, from random points or open boxes, ended unsafe at `point`."""
     for c in range(state.climbs):
         box = int(chance(state) * (state.top + 1))
         for j in range(stack.point.size):
@@ -128,7 +128,7 @@ def burst(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
 
 @kernel
 def record_best(stack: BoxStack, point: Reals, value: float, state: State) -> bool:
-    """Whether the value is one that is wanted; the best point is kept."""
+    """Record the point if it is the best so far; return whether its value reaches the goal."""
     if value < state.best:
         state.best = value
         for j in range(point.size):

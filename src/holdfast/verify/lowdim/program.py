@@ -1,18 +1,18 @@
 """Kernels of the linear program of one case over a box: its rows, and a small dual simplex method.
 
 Rows come from the forms and from one backward pass each; phases fixed so far and cuts are rows too. A row's
-`fixed` has the row's error subtracted already: the program is a relaxation whatever was rounded.
+`fixed` has the row's error subtracted already, so the program is a sound relaxation despite rounding.
 
-The simplex method has bound flips and says whether rows are met anywhere in the cube [-1, 1]^n. It minimises
-t with fixed[i] + row[i]·e <= t for the first `goals` rows and <= 0 for the others. Every iterate is a lower
-bound on t, so the search may end at any time. Nothing is believed of the floating-point tableau: `certified`
-recomputes the bound from the multipliers, made non-negative, and the rows as they came.
+The simplex method uses bound flips. It decides whether the rows are met anywhere in the cube [-1, 1]^n, and
+minimises t with fixed[i] + row[i]·e <= t for the first `goals` rows and <= 0 for the others. Every
+iterate is a lower bound on t, so the search may end at any time. The floating-point tableau is not trusted:
+`certified` recomputes the bound from the multipliers, clamped to be non-negative, and the original rows.
 """
 
 from holdfast.verify.lowdim.tables import BoxStack, LayerTable, LinearProgram, Signs, State, Workspace
 from holdfast.verify.lowdim.zonotope import TINY, UP, U, backward, kernel, part
 
-OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
+OPEN, BEST, NONE = 0, 1, 2  # stopped early, at the optimum, no point meets the rows
 ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
 TOLERANCE = 1e-9  # how far outside its range a variable may stand
 
@@ -43,7 +43,7 @@ def put_row(
 
 @kernel
 def goal_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -> float:
-    """The highest certified bound of one of the case's rows, which are the first goals now."""
+    """Set the first goals to the case's rows; return the highest certified bound of one of them."""
     last, best, at = net.sizes.size - 1, -1e300, 0
     for i in range(net.start[case], net.start[case + 1]):
         q = net.first[last - 1] + i
@@ -55,7 +55,7 @@ def goal_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -
 
 @kernel
 def back_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -> float:
-    """The highest backward bound of one of the case's rows, which are the next goals now; not certified."""
+    """Set the next goals to the case's backward rows; return the highest bound, which is not certified."""
     n, total = net.sizes[0], space.count[net.sizes.size - 1]
     at, best = net.start[case + 1] - net.start[case], -1e300
     for i in range(net.start[case], net.start[case + 1]):
@@ -75,7 +75,7 @@ def back_rows(net: LayerTable, space: Workspace, lp: LinearProgram, case: int) -
 
 @kernel
 def phase_rows(net: LayerTable, space: Workspace, lp: LinearProgram, phase: Signs, rows: int) -> int:
-    """How many rows there are with one for each fixed phase that the ranges do not settle."""
+    """Add a row for each fixed phase that the ranges do not imply; return the number of rows."""
     for k in range(1, net.sizes.size - 1):
         f = net.first[k - 1]
         for i in range(net.sizes[k]):
@@ -88,7 +88,7 @@ def phase_rows(net: LayerTable, space: Workspace, lp: LinearProgram, phase: Sign
 
 @kernel
 def place_of_cut(lp: LinearProgram, rank: float, had: int, rows: int, most: int) -> int:
-    """Where a cut of this rank goes: a new row, the row of the weakest cut, or -1."""
+    """The row for a cut of this rank: a new one, that of the weakest cut, or -1."""
     if rows - had < most and rows < lp.fixed.size:
         return rows
     weakest = had
@@ -100,7 +100,7 @@ def place_of_cut(lp: LinearProgram, rank: float, had: int, rows: int, most: int)
 
 @kernel
 def cut_rows(net: LayerTable, space: Workspace, lp: LinearProgram, rows: int, most: int) -> int:
-    """How many rows there are with the cuts that the vertex in `point` violates most, by their weight.
+    """Add the cuts that the vertex in `point` violates most, by their weight; return the number of rows.
 
     After an open activation y >= z and y >= slope·z; the form of y is keep·z + lift/2 + radius·symbol.
     """
@@ -192,7 +192,7 @@ def begin(lp: LinearProgram, goals: int, rows: int, n: int) -> None:
 
 @kernel
 def append(lp: LinearProgram, r: int, n: int) -> None:
-    """Put row r, written into `row`, `fixed` and `norm`, into the tableau too."""
+    """Add row r of `row`, `fixed` and `norm` to the tableau."""
     table, row = lp.table[r], lp.row[r]
     value = -lp.fixed[r]
     for j in range(n + 1):
@@ -229,7 +229,7 @@ def worst_row(lp: LinearProgram, rows: int, n: int) -> tuple[int, float]:
 
 @kernel
 def entering(lp: LinearProgram, row: int, by: float, rows: int, n: int) -> int:
-    """The column that replaces the row's variable, after the flips on the way there; -1 when none can."""
+    """The column that replaces the row's variable, after bound flips; -1 if there is none."""
     table = lp.table[row]
     count = 0
     for j in range(n + 1):
@@ -303,10 +303,10 @@ def weigh(lp: LinearProgram, row: int, by: float, rows: int, n: int) -> None:
 
 @kernel
 def improve(lp: LinearProgram, rows: int, n: int, enough: float) -> tuple[int, float]:
-    """How it ended, and a certified bound (of the weighted sum; positive: no point meets the rows).
+    """The status, and a certified bound (of the weighted sum; positive: no point meets the rows).
 
-    Continues from the tableau as it is; ends as soon as the bound is above `enough`, at the optimum, or after
-    some pivots. The multipliers are left in `weight`, the rows weighted by them in `joined`.
+    Continues from the current tableau; ends when the bound exceeds `enough`, at the optimum, or after a
+    number of pivots. The multipliers are stored in `weight`, the rows weighted by them in `joined`.
     """
     lead = 0
     while lp.basic[lead] != -1:
@@ -335,7 +335,7 @@ def improve(lp: LinearProgram, rows: int, n: int, enough: float) -> tuple[int, f
 
 @kernel
 def find_vertex(lp: LinearProgram, rows: int, n: int) -> None:
-    """Set `point` to where the symbols stand in the last tableau."""
+    """Set `point` to the values of the symbols in the last tableau."""
     for j in range(n + 1):
         if lp.column[j] < n:
             lp.point[lp.column[j]] = lp.place[j]
@@ -349,7 +349,7 @@ def find_vertex(lp: LinearProgram, rows: int, n: int) -> None:
 def solve_case(
     net: LayerTable, space: Workspace, lp: LinearProgram, case: int, rows: int, enough: float
 ) -> tuple[int, int, float]:
-    """How the case's program ended, how many rows it has with its cuts, and its certified bound."""
+    """The status of the case's program, its number of rows with cuts, and its certified bound."""
     total, goals = space.count[net.sizes.size - 1], 2 * (net.start[case + 1] - net.start[case])
     begin(lp, goals, rows, total)
     how, bound = improve(lp, rows, total, enough)
@@ -371,7 +371,7 @@ def solve_case(
 def settle(
     net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, case: int, state: State
 ) -> tuple[int, int, float]:
-    """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
+    """NONE if the case cannot be met in the top box, else the status of its program; its rows and bound."""
     bound = goal_rows(net, space, lp, case)
     if bound > state.target:
         state.margin = min(state.margin, bound)

@@ -1,4 +1,4 @@
-"""The search for few inputs: boxes settled by forms and small programs, split by inputs and relus."""
+"""Search for few inputs: boxes decided by forms and small programs, split by inputs and relus."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
 ROUNDED = 8  # the same for a proof with rounding: one undecided box means that the proof has failed
-COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
+COMPILING = 55.0  # remaining seconds required if kernels must be compiled first
 WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
 PHASES = 1024  # rows of fixed phases in a program, at most
 CUTS = 32  # room for cuts
 DEPTH = 64  # boxes on a new stack
 FIRST, USUAL = 32, 512  # boxes at a time, in the beginning and later
-# So many symbols for each climb, in the beginning and later: a box with 40 takes about as long as a climb.
+# Symbols per local search, at first and later: a box with 40 takes about as long as a local search.
 EARLY, SYMBOLS_A_CLIMB = 1 << 19, (80, 400)
 PATIENCE = 0.15  # seconds a call of the kernel may take, about
 _OPEN = ("lower", "upper", "phase", "alive")  # arrays with a row for each box on the stack
@@ -70,7 +70,7 @@ def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
 
 
 class _Search:
-    """A search under way: what was proven and what was left open."""
+    """A running search: the smallest proven margin, and the numbers of visited and undecided boxes."""
 
     def __init__(
         self, problem: VerificationProblem, clock: Deadline, layers: LayerStack, pool: ThreadPoolExecutor
@@ -79,7 +79,7 @@ class _Search:
         self.margin, self.visited, self.parked = np.inf, 0, 0
 
     def run(self, cases: Sequence[Case]) -> EngineResult:
-        """The answer for all cases."""
+        """The result for all cases."""
         for numbers in same_box(cases):
             group = [cases[number] for number in numbers]
             for case in group:
@@ -99,7 +99,7 @@ class _Search:
         return EngineResult("holds", ENGINE, margin=margin, note=note)
 
     def group(self, cases: Sequence[Case]) -> EngineResult | None:
-        """The answer if the cases, all of one box, decide it."""
+        """The result if the cases, all of one box, decide it; otherwise None."""
         if not cases:
             return None
         net, target = table_of(self.layers, cases), _target(self.layers, cases)
@@ -133,14 +133,14 @@ class _Search:
         return None
 
     def check_pause(self, walker: BoxWalker, code: int) -> EngineResult | None:
-        """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
+        """The result if the walker paused at a counterexample or has too many undecided boxes, else None."""
         if code not in (FOUND, LEAF):
             return None
         point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
             return EngineResult("violated", ENGINE, point, note=f"{self.visited + walker.visited:,} boxes")
         if code == FOUND:
-            # Do not pause again at a point as bad as this one.
+            # Pause again only at a point with a larger violation.
             state = walker.state
             state.goal = min(state.goal, 2.0 * state.best - 1e-9)
             return None
@@ -152,7 +152,7 @@ class _Search:
 
 
 def _target(layers: LayerStack, cases: Sequence[Case]) -> float:
-    """The bound with which a box is settled at once, small beside what the rows are in the box's middle."""
+    """The bound at which a box counts as decided, small relative to the rows at the centre of the box."""
     values = 0.5 * cases[0].lower + 0.5 * cases[0].upper
     start = values
     for layer in layers.hidden:
@@ -166,7 +166,7 @@ def _target(layers: LayerStack, cases: Sequence[Case]) -> float:
 
 @cache
 def kernel() -> Any:
-    """The compiled walk: why it paused, of a walker's arrays. Compiling takes half a minute."""
+    """The compiled walk, which takes a walker's arrays. Compilation takes half a minute."""
     walk = _walk()
     walk.compile(_signature())
     return walk
@@ -231,7 +231,7 @@ def table_of(layers: LayerStack, cases: Sequence[Case]) -> LayerTable:
 
 
 class BoxWalker:
-    """A stack of open boxes and what was met on the way; `walk` works on it."""
+    """A stack of open boxes that `walk` processes, with the best point and bounds found."""
 
     def __init__(
         self,
@@ -271,11 +271,11 @@ class BoxWalker:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """What the kernel is given."""
+        """The arguments of the kernel."""
         return self.net, self.space, self.lp, self.stack, self.state
 
     def put_box(self, case: Case) -> None:
-        """Put the whole box of the cases on the stack, one unit in the last place wider."""
+        """Push the whole box of the cases, widened by one unit in the last place."""
         self.state.top += 1
         top, stack = self.state.top, self.stack
         stack.lower[top] = np.nextafter(case.lower, -np.inf)
@@ -284,13 +284,13 @@ class BoxWalker:
         stack.alive[top] = 1
 
     def deepen(self) -> None:
-        """Make room for twice as many boxes on the stack."""
+        """Double the capacity of the stack."""
         open_ = {name: getattr(self.stack, name) for name in _OPEN}
         larger = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in open_.items()}
         self.stack = self.stack._replace(**larger)
 
     def walk(self, climbs: int) -> int:
-        """Why the kernel paused, after some climbs and boxes."""
+        """Run the kernel for some local searches and boxes; return why it paused."""
         state = self.state
         state.most, state.climbs = self.boxes, climbs
         state.worst = state.best = np.inf
@@ -306,7 +306,7 @@ class BoxWalker:
         return int(code)
 
     def fair_climbs(self) -> int:
-        """How many climbs to make with the next boxes: a third of the time at first, less later."""
+        """Number of local searches for the next boxes: a third of the time at first, less later."""
         symbols, visited = int(self.state.symbols), max(self.visited, 1)
         return 1 + self.boxes * symbols // visited // SYMBOLS_A_CLIMB[symbols > EARLY]
 
@@ -317,11 +317,11 @@ class BoxWalker:
 
     @property
     def visited(self) -> int:
-        """How many boxes were looked at."""
+        """Number of boxes processed."""
         return int(self.state.visited)
 
     def share(self, other: BoxWalker) -> None:
-        """Move the lower half of the stack, mostly the larger boxes, to a walker that has none."""
+        """Move the lower half of the stack, mostly the larger boxes, to a walker without boxes."""
         while len(other.stack.lower) < self.open + 2:
             other.deepen()
         open_count, count = self.open, self.open // 2

@@ -1,4 +1,4 @@
-"""The arrays the kernels work on: the net, what a thread writes while it looks at a box, its open boxes.
+"""Arrays of the kernels: the net, the workspace of a thread, the linear program and the open boxes.
 
 The annotation of a field has its type and shape, in terms of the sizes that `allocate` is given.
 """
@@ -38,7 +38,7 @@ class LayerTable(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a kernel writes while it looks at one box; one for each thread."""
+    """Workspace of a kernel for one box; one per thread."""
 
     centre: Neurons  # of the forms before the activations
     error: Neurons  # what rounding and pooled symbols add to a form
@@ -67,10 +67,10 @@ class Workspace(NamedTuple):
     post_size: Widest  # magnitude of all terms
     post_radius: Widest  # radius of the new symbol
     coef: Widest
-    here: Widest  # a row on its way back, or values on their way forward
+    here: Widest  # a row in the backward pass, or values in the forward pass
     there: Widest
     pick: Annotated[Integers, "q", "widest"]
-    share: Annotated[Reals, "d", "symbols", "inputs"]  # whence a symbol comes
+    share: Annotated[Reals, "d", "symbols", "inputs"]  # the inputs that a symbol stems from
 
 
 class LinearProgram(NamedTuple):
@@ -104,11 +104,11 @@ class BoxStack(NamedTuple):
     lower: Annotated[Reals, "d", "depth", "inputs"]
     upper: Annotated[Reals, "d", "depth", "inputs"]
     phase: Annotated[Signs, "b", "depth", "neurons"]  # 1 on, -1 off, 0 free
-    alive: Annotated[Signs, "b", "depth", "cases"]  # which may still be met there
+    alive: Annotated[Signs, "b", "depth", "cases"]  # cases that may still be met there
     lower32: Inputs  # the range of witnesses: float32 values inside the box
     upper32: Inputs
-    floor: Inputs  # half widths that are not halved any more
-    point: Inputs  # the best point met in the last walk, or that of the leaf it ended at
+    floor: Inputs  # half widths below which inputs are not halved
+    point: Inputs  # the best point of the last walk, or that of the leaf it ended at
 
 
 def allocate(kind: Callable[..., Group], sizes: Mapping[str, int]) -> Group:
@@ -124,18 +124,18 @@ State: TypeAlias = Any  # one record of STATE, which the kernels write to
 STATE = np.dtype(
     [
         ("margin", "d"),  # the smallest bound proven
-        ("worst", "d"),  # the worst bound met
-        ("best", "d"),  # the lowest value met
+        ("worst", "d"),  # the worst bound found
+        ("best", "d"),  # the lowest value found
         ("goal", "d"),  # a value that ends the walk
-        ("target", "d"),  # the bound with which a box is settled at once
+        ("target", "d"),  # the bound at which a box counts as decided
         ("top", "q"),  # of the stack, -1 if it is empty
-        ("most", "q"),  # boxes to look at
+        ("most", "q"),  # boxes to process
         ("visited", "q"),  # boxes processed
         ("random", "q"),  # the state of the random numbers
-        ("climbs", "q"),  # to make first
-        ("symbols", "q"),  # of all boxes looked at
+        ("climbs", "q"),  # local searches to run first
+        ("symbols", "q"),  # of all boxes processed
     ]
 )
-# Why a walk paused: nothing is open; as many boxes as asked for; no room; a point looks unsafe; a box was
-# dropped undecided.
+# Why a walk paused: no open boxes; the requested number of boxes is reached; the stack is full; a point
+# looks unsafe; a box was dropped undecided.
 DONE, MORE, FULL, FOUND, LEAF = 0, 1, 2, 3, 4

@@ -1,4 +1,4 @@
-"""Kernels of the search over boxes, depth first, on one thread: look at a box, cut it, split it."""
+"""Kernels of the search over boxes, depth first, on one thread: bound a box, clip it, split it."""
 
 from collections.abc import Callable
 
@@ -22,12 +22,12 @@ from holdfast.verify.lowdim.tables import (
 )
 from holdfast.verify.lowdim.zonotope import EMPTY, TINY, UP, WILD, U, forward, kernel, part
 
-ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
+ALONE = 0.05  # a symbol counts at least this share of its weight in the individual rows
 
 
 @kernel
 def clip_by(space: Workspace, row: Reals, fixed: float, norm: float, level: float, slack: float) -> None:
-    """Cut one case's range of the input symbols to where fixed + row·e <= level + slack can be."""
+    """Clip one case's range of the input symbols to where fixed + row·e <= level + slack is possible."""
     for j in range(space.middle.size):
         a = row[j]
         if abs(a) > 1e-6 * norm:
@@ -61,7 +61,7 @@ def clip(space: Workspace, lp: LinearProgram, rows: int, total: int, level: floa
 
 @kernel
 def cut_box(space: Workspace, lower: Reals, upper: Reals) -> bool:
-    """Whether anything was cut off the box by the ranges of its symbols that are needed."""
+    """Clip the box to the required ranges of its symbols; return whether it shrank."""
     cut = False
     for j in range(lower.size):
         slack = 8.0 * U * (abs(space.middle[j]) + space.half[j])
@@ -78,7 +78,7 @@ def cut_box(space: Workspace, lower: Reals, upper: Reals) -> bool:
 
 @kernel
 def share_symbols(net: LayerTable, space: Workspace) -> None:
-    """Set for each symbol which part of it comes from which input."""
+    """Set the share of each input in each symbol."""
     n, share = net.sizes[0], space.share
     for j in range(n):
         for d in range(n):
@@ -101,7 +101,7 @@ def share_symbols(net: LayerTable, space: Workspace) -> None:
 
 @kernel
 def best_input(space: Workspace, lp: LinearProgram, total: int, floor: Reals) -> tuple[int, float]:
-    """The input that the weighted row owes most to, and how much; -1 when none is wide enough."""
+    """The input with the largest share in the weighted row, and that share; -1 if none is wide enough."""
     n, best, most = floor.size, -1, -1.0
     for d in range(n):
         part = 0.5 * (space.high_clip[d] - space.low_clip[d])
@@ -116,7 +116,7 @@ def best_input(space: Workspace, lp: LinearProgram, total: int, floor: Reals) ->
 
 @kernel
 def best_neuron(space: Workspace, lp: LinearProgram, n: int, total: int) -> tuple[int, float]:
-    """The open neuron that weighs most in the weighted row, and how much; -1 when none does."""
+    """The open neuron with the largest weight in the weighted row, and that weight; -1 if there is none."""
     best, most = -1, 0.0
     for s in range(n, total):
         if abs(lp.split_row[s]) > most:
@@ -148,7 +148,7 @@ def halve(stack: BoxStack, top: int, d: int, x: float) -> None:
 
 @kernel
 def split(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, top: int) -> bool:
-    """Whether the box at `top` could be split in two; they are then at `top` and above."""
+    """Split the box at `top` into `top` and the place above; return whether that was possible."""
     n, total = net.sizes[0], space.count[net.sizes.size - 1]
     share_symbols(net, space)
     d, most = best_input(space, lp, total, stack.floor)
@@ -164,7 +164,7 @@ def split(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack,
 
 @kernel
 def split_widest(stack: BoxStack, top: int) -> bool:
-    """Whether the box at `top` could be halved where it is widest."""
+    """Halve the box at `top` along its widest input; return whether that was possible."""
     best, most = -1, 1.0
     for d in range(stack.floor.size):
         width = 0.5 * (stack.upper[top, d] - stack.lower[top, d]) / stack.floor[d]
@@ -177,10 +177,10 @@ def split_widest(stack: BoxStack, top: int) -> bool:
 
 @kernel
 def remember(net: LayerTable, space: Workspace, lp: LinearProgram, case: int, rows: int) -> None:
-    """Keep the weighted row that says where to split: weights of backward rows go to forward ones.
+    """Store the weighted row that guides the split; weights of backward rows go to forward ones.
 
-    At a vertex inside the cube the rows cancel in all symbols but those that hardly matter. So that not
-    only these are split, a symbol counts at least a part of what it weighs in the rows one by one.
+    At a vertex inside the cube the rows cancel in all symbols except insignificant ones. To avoid splitting
+    only those, a symbol counts at least a share of its weight in the individual rows.
     """
     m, total = net.start[case + 1] - net.start[case], space.count[net.sizes.size - 1]
     for j in range(total):
@@ -212,7 +212,7 @@ def try_vertex(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxS
 def look(
     net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State
 ) -> tuple[int, int]:
-    """DONE when no case can be met in the top box, FOUND, or MORE; and how the worst case's program ended."""
+    """DONE if no case can be met in the top box, FOUND, or MORE; and the status of the worst program."""
     total, top = space.count[net.sizes.size - 1], state.top
     for j in range(net.sizes[0]):
         space.low_clip[j], space.high_clip[j] = 1.0, -1.0
@@ -229,7 +229,7 @@ def look(
             return FOUND, how
         clip(space, lp, rows, total, state.target)
         undecided = True
-        if not bound >= worst:  # also when it is no number
+        if not bound >= worst:  # also if it is NaN
             worst, ended = bound, how
             remember(net, space, lp, case, rows)
     state.worst = min(state.worst, worst)
@@ -247,9 +247,9 @@ def any_open(net: LayerTable, space: Workspace) -> bool:
 
 @part
 def step(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
-    """MORE, FOUND or LEAF, after the box on top was looked at, and dropped or split.
+    """Process the top box, then drop or split it; return MORE, FOUND or LEAF.
 
-    A LEAF was dropped undecided, with a point that nearly is a counterexample.
+    A LEAF was dropped undecided, with a point that is nearly a counterexample.
     """
     top = state.top
     kind = forward(net, space, stack.lower[top], stack.upper[top], stack.phase[top])
@@ -281,7 +281,7 @@ def step(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, 
 
 @kernel
 def walk(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
-    """Why it paused: DONE when nothing is open, MORE after as many boxes as asked, FULL, FOUND, LEAF."""
+    """Process boxes; return DONE if none is open, MORE after the requested number, FULL, FOUND or LEAF."""
     if burst(net, space, lp, stack, state):
         return FOUND
     for _ in range(state.most):

@@ -21,9 +21,9 @@ from holdfast.verify.lowdim.tables import Integers, LayerTable, Reals, Signs, Wo
 Function = TypeVar("Function", bound=Callable[..., Any])
 FINE, EMPTY, WILD = 1, 0, -1
 U = 2.0**-53
-UP = 1.0 + 2.0**-36  # over every product of factors (1 + n·u) met here, n < 2**16
-TINY = 1e-300  # over what underflow may lose
-HUGE = 1e100  # a range beyond it is not worked with: sums of such could be infinite, or no number
+UP = 1.0 + 2.0**-36  # exceeds every product of factors (1 + n·u) used here, n < 2**16
+TINY = 1e-300  # exceeds the loss by underflow
+HUGE = 1e100  # larger ranges are not processed: their sums could be infinite or NaN
 _OPTIONS: dict[str, Any] = {
     "_nrt": False,
     "no_cpython_wrapper": True,

@@ -1,4 +1,4 @@
-"""Every step of a net over many boxes at once: a linear form of the inputs, and how far off it can be.
+"""Every step of a net over many boxes at once: a linear form of the inputs with an error bound.
 
 Box by box, the inputs are centre + radius * t with t in [-1, 1]. Values are v = c + A t + e, |e| <= off.
 A linear step maps c and A, and |W| maps off; a curve takes the line in the middle of its band, and half the
@@ -41,7 +41,7 @@ class Band:
 
     @property
     def gap(self) -> Tensor:
-        """How far apart the parallel lines are."""
+        """Distance between the parallel lines."""
         return self.high - self.low
 
 
@@ -165,7 +165,7 @@ class AffineForm:
 
 @dataclass(frozen=True, eq=False)
 class ProductForm:
-    """left * right = other * left + own * right - own * other + at most rest, (b, n) each."""
+    """left * right = other * left + own * right - own * other ± rest, (b, n) each."""
 
     own: Tensor
     other: Tensor
@@ -182,32 +182,32 @@ class ForwardPass:
     output: AffineForm
     bands: dict[int, Band]
     times: dict[int, ProductForm]
-    sources: dict[int, AffineForm]  # what curves were given
+    sources: dict[int, AffineForm]  # the forms that curves read
     mass: dict[int, Tensor]
 
 
 class FormBounds:
-    """A net's linear steps in float64, and what their sums can be off."""
+    """A net's linear steps in float64, and bounds on the rounding of their sums."""
 
     def __init__(self, net: Net, alive: Callable[[], None] = lambda: None) -> None:
         self.net = net
-        # Pieces knows linear steps and curves; a product is a place holder there and is never asked of it.
+        # LinearSteps supports linear steps and curves; a product is a placeholder that is never evaluated.
         plain = (
             WeightedSum((s.left, s.right), (1.0, 1.0), s.shape) if isinstance(s, Product) else s
             for s in net.steps
         )
         self.pieces = LinearSteps(replace(net, steps=tuple(plain)), torch.float64, alive)
-        # Curves that end somewhere need bounds that do not reach beyond.
+        # Curves with a limited domain need bounds inside it.
         self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
 
     def unit(self, at: int) -> float:
-        """What the sums of a step can be off at most, forward, back and over all steps, as a part."""
+        """Bound on the relative rounding error of a step's sums, forward, backward and over all steps."""
         pieces = self.pieces
         terms = pieces.terms(at) + pieces.joins[at] + pieces.sizes[at] + pieces.sizes[0]
         return 2 * (terms + len(self.net.steps) + MERGED + 8) * UNIT
 
     def step_error(self, at: int) -> float:
-        """What a runtime's sums of a step can be off at most, as a part."""
+        """Bound on the relative rounding error of a step's sums in a runtime."""
         return step_error(self.net, self.net.steps[at])
 
 
@@ -275,7 +275,7 @@ def _map_linear(machine: FormBounds, at: int, sources: list[AffineForm]) -> tupl
 def _independent_bounds(
     machine: FormBounds, at: int, sources: list[AffineForm], unit: float
 ) -> tuple[Tensor, Tensor]:
-    """Bounds of a linear step whose sources may be anywhere between theirs: a sum of exps stays positive."""
+    """Interval bounds of a linear step: unlike the form, they keep a sum of exps positive."""
     middles = [(form.lower + form.upper) / 2 for form in sources]
     radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(sources, middles, strict=True)]
     middle = machine.pieces.forward(at, middles)

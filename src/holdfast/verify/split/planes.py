@@ -1,7 +1,7 @@
 """Rows of the outputs over many boxes at once, bounded from below by a linear function of the inputs.
 
-The way back of CROWN, with each box's own lines: a positive coefficient takes the line below a curve, a
-negative one the line above. Rows keep their signs, where the forms on the way forward add magnitudes.
+A CROWN backward pass with each box's own lines: a positive coefficient takes the line below a curve, a
+negative one the line above. Rows keep their signs, whereas the forms of the forward pass add magnitudes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURNS = 24  # of the weights of a conjunction
 class Plane:
     """Row >= base + slopes t for all t in [-1, 1]: (q,) and (q, d).
 
-    `loss` (b, d) is what curves cost all rows of a box, charged to its inputs.
+    `loss` (b, d) is the relaxation loss of all rows of a box, attributed to its inputs.
     """
 
     base: Tensor
@@ -82,7 +82,7 @@ def backward(
 
 
 class _BackwardPass:
-    """A running backward pass: constants, what rounding may have added, and losses."""
+    """A running backward pass: constants, bounds on rounding errors, and losses."""
 
     def __init__(self, machine: FormBounds, passed: ForwardPass, box: Tensor, inputs: AffineForm) -> None:
         self.machine, self.passed, self.box = machine, passed, box
@@ -135,7 +135,7 @@ class _BackwardPass:
         return [(step.left, rows * other), (step.right, rows * own)]
 
     def attribute(self, loss: Tensor, source: AffineForm) -> None:
-        """Charge what a curve loses (q, n) to the inputs by their shares in what it is given."""
+        """Attribute the loss (q, n) of a curve to the inputs by their shares in the form it reads."""
         total = loss.new_zeros(len(source.middle), loss.shape[1]).index_add_(0, self.box, loss)
         share = total / source.spread.clamp(min=1e-30)
         self.loss += torch.einsum("bn,bdn->bd", share, source.slopes.abs())
@@ -151,18 +151,18 @@ class CaseRows:
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> CaseRows:
-        """The cases side by side; one without rows is met by any output."""
+        """The rows of all cases, stacked; a case without rows is met by any output."""
         rows, over, bound = stacked_rows(cases)
         over = np.zeros((*bound.shape, len(cases[0].lower))) if over is None else over
         return cls(*(torch.as_tensor(value) for value in (rows, over, bound)))
 
     def excess(self, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
-        """The largest row of each case (p,) beyond its bound at a point (p, d): at most 0 where it is met."""
+        """Largest excess of each case's rows (p,) over their bounds at a point (p, d); at most 0 if met."""
         sums = (self.rows[case] * outputs[:, None]).sum(2) + (self.over[case] * points[:, None]).sum(2)
         return (sums - self.bound[case]).amax(1)
 
     def blend(self, case: Tensor, weight: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and what that can be off.
+        """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and its rounding error.
 
         `size` (p, k + d) are the magnitudes of outputs and inputs. Weights below zero do not occur.
         """
@@ -182,12 +182,12 @@ class CaseBounds:
     slopes: Tensor
 
     def pick(self, which: Tensor) -> CaseBounds:
-        """Those of some of the cases."""
+        """A subset of the cases."""
         return CaseBounds(self.lower[which], self.weight[which], self.slopes[which])
 
 
 def mixed(base: Tensor, slopes: Tensor) -> CaseBounds:
-    """The best mix of planes, bases (p, m) already beyond the bounds, slopes (p, m, d).
+    """The best mix of planes: bases (p, m) minus the bounds, slopes (p, m, d).
 
     The least value of a mix is concave in the weights: they climb by its gradient, the planes' values at the
     corner where the mix is least. Any weights are valid.
@@ -212,7 +212,7 @@ def mixed(base: Tensor, slopes: Tensor) -> CaseBounds:
 
 
 def stacked(planes: Sequence[Plane], bound: Tensor) -> tuple[Tensor, Tensor]:
-    """Bases (p, m) beyond bounds (p, r) and slopes (p, m, d) of several kinds of planes of the same rows."""
+    """Bases (p, m) minus bounds (p, r) and slopes (p, m, d) of several kinds of planes of the same rows."""
     pairs, rows = bound.shape
     base = torch.cat([plane.base.reshape(pairs, rows) - bound for plane in planes], 1)
     pad = 4 * UNIT * (torch.cat([bound.abs()] * len(planes), 1) + base.abs())

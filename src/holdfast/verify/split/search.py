@@ -34,11 +34,11 @@ Tensor = Any
 ENGINE = "input splitting"
 MOST_WORK = 1 << 29  # operations of one batch: well below a second
 MOST_ALONE = 1 << 32  # of one box
-SLOW = 0.7  # seconds after which batches are halved: the clock is looked at between them
+SLOW = 0.7  # batches that take longer are halved; the deadline is checked between batches
 MOST_BOXES = 2048
 MOST_OPEN = 1 << 20  # boxes waiting, at most
-OUTWARD = 1e-9  # in half widths: far more than a clip can be rounded
-LEAST = 1e-290  # slopes below have lost digits, and clip nothing
+OUTWARD = 1e-9  # in half widths: far more than the rounding of a clip
+LEAST = 1e-290  # smaller slopes have lost digits and are not used to clip
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class BoxBatch:
         return len(self.lower)
 
     def part(self, which: slice) -> BoxBatch:
-        """Some boxes in a row, with their pairs."""
+        """A slice of the boxes, with their pairs."""
         first, last, _ = which.indices(len(self))
         own = (self.box >= first) & (self.box < last)
         return BoxBatch(self.lower[first:last], self.upper[first:last], self.box[own] - first, self.case[own])
@@ -84,13 +84,13 @@ def joined(one: BoxBatch, other: BoxBatch) -> BoxBatch:
 def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> BoxBatch:
     """The boxes that have one of these pairs, without parts where a plane of each of theirs is positive.
 
-    What is asked for lies only where base + slopes t <= 0 for all planes (m,), (m, d) of a pair; with the
-    other inputs wherever they help most, that is a bound for each t.
+    A pair is met only where base + slopes t <= 0 for all its planes (m,), (m, d). Minimising over the other
+    inputs gives a bound for each t.
     """
     box, case = boxes.box[pairs], boxes.case[pairs]
     size = slopes.abs()
     reach = size.sum(2)
-    # What the sum was rounded counts before a small slope divides it.
+    # Add the rounding of the sum before dividing by a small slope.
     margin = reach - base + 8 * (size.shape[2] + 2) * UNIT * (reach + base.abs())
     room = margin[:, :, None] / size - 1.0 + OUTWARD
     room = torch.where((size > LEAST) & room.isfinite(), room.clamp(-1.0, 1.0), torch.ones_like(room))
@@ -107,7 +107,7 @@ def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> Box
     room = OUTWARD * radius + 4e-16 * (lower.abs() + upper.abs())
     lower_clipped = torch.maximum(lower, centre + radius * least - room)
     upper_clipped = torch.minimum(upper, centre + radius * most + room)
-    empty = lower_clipped > upper_clipped  # nothing is met there: any box will do
+    empty = lower_clipped > upper_clipped  # no point is met there: any box is valid
     return BoxBatch(
         torch.where(empty, centre, lower_clipped), torch.where(empty, centre, upper_clipped), number, case
     )
@@ -129,7 +129,7 @@ def halved(boxes: BoxBatch, score: Tensor, lowest: Tensor, floor: Tensor, times:
 def _twice(boxes: BoxBatch, score: Tensor, floor: Tensor) -> tuple[BoxBatch, Tensor]:
     width = boxes.upper - boxes.lower
     wide = width > floor
-    # Without a score, the widest side beside its floor.
+    # Without a score, the widest side relative to its floor.
     axis = torch.where(wide, score + 1e-12 * score.amax(1, keepdim=True) * width / floor, -1.0).argmax(1)
     each = torch.arange(len(boxes))
     able = wide.any(1)
@@ -148,7 +148,7 @@ def _twice(boxes: BoxBatch, score: Tensor, floor: Tensor) -> tuple[BoxBatch, Ten
 
 
 def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
-    """Whether a case can be met, by halving boxes of inputs; else what was reached.
+    """Whether a case can be met, by halving boxes of inputs; otherwise the bound reached.
 
     "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
@@ -173,7 +173,7 @@ def search(problem: VerificationProblem, clock: Deadline) -> EngineResult:
 
 @dataclass(frozen=True, eq=False)
 class OpenPairs:
-    """Pairs still open, by number: their bounds, planes, and what each input of a box may gain."""
+    """Open pairs, by number: their bounds, planes, and the loss attributed to each input of a box."""
 
     pair: Tensor
     mix: CaseBounds
@@ -183,7 +183,7 @@ class OpenPairs:
 
 
 class _Search:
-    """A search under way."""
+    """A running search."""
 
     def __init__(self, problem: VerificationProblem, cases: Sequence[Case], clock: Deadline) -> None:
         self.problem, self.cases, self.clock = problem, cases, clock
@@ -200,7 +200,7 @@ class _Search:
         self.near = NEAR * (1 + float(bound[bound.isfinite()].max()))
 
     def run(self) -> EngineResult:
-        """The answer once no box is open, or the time is up."""
+        """The result once no box is open or the deadline has passed."""
         stack = [BoxBatch.of(self.cases)]
         while stack:
             batch = stack.pop()
@@ -231,7 +231,7 @@ class _Search:
         return EngineResult("holds", ENGINE, margin=margin, note=f"{self.visited:,} boxes")
 
     def step(self, batch: BoxBatch, waiting: int) -> tuple[NDArray[Any] | None, BoxBatch]:
-        """A witness met on the way, and the halves of what is still open."""
+        """A witness, if one is found, and the halves of the open boxes."""
         self.visited += len(batch)
         inputs = start(batch.lower, batch.upper)
         passed = forward(self.machine, inputs)
@@ -251,7 +251,7 @@ class _Search:
         pairs = (~fixed).nonzero().reshape(-1)
         if witness is not None or not len(pairs):
             return witness, batch.part(slice(0))
-        # What is clipped away exceeds its case by so much; the margin is not more than that.
+        # Clipped parts exceed their case by this much, so the margin is at most that.
         margin = sure[pairs_open.pair[pairs]]
         self.margin = min(self.margin, float(margin.min()))
         base, slopes = pairs_open.base[pairs] - margin[:, None], pairs_open.slopes[pairs]
@@ -266,7 +266,7 @@ class _Search:
     def bounded(
         self, inputs: AffineForm, passed: ForwardPass, batch: BoxBatch, sure: Tensor
     ) -> OpenPairs | None:
-        """The pairs that stay open, if any: cheap planes first, then a pass back."""
+        """The pairs that stay open, if any: cheap planes first, then a backward pass."""
         row_queries = self.rows_of(batch.box, batch.case)
         planes = [plane(inputs, passed.output, *row_queries) for plane in (along, between)]
         base, slopes = stacked(planes, self.goals.bound[batch.case])
@@ -287,7 +287,7 @@ class _Search:
     def again(
         self, inputs: AffineForm, passed: ForwardPass, batch: BoxBatch, pairs: OpenPairs, sure: Tensor
     ) -> OpenPairs:
-        """The same after one more pass back, for the best mix of rows: tighter than a mix of passes."""
+        """The pairs after one more backward pass for the best mix of rows, tighter than mixed passes."""
         case, box = batch.case[pairs.pair], batch.box[pairs.pair]
         weight = pairs.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
         size = torch.cat([passed.output.size, inputs.size], 1)[box]
@@ -313,7 +313,7 @@ class _Search:
         return box.repeat_interleave(many), rows, over
 
     def open_pairs(self, lower: Tensor, sure: Tensor) -> Tensor:
-        """The numbers of bounds that do not settle their pair; the least margin of the others is kept."""
+        """The indices of bounds that do not decide their pair; record the smallest margin of the others."""
         done = lower > sure
         if bool(done.any()):
             self.margin = min(self.margin, float(lower[done].min()))
@@ -337,18 +337,18 @@ class _Search:
             return None
         witness = self.problem.witness(points[near].numpy().astype(self.problem.dtype))
         if witness is None:
-            self.near = min(self.near, float(worst[near].min()) - NEAR)  # only deeper ones are worth a replay
+            self.near = min(self.near, float(worst[near].min()) - NEAR)  # replay only larger violations
         return witness
 
 
 def _batch(net: Net, rows: int, memory: int) -> int:
-    """How many boxes are looked at together."""
+    """Number of boxes per batch."""
     values = sum(prod(step.shape) for step in net.steps)
     room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * values)
     return max(1, min(MOST_WORK // _work(net, rows), room, MOST_BOXES))
 
 
 def _work(net: Net, rows: int) -> int:
-    """About how many operations one box takes, in all its passes of the net."""
+    """Approximate number of operations per box, over all passes."""
     values = sum(prod(step.shape) for step in net.steps)
     return (net.inputs + 3 + 2 * rows) * (16 * values + products(net))

@@ -1,1 +1,1 @@
-"""VNN-COMP: run benchmarks, answer in its three protocols, score by the rules of each year."""
+"""VNN-COMP: run benchmarks, write results in its three protocols, score by the rules of each year."""

@@ -1,4 +1,4 @@
-"""`holdfast vnncomp`: benchmarks run and scored, and what the competition's scripts call."""
+"""`holdfast vnncomp`: run and score benchmarks; entry points of the competition's scripts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def instance(options: InstanceOptions) -> int:
     """Verify one instance and write the result file of the competition (called by its scripts)."""
     from holdfast.verify.vnncomp.instance import answer, die_with_parent
 
-    die_with_parent()  # a script that is killed must not leave us behind, to write the result long after
+    die_with_parent()  # if the script is killed, this process must not write a result later
     attempt = answer(options.network, options.spec, options.result, options.timeout, options.protocol)
     say(f"{attempt.status} {attempt.seconds:.3f} s{f' ({attempt.note})' if attempt.note else ''}")
     return 0

@@ -1,7 +1,7 @@
-"""One instance in one fresh process: begun, watched, ended in time, and what it said read with suspicion.
+"""One instance in a new process, which is monitored, ended in time, and whose result is checked.
 
-Nothing but a whole, consistent answer counts: the word on the first line, the exit code that belongs to it,
-and both in time. A process that dies is an error, one that must be killed a timeout.
+Only a complete, consistent answer counts: the word on the first line with its exit code, both in time.
+A process that dies is an error, one that must be killed a timeout.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from holdfast.core.property import Status
 
 EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
-LATE = 2.0  # seconds after the limit until which an answer counts: the start of the process is not the tool's
+LATE = 2.0  # seconds after the limit until which an answer counts, for the start of the process
 GRACE = 10.0  # seconds after the limit at which a process that does not end is killed
 WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
-_POLL = 0.005  # seconds between looks at the processes
+_POLL = 0.005  # seconds between checks of the processes
 _PDEATHSIG = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
-WARM_SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
-# Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
-# above 1 the property may hold, but not by much, so that the engines must split; below 1 it is violated.
+WARM_SECONDS = 180.0  # for each: an engine does not start to compile in less than a minute
+# Name, sizes of the layers, and the bound as a share of the largest output at random points. Slightly above
+# 1 the property may hold with a small margin, so that the engines must split; below 1 it is violated.
 WARM_PROBLEMS = (
     ("one input", (1, 16, 16, 1), 1.1),
     ("five inputs", (5, 20, 20, 5), 1.2),
@@ -104,7 +104,7 @@ def begin(
 
 
 def wait(running: Sequence[InstanceProcess]) -> list[tuple[InstanceProcess, InstanceOutcome]]:
-    """At least one of the processes, those that have ended or had to be, each with what came of it."""
+    """Wait until at least one process has ended or was killed; return those with their outcomes."""
     while True:
         now = time.monotonic()
         ended = [one for one in running if _has_ended(one) or now > one.began + one.instance.limit + GRACE]
@@ -121,7 +121,7 @@ def abandon(running: Sequence[InstanceProcess]) -> None:
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when the one that began it ends (on Linux alone)."""
+    """Let the kernel kill this process when its parent ends (Linux only)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -129,7 +129,7 @@ def die_with_parent() -> None:
 
 
 def _tied_to(parent: int, cores: Sequence[int]) -> Any:
-    """What the new process does first: a killed runner must leave nobody behind to disturb the next one."""
+    """Setup of the new process: it must not survive a killed runner and disturb the next one."""
     if sys.platform != "linux":
         return None
     import ctypes  # here and not in the new process, where an import may wait for ever for a lock
@@ -152,7 +152,7 @@ def _has_ended(one: InstanceProcess) -> bool:
 
 
 def _end(one: InstanceProcess) -> tuple[int, Any]:
-    """The exit code and the resources of the process, after it and all it left behind were killed."""
+    """Kill the process and its children; return its exit code and resource usage."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(one.process.pid, signal.SIGKILL)
     _, status, usage = os.wait4(one.process.pid, 0)
@@ -161,7 +161,7 @@ def _end(one: InstanceProcess) -> tuple[int, Any]:
 
 
 def _finish(one: InstanceProcess) -> InstanceOutcome:
-    """End the process and read what came of it from its files and its exit code."""
+    """End the process and read the outcome from its files and its exit code."""
     late = not _has_ended(one)
     seconds = time.monotonic() - one.began
     code, usage = _end(one)
@@ -215,9 +215,9 @@ def _text(path: Path) -> str:
 def answer(
     network: Path, spec: Path, result: Path, limit: float, protocol: Protocol, command: Sequence[str] = ()
 ) -> InstanceOutcome:
-    """What came of the instance, after the result file was written in that protocol.
+    """Run an instance, write the result file in that protocol, and return the outcome.
 
-    Any problem, also on this side, is an error in the file. Only a file that cannot be written raises.
+    Any problem, including one on this side, is an error in the file. Only a failed write raises.
     """
     began = time.monotonic()
     try:
@@ -244,7 +244,7 @@ def answer(
 
 
 def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, InstanceOutcome]]:
-    """The name of each small problem and what came of it: kernels are compiled before time is measured."""
+    """Compile the kernels on small problems; return the name and the outcome of each."""
     with tempfile.TemporaryDirectory(prefix="holdfast-warm-") as name:
         for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):
             network, spec = Path(name) / f"{number}.onnx", Path(name) / f"{number}.vnnlib"

@@ -27,7 +27,7 @@ class Instance:
 
 
 def csv_rows(path: Path, expected: str, missing: str) -> list[tuple[int, list[str]]]:
-    """The rows of a csv that are not blank, with their numbers; InputError `missing` if there is no file."""
+    """The non-blank rows of a csv with their numbers; raise InputError `missing` if there is no file."""
     try:
         lines = list(csv.reader(io.StringIO(path.read_text("utf-8-sig"))))
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | Non
 
 
 def sampled(instances: Sequence[Instance], count: int, seed: int = 0) -> list[Instance]:
-    """A number of the instances, each network's share as large as in the whole, in the order of the csv."""
+    """A sample of the instances with each network's share preserved, in the order of the csv."""
     from holdfast.core.fingerprint import generator
 
     if count < 1:
@@ -98,7 +98,7 @@ def allotted(sizes: Sequence[int], count: int) -> list[int]:
     least = 1 if count >= len(sizes) else 0
     exact = [size * count / sum(sizes) for size in sizes]
     shares = [max(least, math.floor(e)) for e in exact]
-    while sum(shares) > count:  # small groups were given one: large ones make up for it
+    while sum(shares) > count:  # small groups got one each: take these from large ones
         above = (i for i, share in enumerate(shares) if share > least)
         shares[min(above, key=lambda i: (exact[i] - shares[i], -i))] -= 1
     while sum(shares) < count:

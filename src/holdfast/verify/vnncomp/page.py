@@ -19,7 +19,7 @@ _READING = (
 
 
 def disagreements(result: Scoreboard) -> list[tuple[JudgedInstance, str]]:
-    """Each instance on which tools, counterexamples or earlier votes disagree, and what is the case."""
+    """Each instance on which tools, counterexamples or earlier votes disagree, with a description."""
     described = [(one, "; ".join(_disagreements(one))) for one in result.instances]
     return [(one, what) for one, what in described if what]
 
@@ -48,7 +48,7 @@ def _tools(answers: Iterable[ToolAnswer]) -> str:
 
 
 def as_json(result: Scoreboard) -> dict[str, Any]:
-    """The score as plain values, for a script to read."""
+    """The score as plain values, for JSON."""
     return {
         "rules": result.rules.name,
         "rule": result.rules.says,
@@ -80,7 +80,7 @@ def _plain(one: JudgedInstance, answer: ToolAnswer) -> dict[str, Any]:
 
 
 def benchmark_table(result: Scoreboard) -> Table:
-    """One row a benchmark and tool, then each tool's sum of percents."""
+    """One row per benchmark and tool, then each tool's sum of percents."""
     columns: list[Column | str] = [  # in the order of the fields of a `Line`
         "benchmark",
         "tool",
@@ -108,7 +108,7 @@ def disagreement_table(result: Scoreboard) -> Table:
 
 
 def instance_table(result: Scoreboard) -> Table:
-    """One row an instance: the truth, and of each tool its answer, its time and whether that is right."""
+    """One row per instance: the truth, and the answer, time and standing of each tool."""
     columns: list[Column | str] = ["instance", "benchmark", "truth"]
     for tool in result.tools:
         columns += [tool, Column(f"{tool} s", 2)]
@@ -127,7 +127,7 @@ def instance_table(result: Scoreboard) -> Table:
 
 
 def write(result: Scoreboard, out: Path, command: str = "") -> Path:
-    """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
+    """Write the page atomically and return its path; raise OutputError if that fails."""
     return write_page(page(result, command), out, "vnncomp.html")
 
 

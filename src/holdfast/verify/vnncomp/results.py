@@ -27,8 +27,8 @@ Protocol: TypeAlias = Literal["document", "2021", "2022"]
 STATUSES: tuple[Status, ...] = ("holds", "violated", "unknown", "timeout", "error")
 
 _SAT = {"holds": "unsat", "violated": "sat"}
-# How the words begin that result files and the official result tables say; the official scorer takes
-# `prepare_instance_error_*` and files without a result for unknown.
+# Prefixes of the words in result files and official result tables; the official scorer treats
+# `prepare_instance_error_*` and files without a result as unknown.
 _BEGINNINGS: dict[Status, tuple[str, ...]] = {
     "holds": ("unsat", "holds"),
     "violated": ("sat", "violated"),
@@ -41,14 +41,14 @@ _PAIR = re.compile(r"\(\s*([XY])_(\d+)\s+([^\s()]+)\s*\)")
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """The inputs (n,) that violate a property and the outputs (m,) the tool says they give."""
+    """The inputs (n,) that violate a property and the outputs (m,) that the tool declares."""
 
     inputs: NDArray[np.float64]
     outputs: NDArray[np.float64]
 
 
 def status_of(word: str) -> Status | None:
-    """What a word of a result file or of an official result table means; None if nobody says it."""
+    """The status for a word of a result file or an official result table; None if it is unknown."""
     text = word.strip().lower()
     if not text:
         return "unknown"
@@ -72,14 +72,14 @@ def result_text(protocol: Protocol, status: Status, seconds: float, witness: str
 
 
 def counterexample_text(counterexample: Counterexample) -> str:
-    """The counterexample as the result files of 2022 and later hold it, with every digit."""
+    """The counterexample in the format of the result files since 2022, with every digit."""
     named = (("X", counterexample.inputs), ("Y", counterexample.outputs))
     pairs = [f"({x}_{i} {value!r})" for x, values in named for i, value in enumerate(values.ravel().tolist())]
     return "(" + "\n".join(pairs) + ")\n"
 
 
 def read_counterexample(text: str, where: str = "counterexample") -> Counterexample:
-    """The counterexample of such a text, with or without the word sat before it; InputError if it is none."""
+    """The counterexample of such a text, with or without the word sat; raise InputError if invalid."""
     import numpy as np
 
     inputs, outputs = _values(text, where)
@@ -179,7 +179,7 @@ def _text(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[ResultRow]:
-    """The rows of a results csv: ours, or one the organisers published; InputError says what else it is.
+    """The rows of a results csv: ours, or one the organisers published; raise InputError for anything else.
 
     Without a header the columns are category, onnx, vnnlib, prepare time, result, run time (2021 and later),
     or the same without prepare time. The rows by which the organisers measured a tool's overhead, test_nano

@@ -1,4 +1,4 @@
-"""The rules of scoring, year by year, as the organisers' own programs apply them; who is right by them."""
+"""Scoring rules of each year, as the organisers' programs apply them, and rulings by these rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from typing import Literal, TypeAlias
 
 from holdfast.core.property import Status
 
-# When a violation needs a counterexample that stands: never (a vote decides), where another tool says holds,
-# always but any tool's will do, or always and the tool's own.
+# When a violation needs a valid counterexample: never (a vote decides), if another tool reports holds,
+# always (any tool's), or always (the tool's own).
 Needs: TypeAlias = Literal["none", "contradicted", "any", "own"]
 
-SAME_SECONDS = 0.2  # times that are nearer than this are one time
+SAME_SECONDS = 0.2  # times that differ by less are equal
 LEAST_SECONDS = 1.0  # every time below counts as this where time is scored
 RANDOM_TOOL = "randgen"  # the organisers' random tests, a tool like the others in the tables of 2021
-# Of a counterexample: it stands without tolerance, within the tolerance, not at all, there is none although
-# it should be there, or nobody could look (another tool's table without its counterexamples).
+# Of a counterexample: valid without tolerance, valid within the tolerance, invalid, missing although
+# required, or unchecked (another tool's table without its counterexamples).
 Grade: TypeAlias = Literal["valid", "tolerated", "invalid", "missing", "unchecked"]
 Standing: TypeAlias = Literal["right", "wrong", "open", "none"]
 Answer: TypeAlias = Literal["holds", "violated"]
@@ -22,14 +22,14 @@ Answer: TypeAlias = Literal["holds", "violated"]
 
 @dataclass(frozen=True)
 class Rules:
-    """What an answer is worth, and what a counterexample must fulfil to be accepted."""
+    """Points for answers, and the conditions for a valid counterexample."""
 
     name: str
     wrong: int
     needs: Needs
-    timed: bool = False  # the fastest +2, the second +1, after each tool's overhead was taken off
+    timed: bool = False  # the fastest +2, the second +1, after subtracting each tool's overhead
     right: int = 10
-    easy: int = 10  # for a violation that random tests found too
+    easy: int = 10  # for a violation that random tests also found
     box: float = 1e-4  # absolute tolerance on the input box
     output: float = 1e-4  # and on the output rows
     declared: float | None = 1e-3  # of declared outputs against ONNX Runtime's; None ignores them
@@ -75,15 +75,15 @@ RULES = {
 
 
 def scored_seconds(rules: Rules, seconds: float, overhead: float) -> float:
-    """The time that is scored and drawn: without overhead and at least 1 s where the rules say so."""
+    """The time used for scores and plots: without overhead and at least 1 s if the rules require it."""
     return max(LEAST_SECONDS, seconds - overhead) if rules.timed else seconds
 
 
 def bonus(rules: Rules, seconds: float, times: Sequence[float]) -> int:
     """The points for speed among the times (scored, this one included) of all tools with the right answer.
 
-    As the organisers do it: who ties with the fastest gets 2, and a second place exists only if exactly one
-    tool was the fastest to the last digit.
+    As in the organisers' program: a tool that ties with the fastest gets 2, and a second place exists only if
+    exactly one tool was the fastest to the last digit.
     """
     if not rules.timed:
         return 0
@@ -125,7 +125,7 @@ class Votes:
 
 @dataclass(frozen=True)
 class Ruling:
-    """The truth as far as the rules know it, and each tool's standing and points."""
+    """The truth according to the rules, if known, and each tool's standing and points."""
 
     truth: Answer | None
     reason: str
@@ -135,7 +135,7 @@ class Ruling:
 
 
 def judge(rules: Rules, answers: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
-    """The ruling on the answers of tools for one instance; votes count where a vote decides, else nowhere."""
+    """The ruling on the answers of tools for one instance; votes count only where a vote decides."""
     votes = votes or Votes()
     truth, reason = _by_vote(answers, votes) if rules.needs == "none" else _by_witness(rules, answers)
     standing = {s.tool: _standing(rules, s, truth, answers) for s in answers}
@@ -199,6 +199,6 @@ def _standing(
         return "wrong"
     if this.status == "holds" or rules.needs in ("none", "contradicted"):
         return "right"
-    # The answer is the right one; from 2023 on somebody must have a counterexample to show for it.
+    # The answer is right; from 2023 on at least one tool must provide a counterexample.
     proven = any(_proves(rules, s.grade) or s.grade == "unchecked" for s in answers if s.status == "violated")
     return "right" if proven else "wrong"

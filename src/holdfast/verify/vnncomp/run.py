@@ -1,7 +1,7 @@
-"""A benchmark run instance by instance, resumably: every finished one is on disk before the next is told of.
+"""Resumable benchmark runs: every finished instance is on disk before the next is reported.
 
-A row's key is a hash of the files, the limit, the command, the version and the source code, so that the same
-command, begun again after a kill, runs what is missing and what has changed.
+A row's key is a hash of the files, the limit, the command, the version and the source code. Rerunning the
+same command after a kill runs only missing and changed instances.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def witness_folder(out: Path) -> Path:
 
 
 def remembered(out: Path) -> dict[str, Path]:
-    """Where the benchmarks of our results lay when they were run, by category; nothing of other results."""
+    """The benchmark folders of our results at the time of the run, by category; empty for other results."""
     return {
         name: Path(str(place)) for name, place in instance.read_mapping(witness_folder(out) / FOLDERS).items()
     }
@@ -42,7 +42,7 @@ def remembered(out: Path) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """A block in which no other run writes the same results; what a killed one left lying is removed."""
+    """Lock the results against other runs and remove the leftovers of a killed run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -62,7 +62,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dict[str, ResultRow]:
-    """The finished rows by key; rows of the same instances that were run otherwise are dropped from disk."""
+    """The finished rows by key; drop outdated rows of the same instances from disk."""
     content = out.read_bytes() if out.exists() else b""
     first = header().encode()
     if first.startswith(content):
@@ -70,7 +70,7 @@ def resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dic
         return {}
     if not content.startswith(first):
         raise InputError(f"{out}: expected results of an earlier run, or no file; choose another --out")
-    complete = content[: content.rfind(b"\n") + 1]  # a line that a power cut tore in two is no line
+    complete = content[: content.rfind(b"\n") + 1]  # drop an incomplete last line, as after a power cut
     if complete != content:
         write_atomic(out, complete)
     rows = read_rows(out)
@@ -96,7 +96,7 @@ def append(out: Path, row: ResultRow) -> None:
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What is to be run, where the results go, and by what command (the verifier's, if not another)."""
+    """The instances to run, the result file, and the command (default: the verifier)."""
 
     instances: tuple[Instance, ...]
     out: Path
@@ -106,7 +106,7 @@ class BenchmarkPlan:
 
 @dataclass(frozen=True)
 class InstanceProgress:
-    """One finished instance, how many are, how many were before, and about how many seconds are left."""
+    """One finished instance, the numbers of finished and cached ones, and the estimated seconds left."""
 
     row: ResultRow
     done: int
@@ -116,7 +116,7 @@ class InstanceProgress:
 
 
 def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda step: None) -> list[ResultRow]:
-    """The row of every instance of the plan, in its order; what was finished before is not run again."""
+    """Run the unfinished instances of the plan; return the rows of all instances in its order."""
     if not plan.instances:
         raise InputError("expected at least one instance to run, got none")
     if plan.jobs < 1:
@@ -135,14 +135,14 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
                 append(plan.out, row)
                 rows[place] = row
                 done = [rows[p] for p in todo if p in rows]
-                # About as much of the limits of the others as those before took of theirs.
+                # Estimate: the others use the same share of their limits as the finished ones.
                 allowed = sum(row.limit or 0.0 for row in done)
                 share = min(1.0, sum(row.seconds for row in done) / allowed) if allowed else 0.0
                 remaining = share * sum(plan.instances[p].limit for p in todo if p not in rows) / plan.jobs
                 tell(InstanceProgress(row, len(rows), len(keys), reused, remaining))
         ordered = [rows[place] for place in range(len(keys))]
         others = [row for row in read_rows(plan.out) if row.key not in keys]
-        content = table_text([*others, *ordered]).encode()  # the rows of other plans before those of this one
+        content = table_text([*others, *ordered]).encode()  # rows of other plans come first
         if plan.out.read_bytes() != content:
             write_atomic(plan.out, content)
         return ordered
@@ -159,7 +159,7 @@ def shares(jobs: int) -> list[tuple[int, ...]]:
 
 
 def _keys(plan: BenchmarkPlan) -> list[str]:
-    """What identifies the result of each instance; the second of two equal lines of a csv has its own."""
+    """The key of each instance's result; duplicate lines of a csv get distinct keys."""
     digest = cache(of_file)
     keys: list[str] = []
     counts: Counter[str] = Counter()
@@ -176,7 +176,7 @@ def _keys(plan: BenchmarkPlan) -> list[str]:
 def _worked(
     plan: BenchmarkPlan, keys: Sequence[str], todo: Sequence[int]
 ) -> Generator[tuple[int, ResultRow], None, None]:
-    """The place and the row of each instance to do, as they are finished."""
+    """Run the instances; yield the index and the row of each as it finishes."""
     folder = witness_folder(plan.out)
     free = shares(plan.jobs)
     waiting = list(todo)[::-1]

@@ -1,4 +1,4 @@
-"""Results scored by the rules of a year: points, percent of the best, contradictions, who is wrong."""
+"""Scores of results by the rules of a year: points, percent of the best, contradictions, wrong answers."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ from holdfast.verify.vnncomp.witnesses import graded, library_of
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
 Paths: TypeAlias = Sequence[Path]
-UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
+UNSCORED = ("test",)  # benchmarks excluded from the total
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TableEntry:
 def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     """The tools of these tables (path, or name=path), in order; tables of one name and other rows are one.
 
-    Without a name ours are holdfast, others are called as their file, results.csv as its folder.
+    Without a name, our tables are "holdfast"; others have the name of their file, results.csv of its folder.
     """
     tables: dict[str, list[TableEntry]] = {}
     for source in sources:
@@ -63,8 +63,8 @@ def _names(row: ResultRow) -> tuple[str, str, str]:
 def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, TableEntry]]:
     """The answer of each tool for each instance, in the order of first appearance.
 
-    Tables name the same file by different paths, so as few last parts of a path are compared as tell the
-    instances of every table apart.
+    Tables name the same file by different paths. Compare the smallest number of trailing path components that
+    distinguishes the instances of every table.
     """
 
     def tells_apart(depth: int) -> bool:
@@ -111,7 +111,7 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
 
 
 def votes_on(votes: Mapping[tuple[str, str, str], Votes], key: Key) -> Votes | None:
-    """The votes on an instance; None if there are none. The category counts only if any votes are of it."""
+    """The votes on an instance; None if there are none. The category matters only if it has votes."""
     category, *names = key[0], _base(key[1]), _base(key[2])
     if any(voted == category for voted, _, _ in votes):
         return votes.get((category, names[0], names[1]))
@@ -166,7 +166,7 @@ class Scoreboard:
     instances: tuple[JudgedInstance, ...]
     lines: tuple[ToolScore, ...]
     totals: Mapping[str, float]
-    skipped: int  # instances only others have
+    skipped: int  # instances that only other tools ran
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -179,12 +179,12 @@ def score(
 ) -> Scoreboard:
     """The score of these tables, the first one's instances (with `every` also those only others have).
 
-    Counterexamples are replayed where the files are found: in `benchmarks`, as our run found them, or nearby.
+    Counterexamples are replayed if the files are found: in `benchmarks`, at the paths of our run, or nearby.
     """
     tools = read_tools(sources)
     library = library_of([entries[0].table for entries in tools.values()], benchmarks)
     counted, names = read_votes(votes), tuple(tools)
-    overheads = {  # the smallest time of a solved instance is what starting a tool costs
+    overheads = {  # the smallest time of a solved instance estimates the start-up time of a tool
         name: min((e.row.seconds for e in entries if e.row.result in ("holds", "violated")), default=0.0)
         for name, entries in tools.items()
     }

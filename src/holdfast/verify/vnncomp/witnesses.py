@@ -56,7 +56,7 @@ def declared_error(declared: Numbers, replayed: Numbers, *, relative: bool) -> f
     scale = float(np.abs(declared).max(initial=0.0))
     if not relative:
         return error
-    return 0.0 if scale < 1e-6 else error / scale  # as the organisers do it
+    return 0.0 if scale < 1e-6 else error / scale  # as in the organisers' program
 
 
 def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: float) -> str:
@@ -64,14 +64,14 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
     flat, y = point.ravel(), outputs.astype(np.float64).ravel()
     best = outside = np.inf
     for case in spec.cases:
-        # The one value of a fixed input may be none the network can be given: then its nearest is meant.
+        # The value of a fixed input may not be representable; then its nearest float counts.
         fixed = (case.lower == case.upper) & (flat == case.lower.astype(flat.dtype))
         x = np.where(fixed, case.lower, flat.astype(np.float64))
         away = float(max((case.lower - x).max(initial=0.0), (x - case.upper).max(initial=0.0)))
         outside = min(outside, away)
         if away > box:
             continue
-        excess = case.rows @ y - case.bound  # how far each row is from being met: at most 0 where it is
+        excess = case.rows @ y - case.bound  # at most 0 where a row is met
         excess = excess if case.inputs is None else excess + case.inputs @ x
         if ((excess < 0) | ((excess == 0) & ~case.strict) | (excess <= output) & (output > 0)).all():
             return ""
@@ -91,7 +91,7 @@ class BenchmarkLibrary:
     specs: Any = field(default_factory=lambda: lru_cache(maxsize=2)(read_vnnlib), compare=False)
 
     def find(self, category: str, name: str) -> Path | None:
-        """The file of that name in a table, by as much of its path as is the same here; None if absent."""
+        """The file named in a table, matched by the longest trailing part of its path; None if absent."""
         own = [root / category for root in self.roots] + [r for r in self.roots if r.name == category]
         if category in self.recorded:
             own.insert(0, self.recorded[category])
@@ -107,8 +107,8 @@ def graded(
 ) -> tuple[Grade, str]:
     """The grade of the counterexample of a row, and why it is not better; unchecked without a violation.
 
-    Our results name its file, and without it are missing. Others are unchecked without one where the
-    organisers put it.
+    Our results name its file; without the file the grade is "missing". Others are looked up where the
+    organisers publish them, and are "unchecked" if there is none.
     """
     if row.result != "violated":
         return "unchecked", ""
@@ -126,7 +126,7 @@ def graded(
         raise InputError(f"{file}: expected a counterexample, got: {problem}") from None
     try:
         return _graded(rules, text, library.replays(network), library.specs(spec), file)
-    except ModelError as problem:  # says nothing of the counterexample
+    except ModelError as problem:  # not evidence about the counterexample
         return "unchecked", str(problem)
 
 
@@ -144,21 +144,21 @@ def _graded(rules: Rules, text: str, replay: Replay, spec: Spec, file: Path) -> 
 
 
 def _published(row: ResultRow, table: Path) -> Path | None:
-    """Where the organisers put a counterexample: <category>/<network>_<spec>.counterexample(.gz)."""
+    """The published path of a counterexample: <category>/<network>_<spec>.counterexample(.gz)."""
     network, spec = (Path(name.removesuffix(".gz")) for name in (row.network, row.spec))
     name = f"{network.stem}_{spec.stem}.counterexample"
-    names = [name, f"{network.parent.name}_{name}"]  # where one name lies in several folders
+    names = [name, f"{network.parent.name}_{name}"]  # if several folders contain the name
     folders = [table.parent, *sorted(p for p in table.parent.glob(f"*{row.category}") if p.is_dir())]
     return _first_file(folder / one for folder in folders for one in names)
 
 
 def _first_file(paths: Iterable[Path]) -> Path | None:
-    """The first of the paths that is there, plain or packed."""
+    """The first path that exists, plain or packed."""
     return next(filter(None, map(existing_file, paths)), None)
 
 
 def open_replay(path: Path) -> Replay:
-    """A function that runs flat inputs through an ONNX file in ONNX Runtime; ModelError if it cannot."""
+    """A function that runs flat inputs through an ONNX file in ONNX Runtime; raise ModelError on failure."""
     try:
         session = open_session(read_onnx(path) if path.suffix == ".gz" else path)
     except Exception as problem:
@@ -181,7 +181,7 @@ def open_replay(path: Path) -> Replay:
 
 
 def library_of(tables: Sequence[Path], folders: Sequence[Path]) -> BenchmarkLibrary:
-    """The library of these benchmark folders, of those our own runs remember, and of what lies around."""
+    """The library of these benchmark folders, those recorded by our runs, and nearby folders."""
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"--benchmarks: expected a folder, got {folder}")

@@ -1,6 +1,6 @@
-"""What VNN-LIB's lists mean: numbers, linear terms, and formulas as a disjunction of conjunctions.
+"""Meaning of VNN-LIB's lists: numbers, linear terms, and formulas as a disjunction of conjunctions.
 
-A list is replaced by what it means as soon as it is closed: no recursion, no tree.
+A list is replaced by its meaning as soon as it is closed, without recursion or a tree.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.core.errors import InputError
 
-# X_3 is 3 and Y_3 is -4: one whole number names any variable.
+# X_3 is 3 and Y_3 is -4: one integer identifies any variable.
 Variable: TypeAlias = int
 # A linear term: the weight of each variable, the constant under None. Exact until it becomes a row.
 Term: TypeAlias = dict[Variable | None, Fraction]
@@ -27,7 +27,7 @@ _IDLE = frozenset(("set-logic", "set-info", "set-option", "check-sat", "get-mode
 
 
 class InvalidFormula(InputError):
-    """Something that cannot stand where it stands; `item` says at which place of its list."""
+    """A misplaced item; `item` is its position in the list."""
 
     def __init__(self, message: str, item: int = 0) -> None:
         super().__init__(message)
@@ -171,7 +171,7 @@ def conjoin(parts: list[Formula]) -> Formula:
     return result
 
 
-# What a list becomes: a word stays text, a term is a dict, a formula a list, and () is a tuple.
+# The value of a list: a word stays text, a term is a dict, a formula a list, and () is a tuple.
 Item: TypeAlias = str | Term | Formula | tuple[str, ...]
 
 
@@ -273,7 +273,7 @@ def _formulas(items: list[Item]) -> Iterator[Formula]:
 
 
 def _plain(sign: str, items: list[Item], script: Script) -> Formula | None:
-    """The formula of a known variable and a number or another variable, as nearly all are; else None."""
+    """The formula of a declared variable and a number or another variable, the common case; else None."""
     _, left, right = items[:3]
     if len(items) > 3 or sign == "=" or not (isinstance(left, str) and isinstance(right, str)):
         return None

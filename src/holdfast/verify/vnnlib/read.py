@@ -1,4 +1,4 @@
-"""VNN-LIB files, read: the many plain commands of large ones by two patterns, the rest list by list.
+"""Reader of VNN-LIB files: two patterns for the plain commands of large files, lists for the rest.
 
 VNN-LIB 2.0 is read by the `vnnlib` package and turned into the same cases as 1.0.
 """
@@ -70,7 +70,7 @@ def _narrow(lower: Floats, upper: Floats, bounds: Sequence[Bound]) -> None:
 
 
 def _box(common: tuple[Floats, Floats], bounds: tuple[Bound, ...]) -> tuple[Floats, Floats] | None:
-    """The common box narrowed by these bounds; None if nothing is in it."""
+    """The common box narrowed by these bounds; None if it is empty."""
     lower, upper = common[0].copy(), common[1].copy()
     _narrow(lower, upper, bounds)
     if (lower > upper).any():
@@ -126,7 +126,7 @@ def parse_vnnlib(text: str, where: str = "<text>") -> Spec:
 
 
 def _parse(text: str, quick: bool = True) -> Spec:
-    """The specification; without `quick` every command goes the general way, to the same result."""
+    """The specification; without `quick` every command uses the general parser, with the same result."""
     script, at = Script(), 0
     while True:
         if quick:
@@ -140,7 +140,7 @@ def _parse(text: str, quick: bool = True) -> Spec:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where a pattern that may match nothing ends."""
+    """The end of a pattern that may match the empty string."""
     match = pattern.match(text, at)
     return at if match is None else match.end()
 
@@ -190,7 +190,7 @@ def _sizes(text: str, script: Script) -> tuple[int, int]:
 
 
 def parse_two(text: str, where: str) -> Spec:
-    """The specification of a VNN-LIB 2.0 text that speaks of one network with one input."""
+    """The specification of a VNN-LIB 2.0 text about one network with one input."""
     vnnlib = require("reading VNN-LIB 2.0", "vnnlib")
     if not hasattr(vnnlib, "parse_query_string"):
         raise InputError(f"{where}: is VNN-LIB 2.0, which needs vnnlib 1.0 or newer: pip install -U vnnlib")

@@ -33,7 +33,7 @@ class Disjunct:
     inputs: Floats | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other says the same, number by number."""
+        """Whether the other disjunct is equal, number by number."""
         if not isinstance(other, Disjunct):
             return NotImplemented
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -44,7 +44,7 @@ class Disjunct:
 
 @dataclass(frozen=True)
 class Spec:
-    """What VNN-LIB asks: whether an input of one of the cases has an output that meets all its rows."""
+    """A VNN-LIB query: whether an input of one of the cases has an output that meets all its rows."""
 
     inputs: int
     outputs: int
@@ -109,10 +109,10 @@ def _rows_text(case: Disjunct) -> Iterator[str]:
 
 
 def property_of(spec: Spec, network: Network) -> Property:
-    """The question a specification asks of a network, after a check that it has as many inputs and outputs.
+    """The property of a network, after a check that it has as many inputs and outputs as the specification.
 
     An interval without any number of the input's type, such as one decimal given as lower and upper bound of
-    a float32, becomes the nearest one, which is what a runtime can be fed. The property's note reports it.
+    a float32, becomes the nearest one, which a runtime can accept. The property's note reports it.
     """
     proto = read_proto(network.path)
     shape, dtype = _shape(network, spec, proto), input_type(proto, network.path)
