@@ -1,4 +1,4 @@
-"""Any detection dataset cut into square pictures of one target each."""
+"""Crop the targets of a detection dataset into square pictures."""
 
 import io
 import math
@@ -29,11 +29,11 @@ LARGE, OUTSIDE = "no square around it fits into the image", "extends beyond the 
 
 @dataclass(frozen=True)
 class CropSettings:
-    """How targets are cut out, each in a square window."""
+    """Settings of the square window around each target."""
 
     size: int = 64  # pixels of a picture's side
-    margin: float = 0.2  # around the target on both sides, as a part of its longer side
-    shift: float = 0.5  # part of the free play by which the target may lie off the middle, at random
+    margin: float = 0.2  # on each side of the target, as a fraction of its longer side
+    shift: float = 0.5  # largest random shift of the target off centre, as a fraction of the free space
     least: float = 8.0  # targets of fewer pixels are skipped
     crowded: bool = False  # whether another target may reach into the window
     seed: int = 0
@@ -54,13 +54,12 @@ class CropSummary:
 def crop(
     data: Dataset,
     folder: Path,
-    cut: CropSettings,
+    settings: CropSettings,
     progress: Callable[[int, int], None] = lambda done, reused: None,
 ) -> CropSummary:
-    """Write the pictures to a new or empty folder, whole or not at all, and say what was cut.
+    """Write the crops to a new or empty folder atomically; return a summary.
 
-    Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
-    (COCO).
+    The layout is images/ and gt_labels/ for CCTSDB's three classes, else images/ and annotations.json (COCO).
     """
     three = set(data.classes) <= set(CLASSES)
     skipped, unreadable, names = Counter[str](), list[str](), set[str]()
@@ -70,7 +69,7 @@ def crop(
             (place / part).mkdir()
         for entry in data.entries:
             try:
-                pieces = list(_pieces(entry.load(), cut, skipped))
+                pieces = list(_pieces(entry.load(), settings, skipped))
             except ImageError as problem:
                 unreadable.append(str(problem))
                 pieces = []
@@ -81,14 +80,14 @@ def crop(
                     corners = " ".join(f"{corner:.9g}" for corner in box)
                     line = f"{CLASSES.index(data.classes[label])} {corners}\n"
                     (place / "gt_labels" / f"{name}.txt").write_text(line)
-                written.append((name, box * cut.size, label))
+                written.append((name, box * settings.size, label))
             progress(1, 0)
         if not written:
             why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
             raise DataError(f"{data.name}: no target can be cut out ({why})")
         if not three:
-            (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, cut)))
-        about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(cut)}
+            (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, settings)))
+        about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(settings)}
         (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
     return CropSummary(
         folder=folder,
@@ -101,9 +100,9 @@ def crop(
 
 
 def _pieces(
-    sample: Sample, cut: CropSettings, skipped: Counter[str]
+    sample: Sample, settings: CropSettings, skipped: Counter[str]
 ) -> Iterator[tuple[str, Image, Floats, int]]:
-    """Name, picture, box xyxy in parts of it, and class of each of one image's targets, in their order."""
+    """Name, crop, box xyxy as fractions of the crop, and class of each target of one image, in order."""
     from PIL import Image as Pillow
 
     if not isinstance(sample.truth, Boxes):
@@ -113,7 +112,9 @@ def _pieces(
     size = sniff(sample.data, sample.name).size
     windows = []
     for number in range(len(sample.truth)):
-        window = window_of(sample.truth, number, size, cut, generator(cut.seed, sample.name, number))
+        window = window_of(
+            sample.truth, number, size, settings, generator(settings.seed, sample.name, number)
+        )
         if isinstance(window, str):
             skipped[window] += 1
         else:
@@ -121,43 +122,43 @@ def _pieces(
     if not windows:
         return
     try:
-        whole = Pillow.open(io.BytesIO(sample.data)).convert("RGB")
+        picture = Pillow.open(io.BytesIO(sample.data)).convert("RGB")
     except (OSError, ValueError, SyntaxError) as problem:
         raise ImageError(f"{sample.name}: cannot be decoded: {problem}") from None
     stem = re.sub(r"[^A-Za-z0-9.\-]+", "_", sample.name.rpartition(".")[0] or sample.name).strip("._")
     for number, x, y, side in windows:
-        square = whole.crop((x, y, x + side, y + side))
-        small = np.asarray(square.resize((cut.size, cut.size), Pillow.Resampling.BILINEAR))
+        square = picture.crop((x, y, x + side, y + side))
+        small = np.asarray(square.resize((settings.size, settings.size), Pillow.Resampling.BILINEAR))
         box = np.clip((sample.truth.xyxy[number] - [x, y, x, y]) / side, 0.0, 1.0)
         yield f"{stem}_{number}", small, box, int(sample.truth.classes[number])
 
 
 def window_of(
-    truth: Boxes, number: int, extent: tuple[int, int], cut: CropSettings, rng: np.random.Generator
+    truth: Boxes, number: int, extent: tuple[int, int], settings: CropSettings, rng: np.random.Generator
 ) -> tuple[int, int, int] | str:
-    """Left, top and side of the window around one target in whole pixels, or why there is none."""
+    """Left, top and side in pixels of the window around one target, or the reason why there is none."""
     x1, y1, x2, y2 = truth.xyxy[number].tolist()
     if truth.crowd[number]:
         return CROWD
     if min(x1, y1) < -1 or x2 > extent[0] + 1 or y2 > extent[1] + 1:
         return OUTSIDE
     longer = max(x2 - x1, y2 - y1)
-    if longer < cut.least:
+    if longer < settings.least:
         return SMALL
-    whole = max(math.ceil(x2) - math.floor(x1), math.ceil(y2) - math.floor(y1))
-    side = min(max(math.ceil(longer * (1 + 2 * cut.margin)), whole), *extent)
+    enclosing = max(math.ceil(x2) - math.floor(x1), math.ceil(y2) - math.floor(y1))
+    side = min(max(math.ceil(longer * (1 + 2 * settings.margin)), enclosing), *extent)
     if side < longer:
         return LARGE
     corner = []
     for low, high, size in ((x1, x2, extent[0]), (y1, y2, extent[1])):
         play = (side - (high - low)) / 2
-        begin = round((low + high - side) / 2 + play * cut.shift * rng.uniform(-1, 1))
-        begin = min(max(begin, math.ceil(high) - side), math.floor(low))  # the target stays whole
+        begin = round((low + high - side) / 2 + play * settings.shift * rng.uniform(-1, 1))
+        begin = min(max(begin, math.ceil(high) - side), math.floor(low))  # keep the whole target inside
         corner.append(min(max(begin, 0), size - side))
     x, y = corner
     others = np.delete(truth.xyxy, number, axis=0)
     meets = (others[:, 0] < x + side) & (others[:, 2] > x) & (others[:, 1] < y + side) & (others[:, 3] > y)
-    return INTRUDED if meets.any() and not cut.crowded else (x, y, side)
+    return INTRUDED if meets.any() and not settings.crowded else (x, y, side)
 
 
 def _unique(name: str, names: set[str]) -> str:
@@ -168,11 +169,15 @@ def _unique(name: str, names: set[str]) -> str:
     return new
 
 
-def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: CropSettings) -> dict[str, Any]:
-    """The annotations as COCO writes them; ids begin at 1."""
+def _coco(
+    rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], settings: CropSettings
+) -> dict[str, Any]:
+    """The annotations in COCO format; ids begin at 1."""
     images, annotations = [], []
     for number, (name, box, label) in enumerate(rows, 1):
-        images.append({"id": number, "file_name": f"{name}.png", "width": cut.size, "height": cut.size})
+        images.append(
+            {"id": number, "file_name": f"{name}.png", "width": settings.size, "height": settings.size}
+        )
         annotations += coco_annotations(box[None], [label], number, number)
     categories = [{"id": index + 1, "name": name} for index, name in enumerate(classes)]
     return {"images": images, "annotations": annotations, "categories": categories}

@@ -24,7 +24,7 @@ def is_embedded(name: str) -> bool:
 
 @dataclass(frozen=True)
 class EmbeddedEntry:
-    """One picture, named by what it is drawn from: a scene or crop of `signs`, or a small sign of `far`."""
+    """One picture, identified by its parameters: a scene or crop of `signs`, or a small sign of `far`."""
 
     data: str
     seed: int
@@ -37,7 +37,7 @@ class EmbeddedEntry:
         return f"{self.data}-{self.seed}-{self.index:06d}.jpg"
 
     def key(self) -> str:
-        """The generator's source and what identifies the picture: known without drawing."""
+        """The hash of the generator's source and the parameters of the picture, available without drawing."""
         return of([code_of("signs"), self.data, self.seed, self.index, self.task])
 
     def load(self) -> Sample:
@@ -58,24 +58,24 @@ class EmbeddedEntry:
             image, box, group = crop_single(*at)
             truth = Boxes(box[None] * len(image), np.array([group]))  # the picture is a square
         else:
-            drawn, stream = scene(*at), BytesIO()
-            image, truth = drawn.image, Boxes(drawn.boxes, drawn.classes)
+            rendered, stream = scene(*at), BytesIO()
+            image, truth = rendered.image, Boxes(rendered.boxes, rendered.classes)
             if self.task != "detect":
-                Pillow.fromarray(drawn.mask).save(stream, "PNG")
+                Pillow.fromarray(rendered.mask).save(stream, "PNG")
                 truth = MaskFile(stream.getvalue())
         return Sample(self.name, encode(image), truth)
 
 
 def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
-    """The dataset of `signs` (for any task) or `far`, each with `:SEED` or `:SEED:COUNT` behind it."""
+    """The dataset of `signs` (for any task) or `far`, optionally with `:SEED` or `:SEED:COUNT` appended."""
     check("drawing the embedded scenes", "cv2")
     from holdfast.data.signs.canvas import CLASSES, GROUPS, SEGMENTS
 
     seed, count = _numbers(name)
     data = name.split(":")[0]
     if data == "far" and task and task != "classify":
-        wanted = TASK_NAMES[task]
-        raise DataError(f"{name}: expected a dataset for {wanted}, got one for classification; use `signs`")
+        expected = TASK_NAMES[task]
+        raise DataError(f"{name}: expected a dataset for {expected}, got one for classification; use `signs`")
     task = task or ("detect" if data == "signs" else "classify")
     classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
     indices = range(count if images is None else images)

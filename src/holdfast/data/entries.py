@@ -32,7 +32,7 @@ class BoxRow(NamedTuple):
 
 
 def pack(rows: Iterable[BoxRow]) -> bytes:
-    """The rows as one run of float64: 64 bytes a box, quick to pickle and to hash."""
+    """The rows as one block of float64: 64 bytes per box, fast to pickle and to hash."""
     return array("d", chain.from_iterable(rows)).tobytes()
 
 
@@ -49,7 +49,7 @@ class _StoredBoxes:
         return f"{self.unit}:{of_bytes(self.rows)}"
 
     def read(self, name: str, data: bytes) -> Boxes:
-        """The boxes in pixels of the image; its size is taken from its header if it matters."""
+        """The boxes in pixels of the image, whose size is read from its header if needed."""
         return self.scaled(sniff(data, name).size if self.unit == "shares" else Size(1, 1))
 
     def scaled(self, size: Size) -> Boxes:
@@ -117,13 +117,13 @@ class FileEntry:
         return of_bytes(f"{of_bytes(read_image_file(self.path))}|{self.truth.fingerprint()}".encode())
 
     def load(self) -> Sample:
-        """The encoded bytes and the truth; ImageError if the file cannot be read."""
+        """The encoded bytes and the truth; raise ImageError if the file cannot be read."""
         data = read_image_file(self.path)
         return Sample(self.name, data, self.truth.read(self.name, data))
 
 
 def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The bytes of an image file; ImageError if it is missing, unreadable, empty or absurdly large."""
+    """The bytes of an image file; raise ImageError if it is missing, unreadable, empty or too large."""
     data = read_bytes(path, limit, "image", ImageError)
     if not data:
         raise ImageError(f"{path}: the file is empty (0 bytes); expected an image")
@@ -131,13 +131,13 @@ def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_bytes(path: str | Path, limit: int, kind: str, error: type[HoldfastError]) -> bytes:
-    """The bytes of a file of this kind; the error if it cannot be read or is absurdly large."""
+    """The bytes of a file of this kind; raise `error` if it cannot be read or is too large."""
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text to keep entries small)
             size = os.fstat(stream.fileno()).st_size
             if size > limit:
                 raise error(f"{path}: {size >> 20} MB; {kind} files up to {limit >> 20} MB are read")
-            return stream.read(size + 1)  # not read(limit): that much would be set aside at once
+            return stream.read(size + 1)  # not read(limit), which would allocate that much at once
     except OSError as problem:
         missing = kind == "image" and isinstance(problem, FileNotFoundError)
         reason = "no such image file" if missing else f"cannot be read: {problem.strerror or problem}"

@@ -1,4 +1,4 @@
-"""The files of a dataset: image folders, splits, label files, class names; and folders written whole."""
+"""Files of a dataset: image folders, splits, label files, class names; and atomic folders."""
 
 import os
 import shutil
@@ -13,44 +13,44 @@ from holdfast.data.entries import read_bytes
 from holdfast.data.images import SUFFIXES
 from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 
-# When a dataset has several splits and none is asked for: what a finished model is measured on comes first.
+# Order of preference if a dataset has several splits and none is requested: evaluation splits first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
 _SAME = ("val", "valid", "validation")
 MAX_LABEL_BYTES = 4 << 30
-MAX_CLASSES = 65536  # as many as a 16-bit mask can tell apart
+MAX_CLASSES = 65536  # the number of values of a 16-bit mask
 _NAME_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
 T = TypeVar("T")
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name ends as an image's does."""
+    """Whether a file's name has the suffix of an image."""
     return "." + name.rpartition(".")[2].lower() in SUFFIXES and not name.startswith(".")
 
 
 def subfolders(folder: Path) -> list[Path]:
     """The folders directly in a folder, sorted by name; hidden ones are skipped."""
-    with os.scandir(folder) as found:
-        names = sorted(item.name for item in found if item.is_dir() and not item.name.startswith("."))
+    with os.scandir(folder) as items:
+        names = sorted(item.name for item in items if item.is_dir() and not item.name.startswith("."))
     return [folder / name for name in names]
 
 
 def file_names(folder: Path) -> list[str]:
     """The names of the files directly in a folder, sorted; none if there is no such folder."""
     try:
-        with os.scandir(folder) as found:
-            return sorted(item.name for item in found if not item.is_dir())
+        with os.scandir(folder) as items:
+            return sorted(item.name for item in items if not item.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def yaml_files(path: Path) -> list[Path]:
-    """The YAML files directly in a folder, sorted by name; of a file the file itself if it is one."""
+    """The YAML files directly in a folder, sorted by name; or the path itself if it is a YAML file."""
     files = [path] if path.is_file() else [path / name for name in file_names(path)]
     return [file for file in files if file.suffix.lower() in (".yaml", ".yml")]
 
 
 def find_yaml(path: Path, fits: Callable[[dict[str, Any]], object]) -> Path | None:
-    """The first readable YAML file of a path whose mapping fits."""
+    """The first readable YAML file of a path whose mapping matches."""
     for file in yaml_files(path):
         with suppress(DataError):
             if fits(read_yaml(file)):
@@ -59,7 +59,7 @@ def find_yaml(path: Path, fits: Callable[[dict[str, Any]], object]) -> Path | No
 
 
 def yaml_words(config: Path, path: Path) -> str:
-    """How a YAML file was found: given itself, or in the folder that was."""
+    """How a YAML file was found: given directly, or in the given folder."""
     return "a .yaml file" if config == path else f"has {config.name}"
 
 
@@ -67,21 +67,21 @@ def image_names(folder: Path, *, deep: bool = True) -> list[str]:
     """The images in a folder (and the folders in it), sorted, as paths inside it with forward slashes."""
     if not deep:
         return [name for name in file_names(folder) if is_image(name)]
-    found = []
+    paths = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = Path(place).relative_to(folder)
-        found += [(inside / name).as_posix() for name in files if is_image(name)]
-    return sorted(found)
+        paths += [(inside / name).as_posix() for name in files if is_image(name)]
+    return sorted(paths)
 
 
 class FolderIndex(dict[str, frozenset[str]]):
-    """Names by folder: each folder is listed once, which is far cheaper than asking file by file."""
+    """Names by folder. Each folder is listed once, which is far cheaper than one check per file."""
 
     def __missing__(self, folder: str) -> frozenset[str]:
         try:
-            with os.scandir(folder or ".") as found:
-                self[folder] = frozenset(item.name for item in found)
+            with os.scandir(folder or ".") as items:
+                self[folder] = frozenset(item.name for item in items)
         except (OSError, ValueError):  # ValueError: a name with a zero byte
             self[folder] = frozenset()
         return self[folder]
@@ -99,43 +99,43 @@ def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: FolderIn
     return candidates[hits.index(max(hits))]
 
 
-def choose_split(found: Mapping[str, T], split: str | None, where: Path, problems: Problems) -> T:
+def choose_split(splits: Mapping[str, T], split: str | None, where: Path, problems: Problems) -> T:
     """The requested split, or the first existing one of val, test, train; a note if there are several."""
     if split is not None:
         same = _SAME if split in _SAME else ()
-        longer = [name for name in found if name.startswith(split)]  # val for val2017
+        longer = [name for name in splits if name.startswith(split)]  # val for val2017
         for name in (split, *same, *(longer if len(longer) == 1 else ())):
-            if name in found:
-                return found[name]
-        raise DataError(f"{where}: no split {split!r}; there are: {', '.join(found) or 'none'}")
-    names = sorted(found, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+            if name in splits:
+                return splits[name]
+        raise DataError(f"{where}: no split {split!r}; there are: {', '.join(splits) or 'none'}")
+    names = sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
     if len(names) > 1:
-        said = f"has the splits {', '.join(names)}; using {names[0]}; choose another one with --split"
-        problems.add(SEVERAL_SPLITS, where, said)
-    return found[names[0]]
+        note = f"has the splits {', '.join(names)}; using {names[0]}; choose another one with --split"
+        problems.add(SEVERAL_SPLITS, where, note)
+    return splits[names[0]]
 
 
 def choose_file(
     path: Path, find: Callable[[Path], dict[str, Path]], split: str | None, problems: Problems, nothing: str
 ) -> Path:
-    """The path if it is a file, else the file of the chosen split among those that `find` finds in it."""
+    """The path if it is a file, else the file of the chosen split among the results of `find`."""
     if not path.is_dir():
         return path
-    found = find(path)
-    if not found:
+    by_split = find(path)
+    if not by_split:
         raise DataError(f"{path}: {nothing}")
-    return choose_split(found, split, path, problems)
+    return choose_split(by_split, split, path, problems)
 
 
-def note_unlabelled(folder: Path, known: Container[str], why: str, problems: Problems) -> None:
-    """Add a note for each image directly in a folder that is not known."""
+def note_unlabelled(folder: Path, labelled: Container[str], why: str, problems: Problems) -> None:
+    """Add a note for each image directly in a folder that is not in `labelled`."""
     for name in image_names(folder, deep=False):
-        if name not in known:
+        if name not in labelled:
             problems.add(IMAGE_WITHOUT_LABEL, folder / name, f"{why}; the image is skipped")
 
 
 def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
-    """The text of a label file (UTF-8, with or without a mark); DataError if it cannot be read as such."""
+    """The text of a label file (UTF-8, with or without a BOM); raise DataError if it cannot be read."""
     try:
         return read_label_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -144,7 +144,7 @@ def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
 
 
 def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:
-    """The bytes of a label file; DataError if it cannot be read or is absurdly large."""
+    """The bytes of a label file; raise DataError if it cannot be read or is too large."""
     return read_bytes(path, limit, "label", DataError)
 
 
@@ -167,7 +167,7 @@ def first_line(path: Path, most_bytes: int = 4096) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; DataError if it is not one."""
+    """The mapping in a YAML file; raise DataError if it is not one."""
     import yaml
 
     try:
@@ -182,15 +182,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_base(content: Mapping[str, Any], config: Path) -> Path:
-    """The folder that the paths in a YAML file start from: its `path`, or the file's own if that is gone."""
+    """The base folder of the paths in a YAML file: its `path`, or the file's folder if that is missing."""
     base = config.parent / str(content.get("path") or "")
     return base if base.is_dir() else config.parent
 
 
 def data_name(path: Path) -> str:
     """A short name for a dataset: its folder's name, and the file's if a file was given."""
-    whole = path.resolve()
-    return whole.name if path.is_dir() else f"{whole.parent.name}/{whole.name}"
+    resolved = path.resolve()
+    return resolved.name if path.is_dir() else f"{resolved.parent.name}/{resolved.name}"
 
 
 def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
@@ -212,7 +212,7 @@ def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
 
 
 def classes_in(*folders: Path) -> dict[int, str]:
-    """Class names by id from the first text file of names in these folders (a name a line); or none."""
+    """Class names by id from the first text file of names in these folders (one per line), or empty."""
     for folder in folders:
         for name in _NAME_FILES:
             if (folder / name).is_file():
@@ -228,7 +228,7 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Create a folder atomically: it appears under its name at the end; after an error nothing remains."""
+    """Create a folder atomically: it is renamed at the end, and removed after an error."""
     check_new(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

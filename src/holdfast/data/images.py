@@ -1,4 +1,4 @@
-"""What an image file's header says: format, size, colour, bits, rotation. No pixel is decoded."""
+"""Image headers: format, size, colour, bits, rotation. No pixel is decoded."""
 
 import struct
 from collections.abc import Iterator
@@ -53,11 +53,11 @@ class ImageHeader:
 
 
 class _TruncatedHeader(Exception):
-    """The header continues beyond the given bytes."""
+    """The header does not end within the given bytes."""
 
 
 def sniff(data: bytes, name: str = "image") -> ImageHeader:
-    """What the header says; ImageError if the data is empty, no image, or more than 89 megapixels."""
+    """The parsed header; raise ImageError if the data is empty, no image, or over 89 megapixels."""
     if not data:
         raise ImageError(f"{name}: the file is empty (0 bytes); expected an image")
     try:
@@ -67,7 +67,7 @@ def sniff(data: bytes, name: str = "image") -> ImageHeader:
 
 
 def sniff_head(head: bytes, name: str = "image") -> ImageHeader | None:
-    """What the header says, given only the first bytes of a file; None if they do not hold all of it."""
+    """The header parsed from the first bytes of a file; None if they do not contain all of it."""
     if not head.startswith((b"\xff\xd8\xff", b"\x89PNG")):
         return None  # the other formats may keep their header at the end
     try:
@@ -78,16 +78,16 @@ def sniff_head(head: bytes, name: str = "image") -> ImageHeader | None:
 
 def notes(data: bytes, name: str) -> tuple[str, ...]:
     """One line for each unusual thing about an image, naming the file and what holdfast does with it."""
-    found = sniff(data, name)
-    return tuple(f"{name}: {note}" for note in (*misnamed(found, name), *found.notes))
+    header = sniff(data, name)
+    return tuple(f"{name}: {note}" for note in (*misnamed(header, name), *header.notes))
 
 
-def misnamed(found: ImageHeader, name: str) -> tuple[str, ...]:
-    """A note if the file's ending names another format than its content has."""
+def misnamed(header: ImageHeader, name: str) -> tuple[str, ...]:
+    """A note if the file's suffix and content have different formats."""
     suffix = "." + name.rsplit(".", 1)[-1].lower() if "." in name else ""
-    if suffix not in SUFFIXES or suffix in _SUFFIXES[found.format]:
+    if suffix not in SUFFIXES or suffix in _SUFFIXES[header.format]:
         return ()
-    return (f"is a {found.format} image with the suffix {suffix}; read as {found.format}",)
+    return (f"is a {header.format} image with the suffix {suffix}; read as {header.format}",)
 
 
 def has_end_mark(kind: str, tail: bytes) -> bool:
@@ -97,7 +97,7 @@ def has_end_mark(kind: str, tail: bytes) -> bool:
 
 
 def is_cut_off(data: bytes) -> bool:
-    """Whether a JPEG or PNG file has no end mark behind its header: what follows the mark does not matter."""
+    """Whether a JPEG or PNG file has no end mark after its header; data after the mark is ignored."""
     kind, start = _kind(data), 0
     if kind == "JPEG":  # a thumbnail in the header has an end mark of its own
         start = max((at for _, at, _ in _segments(data)), default=0)
@@ -112,14 +112,14 @@ def _header(data: bytes, name: str) -> ImageHeader:
             f"it begins with {data[:8]!r}"
         )
     readers = {"JPEG": _jpeg, "PNG": _png}
-    found = readers[kind](data) if kind in readers else _by_pillow(data, kind, name)
-    width, height = found.size
+    header = readers[kind](data) if kind in readers else _by_pillow(data, kind, name)
+    width, height = header.size
     if width < 1 or height < 1:
         raise ImageError(f"{name}: the header states a size of {width}×{height} pixels")
     if width * height > MAX_PIXELS:
         limit = f"images up to {MAX_PIXELS // 1_000_000} megapixels are read"
         raise ImageError(f"{name}: {width}×{height} pixels; {limit}")
-    return found
+    return header
 
 
 def _kind(data: bytes) -> str:
@@ -160,7 +160,7 @@ def _jpeg(data: bytes) -> ImageHeader:
         raise _TruncatedHeader
     bits, height, width, channels = frame
     mode = {1: "L", 3: "RGB", 4: "CMYK"}.get(channels, f"{channels} channels")
-    return _found("JPEG", Size(width, height), mode, bits, orientation)
+    return _image_header("JPEG", Size(width, height), mode, bits, orientation)
 
 
 def _png(data: bytes) -> ImageHeader:
@@ -175,13 +175,13 @@ def _png(data: bytes) -> ImageHeader:
         elif kind == b"eXIf":
             orientation = _exif_orientation(data[at + 8 : at + 8 + length])
         at += 12 + length
-    return _found("PNG", Size(width, height), _PNG_MODES.get(colour, "?"), bits, orientation, animated)
+    return _image_header("PNG", Size(width, height), _PNG_MODES.get(colour, "?"), bits, orientation, animated)
 
 
 def _by_pillow(data: bytes, kind: str, name: str) -> ImageHeader:
     from PIL import Image as Pillow
 
-    # The format's own class, not Image.open: that one would warn of large images and try other formats.
+    # The format's own class: Image.open would warn about large images and attempt other formats.
     Pillow.init()
     try:
         image: Any = Pillow.OPEN[kind][0](BytesIO(data), name)
@@ -191,7 +191,7 @@ def _by_pillow(data: bytes, kind: str, name: str) -> ImageHeader:
         raise ImageError(f"{name}: a damaged {kind} image: {problem}") from None
     bits = 16 if "16" in image.mode else 32 if image.mode in ("I", "F") else 8
     orientation, size = 1, Size(*image.size)
-    if kind == "TIFF":  # Pillow tells the size after rotation
+    if kind == "TIFF":  # Pillow reports the size after rotation
         size = Size(*(int(image.tag_v2.get(tag, side)) for tag, side in zip((256, 257), size, strict=True)))
         bits = max(image.tag_v2.get(258, (bits,)))
         orientation = int(image.tag_v2.get(_ORIENTATION, 1))
@@ -201,7 +201,7 @@ def _by_pillow(data: bytes, kind: str, name: str) -> ImageHeader:
     elif "exif" in image.info:
         orientation = _exif_orientation(image.info["exif"].removeprefix(b"Exif\0\0"))
     animated = bool(getattr(image, "is_animated", False))
-    return _found(kind, size, image.mode, bits, orientation, animated)
+    return _image_header(kind, size, image.mode, bits, orientation, animated)
 
 
 def _exif_orientation(block: bytes) -> int:
@@ -221,10 +221,10 @@ def _exif_orientation(block: bytes) -> int:
     return 1
 
 
-def _found(
+def _image_header(
     kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False
 ) -> ImageHeader:
-    rotation = _ROTATIONS[orientation - 2]  # meant if the orientation is not 1
+    rotation = _ROTATIONS[orientation - 2]  # used only if the orientation is not 1
     unusual = (
         (
             orientation != 1,

@@ -1,4 +1,4 @@
-"""What a dataset holds: counts, classes, sizes and problems, from a look at every image, in threads."""
+"""Summary of a dataset: counts, classes, sizes and problems, from the headers of all images."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from holdfast.data.entries import FileEntry, PixelBoxes, StoredLabel, UnitBoxes,
 from holdfast.data.images import ImageHeader, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
 from holdfast.data.problems import NOTES, Problems, check_inside, grouped
 
-SMALL, LARGE = 32**2, 96**2  # the areas in pixels at which COCO parts small, medium and large
+SMALL, LARGE = 32**2, 96**2  # COCO's area limits of small, medium and large boxes, in pixels
 _TALLIED = ("boxes", "crowd", "difficult", "small", "medium", "large", "without_objects")
 
 
@@ -38,7 +38,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What a dataset holds."""
+    """Summary of a dataset."""
 
     name: str
     format: str
@@ -64,7 +64,7 @@ class DataInfo:
 
 
 def describe(dataset: Dataset, *, threads: int = 8) -> DataInfo:
-    """What a dataset holds, from every image's header."""
+    """Summary of a dataset, from every image's header."""
     counts, sizes, formats = Counter[int](), Counter[Size](), Counter[str]()
     tally, problems = Counter[str](), list(dataset.problems)
     size = max(1, min(256, len(dataset) // (4 * threads)))
@@ -93,7 +93,7 @@ def describe(dataset: Dataset, *, threads: int = 8) -> DataInfo:
 
 
 def as_dict(info: DataInfo) -> dict[str, Any]:
-    """The same as plain values for JSON, with the problems by kind."""
+    """The summary as plain values for JSON, with the problems by kind."""
     plain = asdict(info)
     plain["classes"] = [{"name": name, "count": count} for name, count in info.classes]
     plain["formats"] = dict(info.formats)
@@ -103,23 +103,23 @@ def as_dict(info: DataInfo) -> dict[str, Any]:
     plain["faults"] = info.faults
     plain["problems"] = []
     for kind, group in grouped(info.problems).items():
-        found = [{"where": problem.where, "what": problem.what} for problem in group]
-        plain["problems"].append({"kind": kind, "note": kind in NOTES, "count": len(group), "all": found})
+        listed = [{"where": problem.where, "what": problem.what} for problem in group]
+        plain["problems"].append({"kind": kind, "note": kind in NOTES, "count": len(group), "all": listed})
     return plain
 
 
 def text(info: DataInfo, *, most: int = 10) -> str:
-    """The same as rows for people; at most that many problems of a kind are shown in full."""
+    """The summary as text; at most `most` problems of each kind are listed."""
     rows = [("dataset", info.name), ("format", info.format), ("task", info.task)]
     unreadable = f" ({info.unreadable} more cannot be read)" if info.unreadable else ""
     rows.append(("images", f"{info.images:,}{unreadable}"))
     rows.append(("files", ", ".join(f"{name} {count:,}" for name, count in info.formats) or "none"))
     if (sizes := info.sizes) is not None:
         three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
-        shown = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
+        common_sizes = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
         rest = len(sizes.distinct) - 5
         more = f", and {rest:,} more sizes" if rest > 0 else ""
-        rows += [("sizes", f"{three}  (smallest · median · largest)"), ("", shown + more)]
+        rows += [("sizes", f"{three}  (smallest · median · largest)"), ("", common_sizes + more)]
     if info.task in ("detect", "single"):
         flags = [f"{n:,} {name}" for name, n in (("crowd", info.crowd), ("difficult", info.difficult)) if n]
         rows.append(("boxes", f"{info.boxes:,}" + (f" ({', '.join(flags)})" if flags else "")))
@@ -172,7 +172,7 @@ def _class_lines(info: DataInfo, most: int = 100) -> list[str]:
     if len(present) > most:
         lines.append(f"  … and {len(present) - most:,} more that occur")
     absent = len(info.classes) - len(present)
-    if absent and (present or info.task != "segment"):  # masks that were not decoded tell nothing
+    if absent and (present or info.task != "segment"):  # undecoded masks give no class counts
         lines.append(f"  … and {absent:,} that do not occur")
     return lines
 
@@ -181,7 +181,7 @@ _HEAD_BYTES, _TAIL_BYTES = 32 << 10, 4 << 10
 
 
 class _EntryInfo(NamedTuple):
-    """What one entry contains; `sniffed` and `truth` are None if it cannot be read."""
+    """Contents of one entry; `sniffed` and `truth` are None if it cannot be read."""
 
     sniffed: ImageHeader | None
     truth: Boxes | Label | Ints | None  # or the pixels by class id of an embedded mask
@@ -214,16 +214,18 @@ def _look_at_file(entry: FileEntry) -> _EntryInfo:
     for note in (*misnamed(sniffed, entry.path), *sniffed.notes):
         problems.add(kinds.ODD_IMAGE, entry.name, note)
     if cut_off:
-        said = f"the {sniffed.format} file has no end marker; it is probably truncated"
-        problems.add(kinds.TRUNCATED_IMAGE, entry.name, said)
+        message = f"the {sniffed.format} file has no end marker; it is probably truncated"
+        problems.add(kinds.TRUNCATED_IMAGE, entry.name, message)
     if entry.size is not None and entry.size != sniffed.size:
-        said = f"the annotations say {_by(entry.size)}, the image is {_by(sniffed.size)}"
-        problems.add(kinds.SIZE_DIFFERS, entry.name, said)
+        message = f"the annotations say {_by(entry.size)}, the image is {_by(sniffed.size)}"
+        problems.add(kinds.SIZE_DIFFERS, entry.name, message)
     truth: Boxes | Label | None = None
     if isinstance(entry.truth, PixelBoxes | UnitBoxes):
         truth = entry.truth.scaled(sniffed.size)
         if isinstance(entry.truth, PixelBoxes) and entry.size != sniffed.size:
-            for number, box in enumerate(truth.xyxy.tolist(), 1):  # else the reader has looked already
+            for number, box in enumerate(
+                truth.xyxy.tolist(), 1
+            ):  # otherwise the reader has checked them already
                 check_inside(box, sniffed.size, f"{entry.name}: box {number}", problems)
     elif isinstance(entry.truth, StoredLabel):
         truth = Label(entry.truth.index)
@@ -231,22 +233,22 @@ def _look_at_file(entry: FileEntry) -> _EntryInfo:
         path = entry.truth.path
         mask, _ = _sniff_file(path, path)
         if mask.mode not in ("L", "P", "1", "I", "I;16"):
-            said = f"the mask {path} is a colour image ({mask.mode}); expected one channel of class ids"
-            problems.add(kinds.UNREADABLE_LABEL, entry.name, said)
+            message = f"the mask {path} is a colour image ({mask.mode}); expected one channel of class ids"
+            problems.add(kinds.UNREADABLE_LABEL, entry.name, message)
         elif mask.size != sniffed.size:
-            said = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"
-            problems.add(kinds.SIZE_DIFFERS, entry.name, said)
+            message = f"the mask is {_by(mask.size)}, the image {_by(sniffed.size)}"
+            problems.add(kinds.SIZE_DIFFERS, entry.name, message)
     return _EntryInfo(sniffed, truth, problems)
 
 
 def _sniff_file(path: str, name: str) -> tuple[ImageHeader, bool]:
-    """What a file's header says, and whether the file is cut off; reads its first and last kilobytes."""
+    """The file's header, and whether the file is truncated, from its first and last kilobytes."""
     with contextlib.suppress(OSError), open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text)
         head = stream.read(_HEAD_BYTES)
-        found = sniff_head(head, name) if head else None
-        if found is not None:
+        header = sniff_head(head, name) if head else None
+        if header is not None:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-            if has_end_mark(found.format, stream.read(_TAIL_BYTES)):
-                return found, False
+            if has_end_mark(header.format, stream.read(_TAIL_BYTES)):
+                return header, False
     data = read_image_file(path)
     return sniff(data, name), is_cut_off(data)

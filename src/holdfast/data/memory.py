@@ -1,4 +1,4 @@
-"""Datasets in memory: images with their ground truth, given as Python values instead of files."""
+"""Datasets in memory: images and ground truth as Python values instead of files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MemoryEntry:
         return of_bytes(f"{of_bytes(self._bytes())}|{words}".encode())
 
     def load(self) -> Sample:
-        """The encoded bytes and the ground truth; ImageError if the file cannot be read."""
+        """The encoded bytes and the ground truth; raise ImageError if the file cannot be read."""
         return Sample(self.name, self._bytes(), self.truth)
 
     def _bytes(self) -> bytes:
@@ -63,27 +63,27 @@ def dataset_of_pairs(
     name or index), a mask (h, w) of class ids, or a mapping with `boxes` (n, 4) xyxy in pixels and `labels`.
     Without `classes`, the classes are the names that occur; indices then count the classes of the model.
     """
-    given = []
+    checked = []
     for place, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise DataError(f"{name}[{place}]: expected a pair (image, truth), got {type(pair).__name__}")
-        given.append(pair)
-    if not given:
+        checked.append(pair)
+    if not checked:
         raise DataError(f"{name}: expected at least one pair (image, truth), got none")
-    known = tuple(classes) or tuple(dict.fromkeys(n for _, truth in given for n in _names_in(truth)))
-    numbers = {plain_name(one): index for index, one in enumerate(known)}
-    truths = [_truth(truth, numbers, f"{name}[{place}]") for place, (_, truth) in enumerate(given)]
+    class_names = tuple(classes) or tuple(dict.fromkeys(n for _, truth in checked for n in _names_in(truth)))
+    numbers = {plain_name(one): index for index, one in enumerate(class_names)}
+    truths = [_truth(truth, numbers, f"{name}[{place}]") for place, (_, truth) in enumerate(checked)]
     if len({type(truth) for truth in truths}) > 1:
         raise DataError(f"{name}: expected truths of one kind, got boxes, classes or masks mixed")
     kinds: dict[type, Task] = {Boxes: "detect", Label: "classify", MaskFile: "segment"}
-    images = [_encoded(image, f"{name}[{place}]") for place, (image, _) in enumerate(given)]
-    names = _unique([_name(image, place) for place, (image, _) in enumerate(given)])
+    images = [_encoded(image, f"{name}[{place}]") for place, (image, _) in enumerate(checked)]
+    names = _unique([_name(image, place) for place, (image, _) in enumerate(checked)])
     entries = tuple(MemoryEntry(*each) for each in zip(names, images, truths, strict=True))
-    return in_memory(name, kinds[type(truths[0])], known, entries)
+    return in_memory(name, kinds[type(truths[0])], class_names, entries)
 
 
 def in_memory(name: str, task: Task, classes: tuple[str, ...], entries: tuple[MemoryEntry, ...]) -> Dataset:
-    """The dataset of these entries; its source is a hash of them, since nothing can open it again."""
+    """The dataset of these entries; its source is a hash of them, since it cannot be reopened."""
     source = {"memory": of_bytes("".join(entry.key() for entry in entries).encode())[:16]}
     return Dataset(name, "memory", task, classes=classes, entries=entries, source=source)
 
@@ -134,7 +134,7 @@ def _mask_file(mask: Any, where: str) -> bytes:
 
 
 def _encoded(image: Any, where: str) -> bytes | str:
-    """The encoded bytes, or the path; pixels become a PNG, which keeps every value."""
+    """The encoded bytes, or the path; pixels become a PNG, which is lossless."""
     if isinstance(image, str | PathLike):
         return str(image)
     if isinstance(image, bytes | bytearray | memoryview):

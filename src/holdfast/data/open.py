@@ -1,4 +1,4 @@
-"""Open any dataset: recognise a path's format, read it, refuse what holds nothing."""
+"""Open any dataset: recognise a path's format, read it, reject empty datasets."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +24,13 @@ def open_dataset(
 ) -> Dataset:
     """The dataset of a path, or the embedded one called `signs` or `far` (and `:SEED` or `:SEED:COUNT`).
 
-    `task` picks among the formats that fit; `format` names the reader instead. What is wrong with the data is
-    in `problems`; DataError is raised only if nothing usable remains.
+    `task` selects among the matching formats; `format` names the reader instead. Faults of the data are
+    listed in `problems`; DataError is raised only if no usable image remains.
     """
     if images is not None and images < 1:
         raise InputError(f"expected a number of images of 1 or more, got {images}")
     embedded = isinstance(name_or_path, str) and is_embedded(name_or_path)
-    # The whole path, so that the dataset can be opened again from another folder.
+    # The absolute path, so that the dataset can be reopened from another folder.
     place = name_or_path if embedded else str(Path(name_or_path).resolve())
     source = {"data": place, "format": format, "split": split, "images": images}
     if isinstance(name_or_path, str) and embedded and format is None:
@@ -52,20 +52,20 @@ def open_dataset(
         if not dataset.entries:
             raise DataError(_nothing(dataset, path))
         return replace(dataset.first(images), source=source)
-    except OSError as problem:  # a folder that may not be listed, a disk that is gone
+    except OSError as problem:  # e.g. no permission to list a folder, or a missing disk
         raise DataError(f"{name_or_path}: cannot be read: {problem}") from problem
 
 
 def recognise(path: Path) -> list[tuple[Part, str]]:
-    """The readers whose format fits a path, each with the reason, the most specific first."""
+    """The readers whose format matches a path, each with the reason, the most specific first."""
     reasons = [(reader, str(reader.facts["recognise"](path))) for reader in _readers()]
     return [(reader, why) for reader, why in reasons if why]
 
 
 def _readers() -> list[Part]:
     parts = [part("reader", name) for name in names("reader")]
-    known = [reader for reader in parts if "recognise" in reader.facts]
-    return sorted(known, key=lambda reader: (reader.facts.get("rank", 50), reader.name))
+    recognising = [reader for reader in parts if "recognise" in reader.facts]
+    return sorted(recognising, key=lambda reader: (reader.facts.get("rank", 50), reader.name))
 
 
 def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
@@ -90,8 +90,8 @@ def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
     return first
 
 
-def _serves(offered: Task, wanted: Task) -> bool:
-    return offered == wanted or {offered, wanted} == {"detect", "single"}
+def _serves(offered: Task, requested: Task) -> bool:
+    return offered == requested or {offered, requested} == {"detect", "single"}
 
 
 def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
@@ -103,32 +103,34 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
         raise DataError(f"{path}: expected a dataset for {TASK_NAMES[task]}, got one for {got}")
     if task == "detect":
         return replace(dataset, task=task)
-    kept, problems = [], Problems(dataset.problems)
+    entries, problems = [], Problems(dataset.problems)
     for entry in dataset.entries:
         truth = entry.truth if isinstance(entry, FileEntry) else None
         if not isinstance(truth, PixelBoxes | UnitBoxes) or len(truth) == 1:
-            kept.append(entry)
+            entries.append(entry)
         else:
-            said = f"{len(truth)} objects; expected exactly one; the image is skipped"
-            problems.add(kinds.NOT_ONE_OBJECT, entry.name, said)
-    return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
+            message = f"{len(truth)} objects; expected exactly one; the image is skipped"
+            problems.add(kinds.NOT_ONE_OBJECT, entry.name, message)
+    return replace(dataset, task=task, entries=tuple(entries), problems=tuple(problems))
 
 
 def _nothing(dataset: Dataset, path: Path) -> str:
     groups = grouped(dataset.problems)
     if not groups:
         return f"{path}: read as {dataset.format}, but it lists no images"
-    said = "; ".join(f"{kind} ({len(found)}, first: {found[0]})" for kind, found in list(groups.items())[:3])
-    return f"{path}: read as {dataset.format}, but no usable image remains: {said}"
+    summary = "; ".join(
+        f"{kind} ({len(problems)}, first: {problems[0]})" for kind, problems in list(groups.items())[:3]
+    )
+    return f"{path}: read as {dataset.format}, but no usable image remains: {summary}"
 
 
 def _contents(path: Path) -> str:
-    """What is there, in words, and what is missing if a folder holds images alone."""
+    """Text that describes a path's contents, with a hint if a folder contains only images."""
     if path.is_file():
         return f"a {path.suffix or 'nameless'} file of {path.stat().st_size} bytes"
     folders = [f"{place.name}/" for place in subfolders(path)]
     files = file_names(path)
-    shown = ", ".join([*folders[:6], *files[:6]]) or "only hidden files"
+    listed = ", ".join([*folders[:6], *files[:6]]) or "only hidden files"
     rest = len(folders[6:]) + len(files[6:])
     alone = "; images need labels next to them (docs/how-to/your-data.md)"
-    return f"{shown}{f' and {rest} more' if rest else ''}{alone if any(map(is_image, files)) else ''}"
+    return f"{listed}{f' and {rest} more' if rest else ''}{alone if any(map(is_image, files)) else ''}"

@@ -14,7 +14,7 @@ from holdfast.core.patch import OnBoxes, Patch, Position
 from holdfast.core.types import Image
 from holdfast.data.images import sniff
 
-LARGEST = 4  # times a box's shorter side: a patch file must not ask for a picture of any size
+LARGEST = 4  # times a box's shorter side: limits the size of the picture a patch file can request
 
 
 def png_of(image: Image) -> bytes:
@@ -29,7 +29,7 @@ def png_of(image: Image) -> bytes:
 def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None) -> tuple[bytes, bytes]:
     """The PNG and the TOML of a patch; `about` are facts to store with it, such as model and seed."""
     alpha = np.where(patch.mask, 255, 0).astype(np.uint8)[:, :, np.newaxis]
-    # What the mask hides is black: the same patch is then always the same file.
+    # Pixels outside the mask are black, so that equal patches give equal files.
     pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
     where = patch.where
     what = "# A holdfast patch. The PNG of the same name has the pixels, and the mask as its alpha channel."
@@ -49,17 +49,17 @@ def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None)
 
 
 def patch_of(png: bytes, toml: bytes, name: str = "patch") -> Patch:
-    """The patch of a PNG and its TOML; DataError says what is wrong with either."""
+    """The patch of a PNG and its TOML; raise DataError if either is invalid."""
     pixels, mask = _pixels(png, name)
     try:
-        found = tomllib.loads(toml.decode("utf-8"))
+        content = tomllib.loads(toml.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise DataError(f"{name}.toml: expected TOML, got: {problem}") from problem
-    return Patch(pixels, mask, _where(found.get("where", {}), name))
+    return Patch(pixels, mask, _where(content.get("where", {}), name))
 
 
 def read_patch(path: Path) -> Patch:
-    """The patch whose PNG (or TOML) lies there; without a TOML it lies at the top left corner."""
+    """The patch of a PNG (or TOML) file; without a TOML its position is the top left corner."""
     png, toml = path.with_suffix(".png"), path.with_suffix(".toml")
     try:
         data = png.read_bytes()
@@ -71,26 +71,26 @@ def read_patch(path: Path) -> Patch:
 def _pixels(png: bytes, name: str) -> tuple[Image, Any]:
     from PIL import Image as Pillow
 
-    if sniff(png, f"{name}.png").format != "PNG":  # size and bombs are looked at there, before decoding
+    if sniff(png, f"{name}.png").format != "PNG":  # checks size and decompression bombs before decoding
         raise DataError(f"{name}.png: expected a PNG, got {sniff(png).format}")
     try:
-        found = np.array(Pillow.open(io.BytesIO(png)).convert("RGBA"))
+        rgba = np.array(Pillow.open(io.BytesIO(png)).convert("RGBA"))
     except (OSError, SyntaxError, ValueError) as problem:
         raise DataError(f"{name}.png: expected a readable PNG, got: {problem}") from problem
-    alpha = found[:, :, 3]
+    alpha = rgba[:, :, 3]
     half = alpha[(alpha > 0) & (alpha < 255)]
     if half.size:
         raise DataError(f"{name}.png: expected an alpha of 0 or 255 (the mask), got {int(half[0])}")
-    return found[:, :, :3], alpha == 255
+    return rgba[:, :, :3], alpha == 255
 
 
-def _where(found: Any, name: str) -> Position | OnBoxes:
-    if not isinstance(found, dict) or not set(found) <= {"x", "y", "side", "on"}:
-        raise DataError(f"{name}.toml: [where]: expected x, y and, on boxes, on and side, got {found!r}")
-    kind: type[Position] | type[OnBoxes] = OnBoxes if found.get("on") == "boxes" else Position
-    if found.get("on", "boxes") != "boxes" or (kind is Position and "side" in found):
+def _where(table: Any, name: str) -> Position | OnBoxes:
+    if not isinstance(table, dict) or not set(table) <= {"x", "y", "side", "on"}:
+        raise DataError(f"{name}.toml: [where]: expected x, y and, on boxes, on and side, got {table!r}")
+    kind: type[Position] | type[OnBoxes] = OnBoxes if table.get("on") == "boxes" else Position
+    if table.get("on", "boxes") != "boxes" or (kind is Position and "side" in table):
         raise DataError(f'{name}.toml: [where]: expected on = "boxes" (with side) or only x and y')
-    numbers = {k: v for k, v in found.items() if k != "on"}
+    numbers = {k: v for k, v in table.items() if k != "on"}
     side = numbers.get("side", 1)
     if isinstance(side, int | float) and not 0 < side <= LARGEST:
         expected = f"expected a number above 0 and up to {LARGEST}"

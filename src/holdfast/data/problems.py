@@ -23,7 +23,7 @@ DUPLICATE_FILE = "duplicate file name"
 LABEL_WITHOUT_IMAGE = "label without image"
 NOT_ONE_OBJECT = "not exactly one object"
 
-# Notes tell what was decided; they do not mean that the data is wrong.
+# Notes report decisions; they do not mean that the data is wrong.
 IMAGE_WITHOUT_LABEL = "image without label"
 SEVERAL_FORMATS = "several formats fit"
 SEVERAL_SPLITS = "several splits"
@@ -34,7 +34,7 @@ NOTES = frozenset({IMAGE_WITHOUT_LABEL, SEVERAL_FORMATS, SEVERAL_SPLITS, CHOICE,
 
 
 class Problems(list[DataProblem]):
-    """The problems met while a dataset is read."""
+    """The problems found while a dataset is read."""
 
     def add(self, kind: str, where: object, what: str) -> None:
         """Add a problem of a kind at a place, such as a path."""
@@ -50,26 +50,26 @@ def grouped(problems: Iterable[DataProblem]) -> dict[str, tuple[DataProblem, ...
     return {kind: tuple(groups[kind]) for kind in order}
 
 
-# Annotation tools round; a corner this far beyond the border is no fault.
+# Annotation tools round; a corner this far outside the border is not a fault.
 BORDER_PIXELS = 1.0
 BORDER_SHARE = 0.002  # the same for boxes stated as shares of the image
 
 
 def check_box(row: BoxRow, size: Size | None, where: str, problems: Problems) -> bool:
-    """Whether a box can be used; a problem is added if it cannot, or if it lies beyond the border.
+    """Whether a box is usable; add a problem if it is not, or if it extends outside the image.
 
-    A box beyond the border is kept as it is stated, as the reference scorers do. `size` is that of the image
+    A box outside the border is used as stated, as in the reference scorers. `size` is that of the image
     in the unit of the box, (1, 1) for shares, None if it is not known yet.
     """
     x1, y1, x2, y2 = row[:4]
     if not math.isfinite(x1 + y1 + x2 + y2):
-        said = f"expected finite corners, got {_corners(row[:4])}; the box is skipped"
-        problems.add(NOT_A_NUMBER, where, said)
+        message = f"expected finite corners, got {_corners(row[:4])}; the box is skipped"
+        problems.add(NOT_A_NUMBER, where, message)
         return False
     if x2 <= x1 or y2 <= y1:
         kind = "inverted" if x2 < x1 or y2 < y1 else "empty"
-        said = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is skipped"
-        problems.add(EMPTY_BOX, where, said)
+        message = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is skipped"
+        problems.add(EMPTY_BOX, where, message)
         return False
     if size is not None:
         check_inside(row[:4], size, where, problems)
@@ -77,15 +77,15 @@ def check_box(row: BoxRow, size: Size | None, where: str, problems: Problems) ->
 
 
 def check_inside(corners: Sequence[float], size: Size, where: str, problems: Problems) -> None:
-    """Add a problem if a box reaches beyond the border of an image of that size."""
+    """Add a problem if a box extends outside an image of that size."""
     x1, y1, x2, y2 = corners
     slack = BORDER_SHARE if size == (1, 1) else BORDER_PIXELS
     if x1 < -slack or y1 < -slack or x2 > size.width + slack or y2 > size.height + slack:
         extent = "0 to 1" if size == (1, 1) else f"{size.width}×{size.height}"
         wholly = x1 >= size.width or y1 >= size.height or x2 <= 0 or y2 <= 0
         part = "wholly" if wholly else "partly"
-        said = f"box {_corners(corners)} is {part} outside the image ({extent}); used as given"
-        problems.add(BOX_OUTSIDE, where, said)
+        message = f"box {_corners(corners)} is {part} outside the image ({extent}); used as given"
+        problems.add(BOX_OUTSIDE, where, message)
 
 
 def _corners(corners: Sequence[float]) -> str:

@@ -21,18 +21,18 @@ _Line = tuple[int, str, tuple[float, float, float, float], str]
 
 
 def recognise(path: Path) -> str:
-    """Why a path is a dataset of lines, empty if it is not."""
+    """Reason why a path is a dataset of such lines, empty if it is not."""
     if path.is_file():
         return "a text file of `file;x1;y1;x2;y2;class` lines" if _looks_like_it(path) else ""
-    found = ", ".join(file.name for file in _files(path).values())
-    return f"has {found} of `file;x1;y1;x2;y2;class` lines" if found else ""
+    names = ", ".join(file.name for file in _files(path).values())
+    return f"has {names} of `file;x1;y1;x2;y2;class` lines" if names else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=20)
 def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a text file of `file;x1;y1;x2;y2;class` lines, or of a folder that holds one.
 
-    The classes are those of CCTSDB if the file names no others, else the names found, sorted.
+    The classes are those of CCTSDB if the file has no others, else the names in the file, sorted.
     """
     problems = Problems()
     nothing = "no .txt or .csv file of `file;x1;y1;x2;y2;class` lines found"
@@ -54,12 +54,12 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
         if check_box(row, None, f"{file}:{number}", problems):
             rows[name].append(row)
     entries = []
-    for name, found in rows.items():
+    for name, boxes in rows.items():
         if disk.has(str(folder / name)):
-            entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(found))))
+            entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(boxes))))
         else:
-            said = f"no file {folder / name}; the image is skipped"
-            problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
+            message = f"no file {folder / name}; the image is skipped"
+            problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", message)
     files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
     return Dataset(
         files.data_name(path), "cctsdb", "detect", classes, entries=tuple(entries), problems=tuple(problems)
@@ -67,14 +67,14 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    by_stem: dict[str, Path] = {}
     for place in (folder, folder / "annotations", folder / "labels"):
         for name in files.file_names(place):
             if name.lower().endswith((".txt", ".csv")) and _looks_like_it(place / name):
-                found.setdefault(Path(name).stem, place / name)
-        if found:
+                by_stem.setdefault(Path(name).stem, place / name)
+        if by_stem:
             break
-    return found
+    return by_stem
 
 
 def _looks_like_it(file: Path) -> bool:
@@ -91,8 +91,8 @@ def _lines(file: Path, problems: Problems) -> list[_Line]:
                 raise ValueError
             x1, y1, x2, y2 = (float(part) for part in parts[1:5])
         except ValueError:
-            said = f"expected `file;x1;y1;x2;y2;class`, got {line[:80]!r}; the line is skipped"
-            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
+            message = f"expected `file;x1;y1;x2;y2;class`, got {line[:80]!r}; the line is skipped"
+            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", message)
         else:
             lines.append((number, parts[0], (x1, y1, x2, y2), parts[5]))
     return lines
@@ -100,18 +100,20 @@ def _lines(file: Path, problems: Problems) -> list[_Line]:
 
 def recognise_yolo(path: Path) -> str:
     """Why a path is a CCTSDB-YOLO benchmark, empty if it is not."""
-    found = _benchmarks(path)
-    return f"has images/ and gt_labels/ in {', '.join(name or '.' for name in found)}" if found else ""
+    benchmarks = _benchmarks(path)
+    return (
+        f"has images/ and gt_labels/ in {', '.join(name or '.' for name in benchmarks)}" if benchmarks else ""
+    )
 
 
 @stage("reader", recognise=recognise_yolo, task="single", rank=15)
 def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of images/ next to gt_labels/; a folder of several such sets has them as splits."""
     problems = Problems()
-    found = _benchmarks(path)
-    if not found:
+    benchmarks = _benchmarks(path)
+    if not benchmarks:
         raise DataError(f"{path}: no folder with images/ and gt_labels/*.txt found")
-    root = files.choose_split(found, split, path, problems)
+    root = files.choose_split(benchmarks, split, path, problems)
     entries, used = [], set()
     for name in files.image_names(root / "images"):
         file = root / "gt_labels" / (name.rpartition(".")[0] + ".txt")
@@ -120,12 +122,12 @@ def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
         if row is not None:
             entries.append(FileEntry(name, str(root / "images" / name), UnitBoxes(pack([row]))))
         elif not file.is_file():
-            said = f"no {file}; the image is skipped"
-            problems.add(kinds.IMAGE_WITHOUT_LABEL, root / "images" / name, said)
+            message = f"no {file}; the image is skipped"
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, root / "images" / name, message)
     for name in files.file_names(root / "gt_labels"):
         if name not in used:
-            said = "no image of this name; the label is skipped"
-            problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, said)
+            message = "no image of this name; the label is skipped"
+            problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, message)
     return Dataset(
         name=files.data_name(path),
         format="cctsdb-yolo",
@@ -150,11 +152,11 @@ def _only_row(file: Path, problems: Problems) -> BoxRow | None:
         number, x1, y1, x2, y2 = (float(part) for part in lines[0][1].split())
         row = BoxRow(x1, y1, x2, y2, int(number))
     except (ValueError, OverflowError, DataError):
-        said = "expected one line `class x1 y1 x2 y2`; the image is skipped"
-        problems.add(kinds.UNREADABLE_LABEL, file, said)
+        message = "expected one line `class x1 y1 x2 y2`; the image is skipped"
+        problems.add(kinds.UNREADABLE_LABEL, file, message)
         return None
     if not 0 <= row.category < len(CLASSES) or row.category != number:
-        said = f"expected a class of 0 to {len(CLASSES) - 1}, got {number:g}; the image is skipped"
-        problems.add(kinds.UNKNOWN_CLASS, file, said)
+        message = f"expected a class of 0 to {len(CLASSES) - 1}, got {number:g}; the image is skipped"
+        problems.add(kinds.UNKNOWN_CLASS, file, message)
         return None
     return row if check_box(row, Size(1, 1), str(file), problems) else None

@@ -23,13 +23,13 @@ def recognise(path: Path) -> str:
     """Why a path is a COCO dataset, empty if it is not."""
     if path.is_file():
         return "a .json file" if path.suffix.lower() == ".json" else ""
-    found = [file.relative_to(path).as_posix() for file in list(_files(path).values())[:3]]
-    return f"has {', '.join(found)}" if found else ""
+    names = [file.relative_to(path).as_posix() for file in list(_files(path).values())[:3]]
+    return f"has {', '.join(names)}" if names else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=10)
 def coco(path: Path, *, split: str | None = None, image_folder: Path | None = None) -> Dataset:
-    """The dataset of a COCO json file, or of a folder that holds one (a file a split)."""
+    """The dataset of a COCO json file, or of a folder with one file per split."""
     problems = Problems()
     nothing = (
         f"no COCO json found; looked for {', '.join(_USUAL)}, annotations/instances_*.json, "
@@ -46,19 +46,19 @@ def coco(path: Path, *, split: str | None = None, image_folder: Path | None = No
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The json files of a folder by split; one that belongs to no split is named by its stem."""
-    found: dict[str, Path] = {}
+    """The json files of a folder by split; a file without a split is named by its stem."""
+    by_split: dict[str, Path] = {}
     for place in (folder, folder / "annotations"):
         names = [name for name in files.file_names(place) if name.lower().endswith(".json")]
         usual = [name for name in names if name in _USUAL or name.startswith("instances_")]
         usual = usual or [name for name in names if _looks_like_coco(place / name)]
         for name in usual:
-            found.setdefault(Path(name).stem.removeprefix("instances_"), place / name)
+            by_split.setdefault(Path(name).stem.removeprefix("instances_"), place / name)
     for place in files.subfolders(folder):
         inside = [place / name for name in _USUAL if (place / name).is_file()]
         if inside and place.name != "annotations":
-            found.setdefault(place.name, inside[0])
-    return found
+            by_split.setdefault(place.name, inside[0])
+    return by_split
 
 
 def _looks_like_coco(file: Path) -> bool:
@@ -75,21 +75,21 @@ def _parse(file: Path) -> dict[str, list[Any]]:
         content = orjson.loads(data)
     except orjson.JSONDecodeError:
         try:
-            content = json.loads(data)  # it takes the NaN that Python's own writer writes
+            content = json.loads(data)  # accepts NaN as written by Python's json
         except json.JSONDecodeError as problem:
             raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
         except UnicodeDecodeError:
             raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
     if not isinstance(content, dict):
         raise DataError(f"{file}: expected a COCO json object, got a JSON {type(content).__name__}")
-    wanted = ("images", "annotations", "categories")
-    missing = [key for key in wanted if not isinstance(content.get(key), list)]
+    required = ("images", "annotations", "categories")
+    missing = [key for key in required if not isinstance(content.get(key), list)]
     if missing:
         raise DataError(
-            f"{file}: not a COCO dataset: expected lists under {', '.join(wanted)}; "
+            f"{file}: not a COCO dataset: expected lists under {', '.join(required)}; "
             f"missing {', '.join(missing)}; got the keys {', '.join(map(str, list(content)[:8])) or 'none'}"
         )
-    for key in wanted:
+    for key in required:
         for number, item in enumerate(content[key]):
             if not isinstance(item, dict):
                 kind = type(item).__name__
@@ -105,16 +105,16 @@ def _categories(
     for number, item in enumerate(items):
         key = item.get("id")
         if not isinstance(key, int):
-            said = f"expected an integer id, got {key!r}; the category is skipped"
-            problems.add(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", said)
+            message = f"expected an integer id, got {key!r}; the category is skipped"
+            problems.add(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", message)
         elif key in names:
-            said = f"category id {key} is already used by {names[key]!r}; {item.get('name')!r} is skipped"
-            problems.add(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", said)
+            message = f"category id {key} is already used by {names[key]!r}; {item.get('name')!r} is skipped"
+            problems.add(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", message)
         else:
             name = str(item.get("name", key))
             if name in names.values():
-                said = f"two categories are named {name!r}; they are separate classes"
-                problems.add(kinds.DUPLICATE_CLASS, f"{where}: category {key}", said)
+                message = f"two categories are named {name!r}; they are separate classes"
+                problems.add(kinds.DUPLICATE_CLASS, f"{where}: category {key}", message)
             names[key] = name
     ids = sorted(names)
     return {key: index for index, key in enumerate(ids)}, tuple(names[key] for key in ids)
@@ -129,8 +129,8 @@ def _annotations(
     ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
     for key, times in ids.items():
         if times > 1:
-            said = f"annotation id {key} occurs {times} times; all are used"
-            problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
+            message = f"annotation id {key} occurs {times} times; all are used"
+            problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", message)
     for number, item in enumerate(content["annotations"]):
         image = _hashable(item.get("image_id"))
         where = f"{file}: annotation {item.get('id', f'[{number}]')}"
@@ -143,23 +143,23 @@ def _annotations(
 def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
 ) -> BoxRow | None:
-    """The box of an annotation, or None with the reason named."""
+    """The box of an annotation; None after adding a problem."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
-        said = f"image id {item.get('image_id')!r} is not in the list of images; the box is skipped"
-        problems.add(kinds.LABEL_WITHOUT_IMAGE, where, said)
+        message = f"image id {item.get('image_id')!r} is not in the list of images; the box is skipped"
+        problems.add(kinds.LABEL_WITHOUT_IMAGE, where, message)
         return None
     if category is None:
-        said = f"category id {item.get('category_id')!r} is not in the list; the box is skipped"
-        problems.add(kinds.UNKNOWN_CLASS, where, said)
+        message = f"category id {item.get('category_id')!r} is not in the list; the box is skipped"
+        problems.add(kinds.UNKNOWN_CLASS, where, message)
         return None
     try:
         x, y, width, height = map(float, box or ())
     except (TypeError, ValueError, OverflowError):
         got = str(box)[:80]
-        said = f"expected a bbox of four numbers (x, y, width, height), got {got}; the box is skipped"
+        message = f"expected a bbox of four numbers (x, y, width, height), got {got}; the box is skipped"
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
-        problems.add(kind, where, said)
+        problems.add(kind, where, message)
         return None
     area = item.get("area")
     stated = area if isinstance(area, int | float) and 0 <= area < 1e300 else -1.0
@@ -175,30 +175,30 @@ def _entries(
 ) -> tuple[FileEntry, ...]:
     disk = files.FolderIndex()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
-    split = file.stem.removeprefix("instances_")  # images lie where one of the usual layouts has them
+    split = file.stem.removeprefix("instances_")  # images are in one of the usual folders
     inside = ("", split, f"images/{split}", "images", "data")
     places = [place / name for place in (file.parent, file.parent.parent) for name in inside]
     folder = image_folder or files.best_folder(names, places, disk)
-    ids, taken, entries = set[Any](), set[str](), []
+    ids, listed, entries = set[Any](), set[str](), []
     for number, item in enumerate(images):
         key, name = _hashable(item.get("id")), item.get("file_name")
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
         path = str(folder / str(name))
         if not isinstance(name, str) or not name:
-            said = f"expected a file_name, got {name!r}; the image is skipped"
-            problems.add(kinds.MISSING_FILE, where, said)
+            message = f"expected a file_name, got {name!r}; the image is skipped"
+            problems.add(kinds.MISSING_FILE, where, message)
         elif key in ids:
             problems.add(kinds.DUPLICATE_ID, where, f"image id {key!r} is already used; {name} is skipped")
-        elif name in taken:
-            said = f"{name} is listed more than once; this one is skipped"
-            problems.add(kinds.DUPLICATE_FILE, where, said)
+        elif name in listed:
+            message = f"{name} is listed more than once; this one is skipped"
+            problems.add(kinds.DUPLICATE_FILE, where, message)
         elif not disk.has(path):
             problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is skipped")
         else:
             entries.append(FileEntry(name, path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
         ids.add(key)
-        taken.add(str(name))
-    files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
+        listed.add(str(name))
+    files.note_unlabelled(folder, listed, f"not in {file.name}", problems)
     return tuple(entries)
 
 
@@ -218,5 +218,5 @@ def ids_of(path: Path, split: str | None = None) -> tuple[dict[str, int], dict[s
     content = _parse(files.choose_file(path, _files, split, Problems(), "no COCO json found"))
     images = {str(item.get("file_name")): item.get("id") for item in content["images"]}
     categories = {str(item.get("name")): item.get("id") for item in content["categories"]}
-    whole = [{k: v for k, v in ids.items() if isinstance(v, int)} for ids in (images, categories)]
-    return whole[0], whole[1]
+    integer_ids = [{k: v for k, v in ids.items() if isinstance(v, int)} for ids in (images, categories)]
+    return integer_ids[0], integer_ids[1]

@@ -13,7 +13,7 @@ from holdfast.data.entries import FileEntry, StoredLabel
 from holdfast.data.problems import Problems
 
 _SEPARATOR = re.compile(r"\s*[,\t]\s*|\s+")
-# Folders with these names hold the parts of other formats, not a class each.
+# Folders with these names are parts of other formats, not classes.
 _PARTS = {"images", "data", "labels", "masks", "annotations", "gt_labels"}
 _PARTS |= {"JPEGImages", "Annotations", "SegmentationClass"}
 
@@ -50,17 +50,17 @@ def folder(path: Path, *, split: str | None = None) -> Dataset:
 
 
 def _classes(path: Path) -> list[Path]:
-    """The subfolders that hold images (or folders of images), unless their names say otherwise."""
-    found = []
+    """The subfolders with images (or folders of images), except splits and parts of other formats."""
+    classes = []
     for place in files.subfolders(path):
         if place.name not in _PARTS and place.name not in files.SPLITS:
             inside = [place, *(p for p in files.subfolders(place) if p.name not in _PARTS)]
-            found += [place] if any(files.image_names(p, deep=False) for p in inside) else []
-    return found
+            classes += [place] if any(files.image_names(p, deep=False) for p in inside) else []
+    return classes
 
 
 def _splits(path: Path) -> dict[str, Path]:
-    """The splits, if all subfolders are named as splits are and hold folders of classes."""
+    """The splits, if all subfolders have names of splits and contain folders of classes."""
     places = files.subfolders(path)
     if not places or any(place.name not in files.SPLITS for place in places):
         return {}
@@ -71,8 +71,10 @@ def recognise_listing(path: Path) -> str:
     """Why a path is a listing, empty if it is not."""
     if path.is_file():
         return "a text file of `file label` lines" if _looks_like_listing(path) else ""
-    found = _files(path)
-    return f"has {', '.join(file.name for file in found.values())} of `file label` lines" if found else ""
+    listings = _files(path)
+    return (
+        f"has {', '.join(file.name for file in listings.values())} of `file label` lines" if listings else ""
+    )
 
 
 @stage("reader", recognise=recognise_listing, task="classify", rank=60)
@@ -80,7 +82,7 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a text file of `file label` lines, or of a folder with val.txt, test.txt or train.txt.
 
     Labels that are numbers are class indices. Without a file of names next to the listing the classes are
-    unnamed and `classes` is empty: how many there are is then not known.
+    unnamed and `classes` is empty: their number is unknown.
     """
     problems = Problems()
     nothing = "no listing found; looked for a .txt file of `file label` lines"
@@ -95,31 +97,31 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
     disk, here = files.FolderIndex(), file.parent
     places = [here, here / "images", here / file.stem, here.parent, here.parent / "images", here / "data"]
     place = files.best_folder([name for _, name, _ in pairs], places, disk)
-    taken, entries = set[str](), []
+    listed, entries = set[str](), []
     for line, name, label in pairs:
         where, category = f"{file}:{line}", number_of(label)
         if not disk.has(str(place / name)):
             problems.add(kinds.MISSING_FILE, where, f"no file {place / name}; skipped")
-        elif name in taken:
+        elif name in listed:
             problems.add(kinds.DUPLICATE_FILE, where, f"{name} is already listed; skipped")
         elif category is None or (names and category >= len(names)):
             problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is not a class; skipped")
         else:
             entries.append(FileEntry(name, str(place / name), StoredLabel(category)))
-        taken.add(name)
+        listed.add(name)
     if place != here.parent:
-        files.note_unlabelled(place, taken, f"not in {file.name}", problems)
+        files.note_unlabelled(place, listed, f"not in {file.name}", problems)
     return Dataset(
         files.data_name(path), "listing", "classify", names, entries=tuple(entries), problems=tuple(problems)
     )
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The listings of a folder by split, or the only one whatever its name."""
+    """The listings of a folder by split, or the first one of any name."""
     names = [name for name in files.file_names(folder) if name.lower().endswith((".txt", ".csv"))]
-    found = [name for name in names if _looks_like_listing(folder / name)]
-    splits = {Path(name).stem: folder / name for name in found if Path(name).stem in files.SPLITS}
-    return splits or {Path(name).stem: folder / name for name in found[:1]}
+    listings = [name for name in names if _looks_like_listing(folder / name)]
+    splits = {Path(name).stem: folder / name for name in listings if Path(name).stem in files.SPLITS}
+    return splits or {Path(name).stem: folder / name for name in listings[:1]}
 
 
 def _looks_like_listing(file: Path) -> bool:
@@ -130,14 +132,14 @@ def _looks_like_listing(file: Path) -> bool:
 
 
 def _split(line: str) -> tuple[str, str] | None:
-    """The file and the label of a line: the label is what follows the image's ending."""
-    found = list(_SEPARATOR.finditer(line))
-    if ";" in line or not found:
+    """The file and the label of a line; the label follows the image's suffix."""
+    separators = list(_SEPARATOR.finditer(line))
+    if ";" in line or not separators:
         return None
-    for cut in found:
-        if files.is_image(line[: cut.start()].rsplit("/", 1)[-1]):
-            return line[: cut.start()], line[cut.end() :]
-    return line[: found[-1].start()], line[found[-1].end() :]
+    for separator in separators:
+        if files.is_image(line[: separator.start()].rsplit("/", 1)[-1]):
+            return line[: separator.start()], line[separator.end() :]
+    return line[: separators[-1].start()], line[separators[-1].end() :]
 
 
 def _pairs(file: Path, problems: Problems) -> list[tuple[int, str, str]]:
@@ -145,8 +147,8 @@ def _pairs(file: Path, problems: Problems) -> list[tuple[int, str, str]]:
     for number, line in files.lines_of(file):
         parts = _split(line)
         if parts is None or not all(parts):
-            said = f"expected `file label`, got {line[:60]!r}; the line is skipped"
-            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
+            message = f"expected `file label`, got {line[:60]!r}; the line is skipped"
+            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", message)
         else:
             pairs.append((number, *parts))
     return pairs

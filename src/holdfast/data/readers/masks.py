@@ -12,7 +12,7 @@ from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, StoredMask
 from holdfast.data.problems import Problems
 
-IGNORE = 255  # the usual value of pixels that do not count
+IGNORE = 255  # the usual value of ignored pixels
 _IGNORED_NAMES = ("unlabeled", "unlabelled", "void", "ignore", "ignored")
 _IMAGE_FOLDERS = ("images", "JPEGImages", "image", "img")
 _MASK_FOLDERS = ("masks", "mask", "SegmentationClass", "annotations", "labels")
@@ -71,7 +71,7 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
 
 
 def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a yaml states by split: mappings with `images` and `masks`; the name is empty without splits."""
+    """The mappings of a yaml with `images` and `masks` by split; the name is empty without splits."""
     both = {"": content, **{key: value for key, value in content.items() if isinstance(value, dict)}}
     return {key: value for key, value in both.items() if value.get("images") and value.get("masks")}
 
@@ -99,12 +99,12 @@ def _resolve(item: str, base: Path) -> Path | None:
 
 
 def _plain(folder: Path) -> dict[str, _Pair]:
-    """Folders of images and masks where no yaml tells: images/ and masks/, with splits inside or outside."""
+    """Folders of images and masks without a yaml: images/ and masks/, with splits inside or outside."""
     if not folder.is_dir():
         return {}
     splits = [place for place in files.subfolders(folder) if place.name in files.SPLITS]
     roots = {"": folder} | {place.name: place for place in splits}
-    found: dict[str, _Pair] = {}
+    by_split: dict[str, _Pair] = {}
     for (name, root), part, other in product(roots.items(), _IMAGE_FOLDERS, _MASK_FOLDERS):
         images, masked = root / part, root / other
         if images.is_dir() and masked.is_dir():
@@ -112,8 +112,8 @@ def _plain(folder: Path) -> dict[str, _Pair]:
                 stems = {_stem(name) for name in files.image_names(place, deep=False)}
                 masks = [file for file in files.file_names(masked / split) if file.lower().endswith(".png")]
                 if any(_stem(file) in stems for file in masks):
-                    found.setdefault(split or name, _Pair(place, masked / split))
-    return found
+                    by_split.setdefault(split or name, _Pair(place, masked / split))
+    return by_split
 
 
 def _stem(name: str) -> str:
@@ -121,7 +121,7 @@ def _stem(name: str) -> str:
 
 
 def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Problems) -> int | None:
-    """The mask value that does not count: the one stated, a class named as void, or 255 if no class."""
+    """The ignored mask value: the one stated, a class with a name for void, or 255 if it is no class."""
     if stated is not None:
         if isinstance(stated, bool) or not isinstance(stated, int):
             raise DataError(f"{where}: expected an integer ignore_index, got {stated!r}")
@@ -141,15 +141,15 @@ def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
     for name in files.image_names(pair.images):
         mask = by_stem.get(_stem(name))
         if mask is None:
-            said = f"no mask in {pair.masks}; the image is skipped"
-            problems.add(kinds.IMAGE_WITHOUT_LABEL, pair.images / name, said)
+            message = f"no mask in {pair.masks}; the image is skipped"
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, pair.images / name, message)
         elif mask in used:
-            said = f"the mask {mask} belongs to another image of the same name; skipped"
-            problems.add(kinds.DUPLICATE_FILE, pair.images / name, said)
+            message = f"the mask {mask} belongs to another image of the same name; skipped"
+            problems.add(kinds.DUPLICATE_FILE, pair.images / name, message)
         else:
             used.add(mask)
             entries.append(FileEntry(name, str(pair.images / name), StoredMask(str(pair.masks / mask))))
     for mask in (mask for mask in by_stem.values() if mask not in used):
-        said = "no image of this name; the mask is skipped"
-        problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, said)
+        message = "no image of this name; the mask is skipped"
+        problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, message)
     return tuple(entries)

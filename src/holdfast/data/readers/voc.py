@@ -43,7 +43,7 @@ def recognise(path: Path) -> str:
 def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dataset:
     """The dataset of a folder of PASCAL VOC xml files, classes sorted by name.
 
-    Corners are taken as written. `one_based` reads them as the original VOC defines them, pixels counted
+    Corners are used as written. `one_based` reads them as the original VOC defines them, pixels counted
     from 1 with both ends inside: (x1 - 1, y1 - 1, x2, y2).
     """
     problems = Problems()
@@ -55,16 +55,16 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     folder = files.choose_split(places, chosen, path, problems)
     pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
     classes = tuple(sorted({item.name for page in pages for item in page.objects}))
-    mine = [page for page in pages if page.file.parent == folder]
+    selected = [page for page in pages if page.file.parent == folder]
     if split is not None and chosen is None:
-        mine = _listed(mine, path, split)
-    entries = _entries(mine, folder, classes, one_based, problems)
+        selected = _listed(selected, path, split)
+    entries = _entries(selected, folder, classes, one_based, problems)
     return Dataset(
         files.data_name(path), "voc", "detect", classes=classes, entries=entries, problems=tuple(problems)
     )
 
 
-@stage("reader", task="detect")  # only on request: the files do not tell which way they count
+@stage("reader", task="detect")  # only on request: the files do not state their convention
 def voc_one_based(path: Path, *, split: str | None = None) -> Dataset:
     """The same with corners counted from 1, both ends inside, as the original VOC defines them."""
     return voc(path, split=split, one_based=True)
@@ -75,28 +75,28 @@ def _xml_folders(path: Path) -> dict[str, Path]:
     for name in _XML_FOLDERS:
         if _has_xml(path / name):
             return {"": path / name}
-    found = {}
+    by_split = {}
     for place in files.subfolders(path):
         xml = next((place / name for name in _XML_FOLDERS if _has_xml(place / name)), None)
         if xml is not None and place.name in files.SPLITS:
-            found[place.name] = xml
-    return found
+            by_split[place.name] = xml
+    return by_split
 
 
 def _has_xml(folder: Path) -> bool:
     return any(name.endswith(".xml") for name in files.file_names(folder))
 
 
-def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Annotation]:
+def _pages(folder: Path, problems: Problems, report: bool) -> list[_Annotation]:
     pages = []
     for name in files.file_names(folder):
         if name.endswith(".xml"):
-            said = Problems()
+            page_problems = Problems()
             try:
-                pages.append(_page(folder / name, said))
+                pages.append(_page(folder / name, page_problems))
             except DataError as problem:
-                said.add(kinds.UNREADABLE_LABEL, folder / name, f"{problem}; skipped")
-            problems += said if wanted else []
+                page_problems.add(kinds.UNREADABLE_LABEL, folder / name, f"{problem}; skipped")
+            problems += page_problems if report else []
     return pages
 
 
@@ -113,7 +113,7 @@ def _page(file: Path, problems: Problems) -> _Annotation:
     items = enumerate(root.findall("object"), 1)
     objects = [_object(item, number, f"{file}: object {number}", problems) for number, item in items]
     image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
-    return _Annotation(file, image, _size(root), [found for found in objects if found])
+    return _Annotation(file, image, _size(root), [one for one in objects if one])
 
 
 def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
@@ -125,8 +125,8 @@ def _object(item: ElementTree.Element, number: int, where: str, problems: Proble
     try:
         corners = [float(text or "") for text in texts]
     except ValueError:
-        said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is skipped"
-        problems.add(kinds.NOT_A_NUMBER, where, said)
+        message = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is skipped"
+        problems.add(kinds.NOT_A_NUMBER, where, message)
         return None
     return _Object(number, name, corners, (item.findtext("difficult") or "0").strip() not in ("0", ""))
 
@@ -157,26 +157,26 @@ def _entries(
     places = [root / name for name in _IMAGE_FOLDERS]
     images = files.best_folder([page.image for page in pages], places, disk)
     by_stem = {Path(name).stem: name for name in files.image_names(images, deep=False)}
-    taken, entries = set[str](), []
+    used, entries = set[str](), []
     for page in pages:
-        # The file's own name decides when the one stated does not exist: tools rename files, not contents.
+        # Fall back to the XML file's own name if the stated image is missing: tools rename files only.
         name = page.image if disk.has(str(images / page.image)) and files.is_image(page.image) else ""
         name = name or by_stem.get(page.file.stem, "")
         if not name:
-            said = f"no image {page.image or page.file.stem!r} in {images}; skipped"
-            problems.add(kinds.MISSING_FILE, page.file, said)
-        elif name in taken:
-            said = f"{name} has another xml file already; this one is skipped"
-            problems.add(kinds.DUPLICATE_FILE, page.file, said)
+            message = f"no image {page.image or page.file.stem!r} in {images}; skipped"
+            problems.add(kinds.MISSING_FILE, page.file, message)
+        elif name in used:
+            message = f"{name} has another xml file already; this one is skipped"
+            problems.add(kinds.DUPLICATE_FILE, page.file, message)
         else:
-            taken.add(name)
+            used.add(name)
             rows = _rows(page, index, one_based, problems)
             entries.append(FileEntry(name, str(images / name), PixelBoxes(pack(rows)), page.size))
-    # those of other splits and of bad files too
+    # including those of other splits and of invalid files
     labelled = {name.removesuffix(".xml") for name in files.file_names(folder)}
-    for name in (name for stem, name in by_stem.items() if name not in taken and stem not in labelled):
-        said = f"no xml file in {folder}; the image is skipped"
-        problems.add(kinds.IMAGE_WITHOUT_LABEL, images / name, said)
+    for name in (name for stem, name in by_stem.items() if name not in used and stem not in labelled):
+        message = f"no xml file in {folder}; the image is skipped"
+        problems.add(kinds.IMAGE_WITHOUT_LABEL, images / name, message)
     return tuple(entries)
 
 

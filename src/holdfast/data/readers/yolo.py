@@ -1,4 +1,4 @@
-"""YOLO: one text file an image, `class x y width height` as shares of the image, and a yaml of names."""
+"""YOLO: one text file per image, `class x y width height` as shares of the image, and a yaml of names."""
 
 import os
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def recognise(path: Path) -> str:
 
 @stage("reader", recognise=recognise, task="detect", rank=40)
 def yolo(path: Path, *, split: str | None = None) -> Dataset:
-    """The dataset of a YOLO yaml file, or of a folder that holds one, or of images/ and labels/ alone."""
+    """The dataset of a YOLO yaml file, or of a folder with one, or of images/ and labels/ without one."""
     problems = Problems()
     config = files.find_yaml(path, _is_config) if path.is_dir() else path
     if config is not None:
@@ -45,19 +45,19 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
             looked = f"a .yaml file with names and one of {', '.join(_KEYS)}"
             looked += ", and for images/ next to labels/ with .txt files"
             raise DataError(f"{path}: no YOLO dataset found; looked for {looked}")
-        _tell_broken(path, problems)
+        _note_unreadable(path, problems)
         names = files.classes_in(path, path / "labels")
         base = path
         images = _folder(files.choose_split(plain, split, path, problems))
     rows = _labels(images, names, problems)
     if not names:
-        most = max((row.category for found in rows.values() for row in found), default=-1)
+        most = max((row.category for boxes in rows.values() for row in boxes), default=-1)
         names = {number: str(number) for number in range(most + 1)}
     index = {key: number for number, key in enumerate(names)}
     entries = []
-    for image, found in rows.items():
+    for image, boxes in rows.items():
         name = image.relative_to(base) if image.is_relative_to(base) else image
-        indexed = [row._replace(category=index[row.category]) for row in found]
+        indexed = [row._replace(category=index[row.category]) for row in boxes]
         entries.append(FileEntry(name.as_posix(), str(image), UnitBoxes(pack(indexed))))
     classes = tuple(names.values())
     return Dataset(
@@ -65,7 +65,7 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
     )
 
 
-def _tell_broken(folder: Path, problems: Problems) -> None:
+def _note_unreadable(folder: Path, problems: Problems) -> None:
     """Note every yaml file that cannot be read: it may be the one with the names."""
     for file in files.yaml_files(folder):
         try:
@@ -81,7 +81,7 @@ def _is_config(content: dict[str, Any]) -> bool:
 
 
 def _plain_splits(folder: Path) -> dict[str, Path]:
-    """Folders of images with text labels where no yaml tells: images/, images/<split>, <split>/images."""
+    """Folders of images with text labels without a yaml: images/, images/<split>, <split>/images."""
     candidates = {"": folder / "images"}
     if (folder / "images").is_dir():
         candidates |= {place.name: place for place in files.subfolders(folder / "images")}
@@ -102,15 +102,15 @@ def _images(value: Any, base: Path, config: Path, problems: Problems) -> Sequenc
     paths: list[Path] = []
     for item in value if isinstance(value, list) else [value]:
         # Some exporters write ../valid/images for a folder next to the YAML file.
-        tries = [base / str(item), config.parent / str(item), config.parent / str(item).lstrip("./")]
-        place = next((p for p in tries if p.exists()), None)
+        candidates = [base / str(item), config.parent / str(item), config.parent / str(item).lstrip("./")]
+        place = next((p for p in candidates if p.exists()), None)
         if place is None:
             raise DataError(f"{config}: no {item!r} in {base}; expected a folder or a list of images")
         paths += _folder(place) if place.is_dir() else _listed(place, problems)
     unique = dict.fromkeys(Path(os.path.normpath(path)) for path in paths)
     if len(unique) < len(paths):
-        said = f"{len(paths) - len(unique)} images are listed more than once; each is used once"
-        problems.add(kinds.DUPLICATE_FILE, config, said)
+        message = f"{len(paths) - len(unique)} images are listed more than once; each is used once"
+        problems.add(kinds.DUPLICATE_FILE, config, message)
     return tuple(unique)
 
 
@@ -119,18 +119,18 @@ def _folder(folder: Path) -> list[Path]:
 
 
 def _listed(file: Path, problems: Problems) -> list[Path]:
-    disk, found = files.FolderIndex(), []
+    disk, images = files.FolderIndex(), []
     for number, line in files.lines_of(file):
         image = file.parent / line
         if disk.has(str(image)):
-            found.append(image)
+            images.append(image)
         else:
             problems.add(kinds.MISSING_FILE, f"{file}:{number}", f"no image file {image}; skipped")
-    return found
+    return images
 
 
 def _labels_folder(folder: Path) -> Path:
-    """The folder that mirrors a folder of images: its last part named images, made labels."""
+    """The label folder of an image folder: its last component `images` replaced by `labels`."""
     parts = list(folder.parts)
     if "images" not in parts:
         return folder
@@ -147,20 +147,20 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
     for image in images:
         file = folders[image.parent] / (image.stem + ".txt")
         if str(file) in used:
-            said = f"{file.name} also belongs to another image of the same name"
-            problems.add(kinds.DUPLICATE_FILE, image, said)
+            message = f"{file.name} also belongs to another image of the same name"
+            problems.add(kinds.DUPLICATE_FILE, image, message)
         used.add(str(file))
-        found = disk.has(str(file))
-        rows[image] = _rows(file, names, problems) if found else []
-        if not found:
+        exists = disk.has(str(file))
+        rows[image] = _rows(file, names, problems) if exists else []
+        if not exists:
             problems.add(kinds.IMAGE_WITHOUT_LABEL, image, f"no {file}; read as an image without objects")
     for folder, labels in folders.items():
-        # those of other lists too
+        # including images of other lists
         stems = {name.rpartition(".")[0] for name in files.image_names(folder, deep=False)}
         for name in files.file_names(labels):
             if name.endswith(".txt") and name != "classes.txt" and name[:-4] not in stems:
-                said = "no image of this name; the labels are skipped"
-                problems.add(kinds.LABEL_WITHOUT_IMAGE, labels / name, said)
+                message = "no image of this name; the labels are skipped"
+                problems.add(kinds.LABEL_WITHOUT_IMAGE, labels / name, message)
     return rows
 
 
@@ -177,9 +177,9 @@ def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[BoxRow]
         if row is None:
             continue
         if row.category not in (names or range(files.MAX_CLASSES)):
-            known = f"the yaml names {len(names)}" if names else f"expected less than {files.MAX_CLASSES}"
-            said = f"unknown class {row.category} ({known}); the box is skipped"
-            problems.add(kinds.UNKNOWN_CLASS, where, said)
+            expected = f"the yaml names {len(names)}" if names else f"expected less than {files.MAX_CLASSES}"
+            message = f"unknown class {row.category} ({expected}); the box is skipped"
+            problems.add(kinds.UNKNOWN_CLASS, where, message)
         elif check_box(row, _UNIT, where, problems):
             rows.append(row)
     return rows
@@ -200,6 +200,6 @@ def _row(line: str, where: str, problems: Problems) -> BoxRow | None:
     if len(values) >= 6 and len(values) % 2 == 0:
         xs, ys = values[::2], values[1::2]
         return BoxRow(min(xs), min(ys), max(xs), max(ys), int(number))
-    said = f"expected `class x y width height`, got {line[:60]!r}; the line is skipped"
-    problems.add(kinds.UNREADABLE_LABEL, where, said)
+    message = f"expected `class x y width height`, got {line[:60]!r}; the line is skipped"
+    problems.add(kinds.UNREADABLE_LABEL, where, message)
     return None
