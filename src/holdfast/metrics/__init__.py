@@ -1,1 +1,1 @@
-"""How good is it: detection, classification and segmentation scores in plain numpy, each rule by name."""
+"""Detection, classification and segmentation scores in plain numpy, with named rules."""

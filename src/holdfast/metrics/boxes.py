@@ -20,13 +20,13 @@ def as_boxes(boxes: ArrayLike, name: str = "boxes") -> Floats:
 
 
 def xywh_to_xyxy(boxes: ArrayLike) -> Floats:
-    """Corners (x1, y1, x2, y2) of boxes given as corner and size (x, y, w, h)."""
+    """Corners (x1, y1, x2, y2) of boxes in the form corner and size (x, y, w, h)."""
     xywh = as_boxes(boxes)
     return np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
 
 
 def xyxy_to_xywh(boxes: ArrayLike) -> Floats:
-    """Corner and size (x, y, w, h) of boxes given as corners (x1, y1, x2, y2)."""
+    """Corner and size (x, y, w, h) of boxes in the form of corners (x1, y1, x2, y2)."""
     xyxy = as_boxes(boxes)
     return np.concatenate([xyxy[:, :2], xyxy[:, 2:] - xyxy[:, :2]], axis=1)
 
@@ -42,7 +42,7 @@ def iou(a: ArrayLike, b: ArrayLike, *, crowd: ArrayLike | None = None, plus_one:
     """Overlap of every xyxy box of `a` (n) with every one of `b` (m), (n, m): |a ∩ b| / |a ∪ b|.
 
     `crowd` (m) marks boxes of `b` that stand for a whole region: there the ratio is |a ∩ b| / |a|.
-    Boxes that do not meet, and empty boxes, have overlap 0.
+    Disjoint boxes and empty boxes have overlap 0.
     """
     first, second = as_boxes(a, "a"), as_boxes(b, "b")
     low = np.maximum(first[:, None, :2], second[None, :, :2])
@@ -74,7 +74,7 @@ def pair_iou(a: Floats, b: Floats, crowd: Bools | None = None, *, plus_one: bool
 
 
 def _quotient(inner: Floats, union: Floats) -> Floats:
-    """The ratio, 0 where the boxes do not meet."""
+    """The ratio, 0 for disjoint boxes."""
     return np.divide(inner, union, out=np.zeros_like(inner), where=inner > 0.0)
 
 
@@ -195,12 +195,14 @@ def single_values(
 ) -> Floats:
     """IoU · equal(class) of each image, (n,), the output of CCTSDB-YOLO; boxes are xyxy, one per image."""
     first, second = as_boxes(boxes, "boxes"), as_boxes(true_boxes, "true_boxes")
-    predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
-    sizes = {len(first), len(second), len(predicted), len(wanted)}
+    predicted, expected = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
+    sizes = {len(first), len(second), len(predicted), len(expected)}
     if len(sizes) != 1:
         raise InputError(f"expected one box and one class per image on both sides, got sizes {sorted(sizes)}")
     proper = (area(first) > 0) & (area(second) > 0)  # corners in the wrong order enclose nothing
-    return np.where(proper & (predicted == wanted), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0)
+    return np.where(
+        proper & (predicted == expected), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0
+    )
 
 
 def single_result(values: Floats) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Classification of whole images (top-k accuracy) and of pixels (segmentation: intersection over union)."""
+"""Classification of images (top-k accuracy) and of pixels (segmentation: intersection over union)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,15 +45,15 @@ def pixel_confusion(
 ) -> Ints:
     """Pixels by true class (row) and predicted class (column), (classes, classes).
 
-    Pixels whose *truth* is `ignore_index` count nowhere. Add the tables of several images.
+    Pixels whose *truth* is `ignore_index` are ignored. The tables of several images can be added.
     """
     if truth.shape != prediction.shape:
         shapes = f"truth {truth.shape} and prediction {prediction.shape}"
         raise InputError(f"expected masks of one shape, got {shapes}")
     true, predicted = truth.reshape(-1).astype(np.int64), prediction.reshape(-1).astype(np.int64)
     if ignore_index is not None:
-        kept = true != ignore_index
-        true, predicted = true[kept], predicted[kept]
+        counted = true != ignore_index
+        true, predicted = true[counted], predicted[counted]
     for name, values in (("truth", true), ("prediction", predicted)):
         if len(values) and (values.min() < 0 or values.max() >= classes):
             wrong = values[(values < 0) | (values >= classes)][0]
@@ -68,11 +68,11 @@ def segmentation_result(confusion: Ints) -> SegmentationResult:
     """
     hit = np.diagonal(confusion)
     union = confusion.sum(axis=1) + confusion.sum(axis=0) - hit
-    shown = union > 0
-    iou = np.divide(hit, union, out=np.full(len(hit), np.nan), where=shown)
+    present = union > 0
+    iou = np.divide(hit, union, out=np.full(len(hit), np.nan), where=present)
     total = int(confusion.sum())
     return SegmentationResult(
-        mean_iou=float(iou[shown].mean()) if shown.any() else float("nan"),
+        mean_iou=float(iou[present].mean()) if present.any() else float("nan"),
         iou=iou,
         pixel_accuracy=int(hit.sum()) / total if total else float("nan"),
     )

@@ -1,8 +1,8 @@
 """COCO's twelve numbers, equal to those of its reference code, from sparse matches.
 
-The reference walks over every image, class, area range and threshold. Here precision is only computed where
-it can matter: at true positives. Between two of them it can only fall, so the largest precision to the right
-of any point is reached at a true positive.
+The reference iterates over every image, class, area range and threshold. Here precision is computed only
+where it matters: at true positives. Between two of them it can only decrease, so the largest precision to
+the right of any point is reached at a true positive.
 """
 
 from dataclasses import dataclass
@@ -42,19 +42,19 @@ def coco_numbers(
     classes: int,
     prepared: Prepared | None = None,
 ) -> CocoResult:
-    """COCO's AP and AR; `prepared` is what `prepare` gave for the same tables and the coco rule."""
+    """COCO's AP and AR; `prepared` is the result of `prepare` for the same tables and the coco rule."""
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
     arranged, pairs = prepared or matching.prepare(truth, detections, RULES["coco"], images)
     pairs = matching.select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
     passed = matching.threshold_bits(pairs.iou, IOU_THRESHOLDS, strict=False)
-    found_class = detections.category.take(arranged.row)
-    found_area = (detections.xywh[:, 2] * detections.xywh[:, 3]).take(arranged.row)
-    class_start = np.searchsorted(found_class, np.arange(classes))
+    detected_class = detections.category.take(arranged.row)
+    detected_area = (detections.xywh[:, 2] * detections.xywh[:, 3]).take(arranged.row)
+    class_start = np.searchsorted(detected_class, np.arange(classes))
     precisions = np.full((len(AREAS), len(IOU_THRESHOLDS), classes, len(RECALLS)), -1.0)
     recalls = np.full((len(IOU_THRESHOLDS), classes, len(AREAS), len(MAX_DETS)), -1.0)
     for area, (low, high) in enumerate(AREAS.values()):
-        inside = (found_area >= low) & (found_area <= high)
+        inside = (detected_area >= low) & (detected_area <= high)
         outside = truth.crowd | (truth.area < low) | (truth.area > high)
         bits = matching.assign(pairs, passed, outside[pairs.truth], truth.crowd[pairs.truth])
         # A match with a box that does not count matters only if the detection would have counted itself.
@@ -65,7 +65,7 @@ def coco_numbers(
         needed, present = needed_hits(positives, at_least=1), np.flatnonzero(positives)
         # An unmatched detection counts if its own area is inside; a matched one if its true box counts.
         counted = np.concatenate([[0], np.cumsum(inside)])
-        category = found_class.take(position)
+        category = detected_class.take(position)
         before = counted.take(position + 1) - counted.take(class_start.take(category))
         change = (~ignored).astype(np.int64) - inside.take(position)
         for t in range(len(IOU_THRESHOLDS)):
@@ -80,8 +80,8 @@ def coco_numbers(
             precisions[area, t, present] = _sampled(precision, start, needed)[present]
             rank = arranged.rank[position[at][hit]]
             for m, limit in enumerate(MAX_DETS):
-                found = np.bincount(hit_class[rank < limit], minlength=classes)
-                recalls[t, present, area, m] = found[present] / positives[present]
+                hit_count = np.bincount(hit_class[rank < limit], minlength=classes)
+                recalls[t, present, area, m] = hit_count[present] / positives[present]
     return _summary(precisions.transpose(1, 3, 2, 0), recalls)
 
 

@@ -1,6 +1,6 @@
-"""COCO files: truth and predictions as tables, checked as a whole, every fault named.
+"""COCO files: truth and predictions as tables; all faults of a file are reported together.
 
-Ids may be any integers, 0 included: they become indices in rising order and are never used as flags.
+Ids may be any integers, including 0: they become indices in ascending order and are never used as flags.
 (pycocotools marks a match by the id of the annotation, so that there an annotation of id 0 is never found.)
 Each column is converted and checked as a whole; only if a check fails are the values checked one by one.
 """
@@ -29,12 +29,12 @@ from holdfast.metrics.boxes import DetectionTable, TruthTable
 T = TypeVar("T", bound=np.generic)
 _LISTS = ("images", "categories", "annotations")
 SHOWN_PROBLEMS = 20
-FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
+FARTHEST = 1e9  # pixels; the square of larger values could overflow
 
 
 @dataclass(frozen=True, eq=False)
 class TruthFile:
-    """A truth file: the table, and the ids and names its indices stand for, in rising order of id."""
+    """A truth file: the table, and the ids and names of its indices, in ascending order of id."""
 
     path: Path
     table: TruthTable
@@ -98,8 +98,8 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
         content = _read_json(path)
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
-            wanted = "a list of objects with image_id, category_id, bbox and score"
-            raise DataError(f"{path}: expected {wanted}, got {_kind(content)}{hint}")
+            expected = "a list of objects with image_id, category_id, bbox and score"
+            raise DataError(f"{path}: expected {expected}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         records = _Records.of(content, "", problems)
         table = DetectionTable(
@@ -123,32 +123,32 @@ class _Problems:
     """The faults of one file: the first twenty in words, and how many there are."""
 
     path: Path
-    shown: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, where: str, expected: str, got: object) -> None:
-        """Note one fault: at `where`, what was expected and what was got."""
+        """Add one fault: its location, the expected value and the actual one."""
         self.count += 1
-        if len(self.shown) < SHOWN_PROBLEMS:
+        if len(self.messages) < SHOWN_PROBLEMS:
             text = repr(got)
             text = text if len(text) <= 80 else f"{text[:77]}..."
-            self.shown.append(f"{where}: expected {expected}, got {text}")
+            self.messages.append(f"{where}: expected {expected}, got {text}")
 
     def raise_if_any(self) -> None:
         """Raise one DataError that names every fault, if there is any."""
         if self.count == 1:
-            raise DataError(f"{self.path}: {self.shown[0]}")
+            raise DataError(f"{self.path}: {self.messages[0]}")
         if self.count:
-            rest = f", the first {len(self.shown)}" if self.count > len(self.shown) else ""
-            raise DataError("\n  ".join([f"{self.path}: {self.count} problems{rest}:", *self.shown]))
+            rest = f", the first {len(self.messages)}" if self.count > len(self.messages) else ""
+            raise DataError("\n  ".join([f"{self.path}: {self.count} problems{rest}:", *self.messages]))
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
     """Pause Python's cycle collector for the block.
 
-    A parsed file is hundreds of thousands of new containers and no cycle; walking them again and again
-    doubles the time of reading.
+    A parsed file has hundreds of thousands of new containers and no cycle; traversing them repeatedly doubles
+    the time of reading.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -193,7 +193,7 @@ _MISSING = _Missing()
 
 @dataclass(frozen=True)
 class _Records:
-    """A list of objects, read column by column; a column with faults is empty after they are noted."""
+    """A list of objects, read column by column; a column with faults is empty after they are added."""
 
     items: list[dict[str, Any]]
     where: str  # the key of the list, empty if the file is the list
@@ -235,7 +235,7 @@ class _Records:
         return ids
 
     def indices(self, key: str, known: Ints, kind: str) -> Ints:
-        """The places of a column's ids among the known ones, which are in rising order, (n,)."""
+        """The indices of a column's ids among the known ones, which are in ascending order, (n,)."""
         ids = self.integers(key)
         place = np.searchsorted(known, ids)
         place[place == len(known)] = 0
@@ -270,7 +270,7 @@ class _Records:
         return np.zeros((0, 4))
 
     def flags(self, key: str) -> Bools:
-        """The column of yes or no, (n,), no where the key is absent."""
+        """The boolean column, (n,), False where the key is absent."""
         values = [record.get(key, 0) for record in self.items]
         if set(map(type, values)) <= {int, bool}:
             return np.array(values, dtype=bool)
@@ -279,12 +279,12 @@ class _Records:
 
     def _column(self, key: str) -> list[Any]:
         try:
-            return list(map(itemgetter(key), self.items))  # three times as fast as asking each record
+            return list(map(itemgetter(key), self.items))  # three times as fast as one lookup per record
         except KeyError:
             return [record.get(key, _MISSING) for record in self.items]
 
     def _note(self, key: str, values: list[Any], valid: Callable[[Any], bool], expected: str) -> None:
-        """Note every value that is not valid."""
+        """Add a fault for every invalid value."""
         for index, value in enumerate(values):
             if not valid(value):
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)

@@ -1,6 +1,6 @@
 """Curves: precision over recall, and the three ways of averaging it.
 
-With detections in order of falling score, TP and FP counted so far and n true boxes:
+With detections in order of descending score, the running counts TP and FP, and n true boxes:
 precision = TP / (TP + FP), recall = TP / n.  Counts are integers; they are compared as integers.
 """
 
@@ -47,19 +47,19 @@ class Curve:
 
 
 def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: bool = False) -> Curve:
-    """The curve of detections given best first; outcome 1 is a hit, 0 a false positive, −1 ignored."""
+    """The curve of detections by descending score; outcome 1 is a hit, 0 a false positive, −1 ignored."""
     scores, outcomes = np.asarray(score, dtype=np.float64), np.asarray(outcome)
     if scores.shape != outcomes.shape:
         raise InputError(f"expected as many scores as outcomes, got {scores.shape} and {outcomes.shape}")
     if np.any(scores[1:] > scores[:-1]):
         raise InputError("expected scores in descending order")
-    kept = outcomes >= 0
-    hit = outcomes[kept] == 1
-    return Curve(scores[kept], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)
+    counted = outcomes >= 0
+    hit = outcomes[counted] == 1
+    return Curve(scores[counted], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)
 
 
 def _sampled(c: Curve, precision: Floats, places: Ints) -> Floats:
-    """The largest precision at each place or after it; 0 beyond the last detection."""
+    """The largest precision at or after each place; 0 after the last detection."""
     values = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)[places]
     if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
         values[0] = 1.0
@@ -69,7 +69,7 @@ def _sampled(c: Curve, precision: Floats, places: Ints) -> Floats:
 def eleven_points(c: Curve) -> Floats:
     """The largest precision at recall ≥ 0, .1 … 1, (11,), 0 where that recall is not reached.
 
-    Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
+    Recall TP/n ≥ k/10 is tested as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
     """
     return _sampled(c, c.precision, np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left"))
 
@@ -105,6 +105,6 @@ def needed_hits(positives: Ints, *, at_least: int) -> Ints:
     """The least number of hits whose recall, as a float, reaches each of the 101 recalls, (classes, 101)."""
     total = np.maximum(positives, 1)[:, None]
     needed = np.floor(RECALLS[None, :] * total).astype(np.int64) - 1
-    for _ in range(3):  # rounding moves the answer by at most one, so start one below and walk up
+    for _ in range(3):  # rounding changes the result by at most one, so start one below and increment
         needed += needed / total < RECALLS[None, :]
     return np.maximum(needed, at_least)

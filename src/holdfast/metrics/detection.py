@@ -23,10 +23,10 @@ Table = TypeVar("Table", TruthTable, DetectionTable)
 
 @dataclass(frozen=True, eq=False)
 class DetectionResult:
-    """mAP and all that stands behind it, at one IoU threshold, with the rule that was used.
+    """mAP and its components at one IoU threshold, with the rule that was used.
 
     `ap` is (classes,), NaN for a class without true boxes; `mean_ap` the mean of the others, NaN if none.
-    `counts` and `confusion` are taken at the score threshold; AP is over all scores.
+    `counts` and `confusion` are evaluated at the score threshold; AP is over all scores.
     """
 
     rule: APRule
@@ -114,7 +114,7 @@ class Counts:
 
     @property
     def recall(self) -> Floats:
-        """TP / (TP + FN) per class; NaN where there is nothing to find."""
+        """TP / (TP + FN) per class; NaN without true boxes."""
         return ratio(self.tp, self.tp + self.fn)
 
     @property
@@ -123,7 +123,7 @@ class Counts:
         return ratio(2 * self.tp, 2 * self.tp + self.fp + self.fn)
 
     def total(self) -> Counts:
-        """All classes taken together, as one class."""
+        """The sums over all classes, as one class."""
         return Counts(self.score, *(column.sum(keepdims=True) for column in (self.tp, self.fp, self.fn)))
 
 
@@ -140,13 +140,13 @@ def passes(score: Floats, threshold: float, rule: APRule) -> Bools:
 def counts_at(matches: Matches, score: float, rule: APRule) -> Counts:
     """Counts per class of the detections that pass the score threshold.
 
-    No matching is repeated: a detection chooses before all those of lower score, so removing those
-    changes nothing for it.
+    Matching is not repeated: a detection is matched before all those of lower score, so removing those does
+    not affect it.
     """
-    kept = passes(matches.score, score, rule)
+    passing = passes(matches.score, score, rule)
     classes = len(matches.positives)
-    tp = np.bincount(matches.category[kept & (matches.outcome == TRUE_POSITIVE)], minlength=classes)
-    fp = np.bincount(matches.category[kept & (matches.outcome == FALSE_POSITIVE)], minlength=classes)
+    tp = np.bincount(matches.category[passing & (matches.outcome == TRUE_POSITIVE)], minlength=classes)
+    fp = np.bincount(matches.category[passing & (matches.outcome == FALSE_POSITIVE)], minlength=classes)
     return Counts(score, tp, fp, matches.positives - tp)
 
 
@@ -162,33 +162,33 @@ def confusion(
 ) -> Ints:
     """Truth (rows) against detection (columns), (classes + 1, classes + 1); the last is the background.
 
-    The diagonal holds the true positives. The false positives are then offered, best score first, the true
-    boxes of *other* classes in their image that are still free: such a pair is a confusion. What remains
-    is background taken for an object (last row) or an object missed (last column).
+    The diagonal holds the true positives. The false positives are then matched, best score first, with
+    the unmatched true boxes of *other* classes in their image: such a pair is a confusion. The rest is
+    background detected as an object (last row) or missed objects (last column).
     """
     classes = len(matches.positives)
-    kept = passes(matches.score, score, rule)
-    hit = kept & (matches.outcome == TRUE_POSITIVE)
+    passing = passes(matches.score, score, rule)
+    hit = passing & (matches.outcome == TRUE_POSITIVE)
     free = matches.counted.copy()
     free[matches.truth[hit]] = False
-    wrong = kept & (matches.outcome == FALSE_POSITIVE)
-    true_rows, found_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
-    boxes, found = _one_class(truth, true_rows), _one_class(detections, found_rows)
-    arranged = matching.arrange(found, images, None)
-    pairs = matching.pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
-    pairs_truth, pairs_found = true_rows[pairs.truth], found_rows[arranged.row[pairs.position]]
+    wrong = passing & (matches.outcome == FALSE_POSITIVE)
+    true_rows, detected_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
+    boxes, detected = _one_class(truth, true_rows), _one_class(detections, detected_rows)
+    arranged = matching.arrange(detected, images, None)
+    pairs = matching.pair_up(boxes, detected, arranged, images, plus_one=rule.plus_one)
+    pairs_truth, pairs_detected = true_rows[pairs.truth], detected_rows[arranged.row[pairs.position]]
     passed = matching.threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
-    differs = truth.category[pairs_truth] != detections.category[pairs_found]
+    differs = truth.category[pairs_truth] != detections.category[pairs_detected]
     keep = np.flatnonzero((passed > 0) & differs & (pairs.iou > 0.0))
     no = np.zeros(len(keep), dtype=bool)
     keep = keep[matching.assign(matching.select(pairs, keep), passed[keep], no, no) > 0]
-    pairs_truth, pairs_found = pairs_truth[keep], pairs_found[keep]
+    pairs_truth, pairs_detected = pairs_truth[keep], pairs_detected[keep]
     table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
     np.add.at(table, (matches.category[hit], matches.category[hit]), 1)
-    np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_found]), 1)
+    np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_detected]), 1)
     missed = np.setdiff1d(true_rows, pairs_truth)
     table[:classes, classes] = np.bincount(truth.category[missed], minlength=classes)
-    invented = np.setdiff1d(found_rows, pairs_found)
+    invented = np.setdiff1d(detected_rows, pairs_detected)
     table[classes, :classes] = np.bincount(detections.category[invented], minlength=classes)
     return table
 

@@ -17,7 +17,7 @@ from holdfast.metrics.rules import APRule, Interpolation
 
 @dataclass(frozen=True)
 class ExplainedDetection:
-    """One detection, best score first: what it met, what it counts as and why, and the sums so far."""
+    """One detection, best score first: its true box, its outcome with the reason, and the running sums."""
 
     place: int
     detection: int
@@ -64,7 +64,7 @@ class Explanation:
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
-    by_interpolation: dict[str, float]  # the AP that the same curve has under other ways of averaging
+    by_interpolation: dict[str, float]  # the AP of the same curve with other interpolations
 
     def at(self, score: float) -> ThresholdRow:
         """The counts at any score threshold, by the rule's > or ≥."""
@@ -151,8 +151,8 @@ def _why(matches: Matches, i: int, rule: APRule, iou: float) -> str:
 def _threshold_row(
     steps: Sequence[ExplainedDetection], score: float, rule: APRule, positives: int
 ) -> ThresholdRow:
-    kept = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
-    last = int(kept.sum())  # scores fall, so the kept ones come first
+    passing = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
+    last = int(passing.sum())  # scores are in descending order, so the passing ones come first
     tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)
     return ThresholdRow(
         score, tp, fp=fp, fn=positives - tp, precision=_quotient(tp, tp + fp), recall=_quotient(tp, positives)
@@ -213,10 +213,10 @@ def _steps_text(
         who = _name(detections, step.detection, "#")
         if images:
             who = f"{who} in {_name(images, step.image, '#')}"
-        met = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
-        found = (str(step.place), f"{step.score:.4g}", who, met, f"{step.iou:.3f}", step.outcome)
+        true_box = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
+        cells = (str(step.place), f"{step.score:.4g}", who, true_box, f"{step.iou:.3f}", step.outcome)
         sums = (str(step.tp), str(step.fp), _number(step.precision), _number(step.recall))
-        rows.append((*found, *sums, step.why))
+        rows.append((*cells, *sums, step.why))
     header = ["", "score", "detection", "true box", "IoU", "", "TP", "FP", "precision", "recall", "why"]
     text = "1. Detections by descending score; precision = TP/(TP+FP), recall = TP/(TP+FN) so far\n"
     text += table(header, rows)

@@ -1,9 +1,9 @@
-"""The Fréchet distance of two sets of features: exact, also when there are fewer rows than dimensions.
+"""The Fréchet distance of two sets of features, exact also if there are fewer rows than dimensions.
 
-Taken as Gaussians, two sets are apart by |μ1−μ2|² + tr(Σ1 + Σ2 − 2·(Σ1 Σ2)^½). With Σ1 = AᵀA and Σ2 = BᵀB
+Between Gaussians, the squared distance is |μ1−μ2|² + tr(Σ1 + Σ2 − 2·(Σ1 Σ2)^½). With Σ1 = AᵀA and Σ2 = BᵀB
 (rows centred, divided by √(n−1)) the last trace is the sum of the singular values of A Bᵀ, its nuclear norm:
 no root of a d × d matrix is taken. Written out, |A|² + |B|² − 2·Σσ loses all digits when the sets are alike;
-it equals min |A − QB|² over all Q with orthonormal rows or columns, and so it is computed: the best Q is the
+it equals min |A − QB|² over all Q with orthonormal rows or columns, which is used here: the best Q is the
 product of the singular vectors, and a sum of squares keeps its digits and is never negative. An error of Q
 counts only squared, because |A − QB|² is flat at its minimum.
 """
@@ -15,7 +15,7 @@ from holdfast.core.types import Floats, Tensor
 
 
 def frechet(first: Tensor, second: Tensor) -> float:
-    """The Fréchet distance (squared, as FID is) of two sets of features (n, d) and (m, d), one row an image.
+    """The Fréchet distance (squared, as FID is) of two sets of features (n, d) and (m, d), one row per image.
 
     0 for equal sets, in any order, up to the square of the rounding of a float64; never negative.
     """
@@ -25,7 +25,7 @@ def frechet(first: Tensor, second: Tensor) -> float:
         raise InputError(f"Fréchet distance: expected features of one length, {got}")
     means = one.mean(axis=0) - two.mean(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported below
-        total = float(means @ means + _apart(_root(one), _root(two)))
+        total = float(means @ means + _procrustes_distance(_root(one), _root(two)))
     if not np.isfinite(total):
         raise InputError("Fréchet distance: expected features below 1e150, got larger ones: they overflow")
     return total
@@ -53,12 +53,12 @@ def _root(rows: Floats) -> Floats:
     return centred if len(rows) <= rows.shape[1] else np.asarray(np.linalg.qr(centred).R)
 
 
-def _apart(a: Floats, b: Floats) -> float:
-    """The least |A − QB|² (Frobenius), Q orthogonal; the shorter matrix counts as filled up with zeros."""
+def _procrustes_distance(a: Floats, b: Floats) -> float:
+    """The minimum of |A − QB|² (Frobenius) over orthogonal Q; the shorter matrix is padded with zeros."""
     product = a @ b.T
     if not np.isfinite(product).all():
         return float("inf")
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    # Q = left·right has orthonormal columns when A is the longer: the shorter one is turned, and wholly
+    # Q = left·right has orthonormal columns if A is the longer: rotate the shorter matrix completely
     rest = a - left @ (right @ b) if len(a) >= len(b) else b - right.T @ (left.T @ a)
     return float(np.square(rest).sum())

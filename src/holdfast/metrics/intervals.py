@@ -1,13 +1,13 @@
-"""Intervals: how far a score, or the difference of two, would move with other images of the same kind.
+"""Confidence intervals of a score, or of the difference of two, over the choice of images.
 
 Bootstrap: draw as many images as there are, with replacement, and score again; the middle 95 % of the
-scores is the interval. A *paired* interval draws the same images for both runs, so that what is hard for
-both cancels out. A replicate gives each image a weight, the number of times it was drawn. Nothing is matched
-again: precision, recall and pixel counts are weighted sums of what is at hand; that is exactly what scoring
-the drawn copies would give, save that equal scores inside one image and class stay side by side. Draws come
-from the generator one replicate at a time, so that two runs on the same images, given generators of one seed,
-are scored on the same draws. Every `*_values` function gives (1 + replicates,) values, the first of the
-dataset as it is.
+scores is the interval. A *paired* interval draws the same images for both runs, so that the common
+difficulty of images cancels out. A replicate gives each image a weight, the number of times it was drawn.
+Matching is not repeated: precision, recall and pixel counts are weighted sums of the existing matches. This
+equals scoring the drawn copies, except that equal scores inside one image and class stay adjacent. Draws come
+from the generator one replicate at a time, so that two runs on the same images, with generators of the same
+seed, use the same draws. Every `*_values` function gives (1 + replicates,) values, the first of which is that
+of the dataset itself.
 """
 
 import math
@@ -26,14 +26,14 @@ from holdfast.metrics.curves import RECALLS
 from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
 from holdfast.metrics.rules import APRule
 
-FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
+FEWEST = 5  # fewest images for an interval: draws from fewer are too often identical
 ROUNDING = 1e-12  # differences of scores below this are rounding errors of sums in another order
 SHARE = (0.0, 1.0)  # range of a mAP, an accuracy or any other rate
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with the interval that holds it at the given level, by `replicates` bootstrap draws."""
+    """An estimate with its interval at the given level, from `replicates` bootstrap draws."""
 
     estimate: float
     low: float
@@ -46,13 +46,13 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether 0 lies outside, so that a difference is more than the choice of images."""
+        """Whether 0 lies outside the interval, so that a difference is significant."""
         return self.low > 0.0 or self.high < 0.0
 
 
 @dataclass(frozen=True)
 class Flips:
-    """Images right before and wrong after (lost), and the other way round (gained), of all."""
+    """Number of images right before and wrong after (lost), and vice versa (gained), out of all."""
 
     lost: int
     gained: int
@@ -68,8 +68,8 @@ def flips(before: ArrayLike, after: ArrayLike) -> Flips:
 
 def mean_interval(values: ArrayLike, rng: Generator, replicates: int = 1000) -> Interval:
     """The mean of one value per image, of any range, with its bootstrap interval."""
-    drawn = mean_values(np.asarray(values, np.float64), rng, replicates=replicates)
-    return interval_of(drawn, within=(-math.inf, math.inf))
+    replicated = mean_values(np.asarray(values, np.float64), rng, replicates=replicates)
+    return interval_of(replicated, within=(-math.inf, math.inf))
 
 
 def mean_difference(
@@ -78,7 +78,7 @@ def mean_difference(
     """The mean of after − before over the same images, with its paired bootstrap interval within ±`bound`."""
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
-    return _of_difference(mean_values(second - first, rng, replicates=replicates), 0.95, bound)
+    return _difference_interval(mean_values(second - first, rng, replicates=replicates), 0.95, bound)
 
 
 def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.0) -> Interval:
@@ -87,20 +87,20 @@ def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.
     The difference of two scores between 0 and 1 is within ±1; `bound` is for other units and longer sums.
     """
     _same_images(before, after)
-    return _of_difference(after - before, level, bound)
+    return _difference_interval(after - before, level, bound)
 
 
-def _of_difference(values: Floats, level: float, bound: float) -> Interval:
-    """The interval of a difference; it holds 0 if the middle of the draws does, before they are moved.
+def _difference_interval(values: Floats, level: float, bound: float) -> Interval:
+    """The interval of a difference; it contains 0 if the uncentred quantiles of the draws do.
 
-    When few images differ, many draws have none of them and are exactly 0. Moving them by the noise of the
-    draws' mean, however little, must not put 0 outside; nor a gain inside where no draw has one. Rounding
-    errors must not decide on which side of 0 a draw is, so they are set to 0 first.
+    If few images differ, many draws contain none of them and are exactly 0. Centring them by the noise of
+    the draws' mean must not exclude 0, nor include a gain that no draw has. Rounding errors must not decide
+    the sign of a draw, so they are set to 0 first.
     """
     values = np.where(np.abs(values) < ROUNDING, 0.0, values)
     moved = interval_of(values, level, within=(-bound, bound))
-    drawn = values[1:]
-    present = drawn[~np.isnan(drawn)]
+    replicated = values[1:]
+    present = replicated[~np.isnan(replicated)]
     if len(present) == 0:
         return moved
     first, last = np.quantile(present, _ends(level))
@@ -113,25 +113,25 @@ def _of_difference(values: Floats, level: float, bound: float) -> Interval:
 
 
 def interval_of(values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE) -> Interval:
-    """The interval from a score and those of its replicates, moved so that their mean is the score.
+    """The interval from a score and those of its replicates, shifted so that their mean is the score.
 
-    A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
-    the AP of the dataset; only their spread says how much the choice of images matters. The move must not
-    take an end out of the range `within` which the score is defined.
+    A drawn copy repeats its hits and misses next to each other, which raises the mean AP of the replicates
+    above the AP of the dataset; only their spread measures the effect of the choice of images. The ends are
+    clipped to the range `within` which the score is defined.
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a number between 0 and 1, got {level}")
-    estimate, drawn = float(values[0]), values[1:]
-    present = drawn[~np.isnan(drawn)]
+    estimate, replicated = float(values[0]), values[1:]
+    present = replicated[~np.isnan(replicated)]
     if len(present) == 0:
-        return Interval(estimate, float("nan"), float("nan"), level, len(drawn))
+        return Interval(estimate, float("nan"), float("nan"), level, len(replicated))
     low, high = np.quantile(present - present.mean(), _ends(level))
     low, high = np.clip((estimate + low, estimate + high), *within)
-    return Interval(estimate, float(low), float(high), level, len(drawn))
+    return Interval(estimate, float(low), float(high), level, len(replicated))
 
 
 def _ends(level: float) -> tuple[float, float]:
-    """Which shares of the draws lie below the two ends of the interval."""
+    """The quantiles of the two ends of the interval."""
     return (1 - level) / 2, (1 + level) / 2
 
 
@@ -141,17 +141,17 @@ def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> Non
 
 
 Weights = NDArray[np.int32]
-CHUNK_CELLS = 8_000_000  # replicates × detections held at a time: 32 MB
+CHUNK_CELLS = 8_000_000  # replicates × detections in memory at a time: 32 MB
 
-# COCO's 101 recalls are multiples of the float 0.01; some lie a hair above k/100, so that a recall of exactly
-# k/100 does not reach them.
+# COCO's 101 recalls are multiples of the float 0.01; some lie slightly above k/100, so that a recall of
+# exactly k/100 does not reach them.
 _MISSED: NDArray[np.bool_] = np.arange(101) / 100 < RECALLS
 
 
 def blocks(images: int, rng: Generator, replicates: int, size: int) -> Iterator[Weights]:
-    """Blocks (images, r) of how often each image was drawn, the dataset as it is before them.
+    """Blocks (images, r) of the number of draws of each image; the first column is the dataset itself.
 
-    `size` is the number of rows that are held for each column. Drawn one replicate at a time, so that the
+    `size` is the number of rows in memory for each column. Replicates are drawn one at a time, so that the
     numbers do not depend on the size of the blocks.
     """
     if images < 1:
@@ -178,15 +178,15 @@ def miou_values(confusions: Sequence[Ints], rng: Generator, *, replicates: int =
     n = len(tables)
     if n == 0:
         raise InputError("expected at least one image for an interval, got none")
-    # Sums of whole numbers below 2^53: exact in floats, in whatever order they are added.
+    # Sums of integers below 2^53 are exact in floats in any order.
     parts = [np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2), tables.sum(axis=1)]
     means = []
     for weights in blocks(n, rng, replicates, n):
         hit, in_truth, predicted = (part.T @ weights.astype(np.float64) for part in parts)
         union = in_truth + predicted - hit
-        shown = union > 0
-        iou = np.divide(hit, union, out=np.zeros(hit.shape), where=shown)
-        count = shown.sum(axis=0)
+        present = union > 0
+        iou = np.divide(hit, union, out=np.zeros(hit.shape), where=present)
+        count = present.sum(axis=0)
         means.append(np.divide(_sum(iou), count, out=np.full(len(count), np.nan), where=count > 0))
     return np.concatenate(means)
 
@@ -202,17 +202,19 @@ def map_values(
 
 @dataclass(frozen=True, eq=False)
 class _Ranking:
-    """One class at the thresholds that show the same detections (the others ignore some)."""
+    """One class at the thresholds that rank the same detections (the others ignore some)."""
 
     truth_image: Ints  # images of its true boxes
-    image: Ints  # (n,) images of the detections shown, best first, as far as the last hit
+    image: Ints  # (n,) images of the ranked detections, best first, up to the last hit
     hit: Ints  # (h,) places of those that are a hit at some threshold
-    levels: tuple[tuple[Ints, int], ...]  # which of these at a threshold, and at how many it is the same
+    levels: tuple[
+        tuple[Ints, int], ...
+    ]  # hits of a threshold, and the number of thresholds with the same hits
     thresholds: int
 
 
 def _rankings(matches: Sequence[Matches]) -> Iterator[_Ranking]:
-    """The classes that have truth, ready for any weights."""
+    """The rankings of the classes that have truth, independent of the weights."""
     first = matches[0]
     if any(not np.array_equal(m.detection, first.detection) for m in matches):
         raise InputError("expected matches of the same detections at several IoU thresholds")
@@ -228,10 +230,10 @@ def _rankings(matches: Sequence[Matches]) -> Iterator[_Ranking]:
             mask = outcome[levels[0]] != IGNORED
             hits = (outcome[levels] == TRUE_POSITIVE)[:, mask]
             places = np.flatnonzero(hits.any(axis=0))
-            seen = image[mask][: places[-1] + 1 if len(places) else 0]
+            ranked_images = image[mask][: places[-1] + 1 if len(places) else 0]
             distinct, times = np.unique(hits[:, places], axis=0, return_counts=True)
             which = tuple(zip(map(np.flatnonzero, distinct), times.tolist(), strict=True))
-            yield _Ranking(own, seen, places, which, len(levels))
+            yield _Ranking(own, ranked_images, places, which, len(levels))
 
 
 def _mean_ap(rankings: Sequence[_Ranking], rule: APRule, weights: Weights) -> Floats:
@@ -240,31 +242,31 @@ def _mean_ap(rankings: Sequence[_Ranking], rule: APRule, weights: Weights) -> Fl
     for ranking in rankings:
         positives = weights.take(ranking.truth_image, axis=0).sum(axis=0)
         valid = positives > 0
-        seen, start = np.empty((len(ranking.hit), weights.shape[1]), dtype=np.int32), 0
+        ranked, start = np.empty((len(ranking.hit), weights.shape[1]), dtype=np.int32), 0
         for row, place in enumerate(ranking.hit.tolist()):
-            np.add.reduce(weights.take(ranking.image[start : place + 1], axis=0), axis=0, out=seen[row])
+            np.add.reduce(weights.take(ranking.image[start : place + 1], axis=0), axis=0, out=ranked[row])
             start = place + 1
-        _running(np.add, seen)
+        _running(np.add, ranked)
         own, summed = weights.take(ranking.image[ranking.hit], axis=0), np.zeros(weights.shape[1])
         for level, times in ranking.levels:
-            summed += times * _ap(own[level], seen[level], np.maximum(positives, 1), rule)
+            summed += times * _ap(own[level], ranked[level], np.maximum(positives, 1), rule)
         total[valid] += summed[valid]
         count += valid * ranking.thresholds
     return np.asarray(np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0))
 
 
-def _ap(own: Weights, seen: Weights, positives: Ints, rule: APRule) -> Floats:
+def _ap(own: Weights, ranked: Weights, positives: Ints, rule: APRule) -> Floats:
     """AP of each replicate, (r,), by the rule's interpolation.
 
-    `own` (h, r) counts the true positives of one class, best first, `seen` (h, r) all detections as far as
-    each of them, and `positives` (r,) the true boxes. Each recall that is asked for reads the envelope at the
-    first hit that reaches it, so a hit counts as often as there are recalls between the one before and it.
-    A hit of weight 0 is not there: its precision is at most that of the hit before and changes nothing.
+    `own` (h, r) counts the true positives of one class, best first, `ranked` (h, r) all detections up to each
+    of them, and `positives` (r,) the true boxes. Each recall level reads the envelope at the first hit that
+    reaches it, so a hit counts as often as there are recall levels between the previous hit and it. A hit of
+    weight 0 has no effect: its precision is at most that of the previous hit.
     """
     tp = _running(np.add, own.copy())
     # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
     fine = rule.interpolation == "101-point"
-    envelope = tp / (seen + np.spacing(1) if fine else np.maximum(seen, 1))
+    envelope = tp / (ranked + np.spacing(1) if fine else np.maximum(ranked, 1))
     _running(np.maximum, envelope[::-1])
     if rule.interpolation == "all-point":
         return np.asarray(_sum(envelope * own) / positives)
@@ -279,23 +281,23 @@ def _reached(tp: Weights, positives: Ints, steps: int) -> Floats:
 
     For 101 points the recall is compared as a float, as COCO's reference code does.
     """
-    # floor is exact: the quotient of whole numbers below 2^31 cannot round up to the next one.
+    # floor is exact: the quotient of integers below 2^31 cannot round up to the next one.
     exact = tp * steps / positives
-    whole = np.floor(exact)
-    count = whole + 1.0
+    floor = np.floor(exact)
+    count = floor + 1.0
     if steps == 100:
-        at = np.flatnonzero(exact == whole)
-        count.reshape(-1)[at] -= _MISSED[whole.reshape(-1)[at].astype(np.int64)]
+        at = np.flatnonzero(exact == floor)
+        count.reshape(-1)[at] -= _MISSED[floor.reshape(-1)[at].astype(np.int64)]
     return np.asarray(count)
 
 
 def _running(operation: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
-    """The rows, each combined with the one before, in place; ufunc.accumulate takes five times as long."""
+    """Combine each row with the previous one in place; ufunc.accumulate takes five times as long."""
     for before, row in pairwise(rows):
         operation(before, row, out=row)
     return rows
 
 
 def _sum(rows: Floats) -> Floats:
-    """The sum of the rows, added one after the other: for any number of columns the same to the last bit."""
+    """The sum of the rows, added one by one, so that it is bit-identical for any number of columns."""
     return np.asarray(sum(rows, np.zeros(rows.shape[1])))

@@ -1,6 +1,6 @@
-"""Matching: which detection found which true box, by a rule.
+"""Matching of detections with true boxes by a rule.
 
-Everything here runs over the whole dataset at once. The greedy rule is sequential only inside one image
+All functions process the whole dataset at once. The greedy rule is sequential only inside one image
 and class (a *group*), so it is done in waves: a wave holds at most one pair of a detection with a true box
 per group. Thresholds are bits of one integer, so that all ten of COCO's are decided in the same pass.
 """
@@ -54,10 +54,10 @@ def prepare(truth: TruthTable, detections: DetectionTable, rule: APRule, images:
 
 
 def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> SortedDetections:
-    """The order of evaluation, with only the best `max_dets` of each image and class kept.
+    """The order of evaluation, with only the best `max_dets` of each image and class.
 
-    Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
-    score gives when the detections are listed image by image, as COCO's reference code does.
+    Equal scores keep the order of images and, inside one image, of rows, like a stable sort by descending
+    score of detections listed image by image, as in COCO's reference code.
     """
     # numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique
     # integer keys, with the place as the last digit, has the speed of the first and the result of the second.
@@ -147,10 +147,10 @@ def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits
 def assign(pairs: CandidatePairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
     """The pairs that become matches, (p,), as bits over the thresholds.
 
-    Detections choose in order of rank. Each takes, among the boxes still free that pass the threshold,
-    first one that counts, then an ignored one; among those the largest IoU, of equal ones the last row.
-    `reusable` boxes never become taken. `pairs` must be sorted by group and rank; a detection (position)
-    may occur in one group only.
+    Detections are matched in order of rank. Each is matched, among the unmatched boxes that pass the
+    threshold, with one that counts, else with an ignored one; among those with the largest IoU, and of equal
+    ones with the last row. `reusable` boxes can be matched any number of times. `pairs` must be sorted by
+    group and rank; a detection (position) may occur in one group only.
     """
     if len(pairs.iou) == 0:
         return np.zeros(0, dtype=np.uint64)
@@ -160,15 +160,15 @@ def assign(pairs: CandidatePairs, passed: Bits, ignored: Bools, reusable: Bools)
     detection, box = pairs.position[order], pairs.truth[order]
     bits, keep = passed[order], reusable[order]
     done = np.zeros(int(detection.max()) + 1, dtype=np.uint64)
-    taken = np.zeros(int(box.max()) + 1, dtype=np.uint64)
+    matched = np.zeros(int(box.max()) + 1, dtype=np.uint64)
     hits = np.zeros(len(order), dtype=np.uint64)
     start = 0
     for end in np.cumsum(np.bincount(wave)).tolist():
         now = slice(start, end)
         d, b = detection[now], box[now]
-        match = bits[now] & ~(done[d] | taken[b])
+        match = bits[now] & ~(done[d] | matched[b])
         done[d] |= match
-        taken[b] |= np.where(keep[now], np.uint64(0), match)
+        matched[b] |= np.where(keep[now], np.uint64(0), match)
         hits[order[now]] = match
         start = end
     return hits
@@ -197,8 +197,8 @@ def _sorted_within(
 def _place_in_group(group: Ints) -> Ints:
     """For each pair its place inside its group, which is its wave.
 
-    Pairs of one wave touch neither the same detection nor the same true box, and the pairs of a group stand
-    in the order in which they must be decided.
+    Pairs of one wave share neither a detection nor a true box, and the pairs of a group are in the order in
+    which they must be decided.
     """
     place = np.arange(len(group))
     return place - np.maximum.accumulate(np.where(_starts(group), place, 0))
@@ -206,23 +206,23 @@ def _place_in_group(group: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """What became of each detection, in the order of evaluation (class, best score first, image, row).
+    """The outcome of each detection, in the order of evaluation (class, best score first, image, row).
 
-    Detections beyond the rule's `max_dets` do not appear.
+    Detections in excess of the rule's `max_dets` are omitted.
     """
 
     detection: Ints  # row in the detection table
     image: Ints
     category: Ints
     score: Floats
-    truth: Ints  # row of the true box it took, or −1
+    truth: Ints  # row of the matched true box, or −1
     best: Ints  # row of the true box of its image and class it overlaps most, or −1
-    overlap: Floats  # IoU with the box it took, else with its best box
+    overlap: Floats  # IoU with the matched box, else with its best box
     outcome: Ints  # TRUE_POSITIVE, FALSE_POSITIVE or IGNORED
-    counted: Bools  # (n_truth,) true boxes that must be found; the others are neither hit nor miss
+    counted: Bools  # (n_truth,) true boxes that count; the others are neither hit nor miss
     truth_image: Ints
     truth_category: Ints
-    positives: Ints  # (classes,) how many boxes that must be found each class has
+    positives: Ints  # (classes,) number of boxes that count of each class
 
     def __len__(self) -> int:
         return len(self.detection)
@@ -238,7 +238,7 @@ def match(
     classes: int,
     prepared: Prepared | None = None,
 ) -> Matches:
-    """The greedy matching of each image and class, detections choosing in order of falling score.
+    """The greedy matching of each image and class, with detections in order of descending score.
 
     `prepared` (from `prepare`, with the same tables and rule) saves time when several thresholds are matched.
     """
@@ -249,13 +249,13 @@ def match(
     ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
     arranged, pairs = prepared or prepare(truth, detections, rule, images)
     row = arranged.row
-    taken_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
+    matched_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
     # each detection with the one true box it overlaps most; of equal ones the first row
     order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
     nearest = select(pairs, order[first])
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou
     hits = _hits(pairs, nearest, rule, iou, ignored, truth.crowd)
-    taken_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
+    matched_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
     outcome = np.full(len(row), FALSE_POSITIVE)
     outcome[hits.position] = np.where(ignored[hits.truth], IGNORED, TRUE_POSITIVE)
     return Matches(
@@ -263,7 +263,7 @@ def match(
         image=detections.image[row],
         category=detections.category[row],
         score=detections.score[row],
-        truth=taken_truth,
+        truth=matched_truth,
         best=best,
         overlap=overlap,
         outcome=outcome,
@@ -280,7 +280,7 @@ def _hits(
     """The pairs that become matches."""
     if rule.taken == "false positive":
         candidates = nearest
-        reusable = ignored[candidates.truth]  # any number of detections may fall on an ignored box
+        reusable = ignored[candidates.truth]  # an ignored box matches any number of detections
     else:
         candidates = pairs
         reusable = crowd[candidates.truth] & (rule.crowd != "ordinary")

@@ -1,6 +1,6 @@
 """Differences of a metric in percentage points: the number, its interval and its significance in words."""
 
-ENOUGH = 20  # images from which on a number is more than an indication
+ENOUGH = 20  # fewest images for which a number is more than an indication
 
 
 def points(value: float) -> float:

@@ -1,4 +1,4 @@
-"""Rules: every choice that changes an average precision, as data that prints itself."""
+"""Rules: every choice that affects an average precision, as printable data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ class APRule:
     interpolation: Interpolation  # precision is read at recall 0, .1 … 1; at every one reached; at 0, .01 … 1
     iou_strict: bool = False  # a match needs IoU > threshold (True) or IoU ≥ threshold (False)
     plus_one: bool = False  # a box from pixel 3 to pixel 5 is 3 wide (True) or 2 wide (False)
-    taken: Taken = "false positive"  # a detection whose best box an earlier one has taken
+    taken: Taken = "false positive"  # a detection whose best box is matched already
     difficult: Difficult = "ignored"  # ignored: such boxes are neither hit nor miss
     # region: overlap is measured on the detection alone, and any number may fall into an ignored box
     crowd: Crowd = "ignored"

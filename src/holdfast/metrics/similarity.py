@@ -1,4 +1,4 @@
-"""How alike two images look: peak signal to noise ratio, and structural similarity."""
+"""Similarity of two images: peak signal to noise ratio, and structural similarity."""
 
 import math
 

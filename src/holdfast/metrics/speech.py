@@ -1,4 +1,4 @@
-"""Errors between spectrograms and between waves, and what is compared when their lengths differ.
+"""Errors between spectrograms and between waves, also of different lengths.
 
     MSE(a, b) = 1 / (T · B) Σ_t Σ_b (a[t, b] − b[t, b])²,     T the frames that both have
 
@@ -50,7 +50,7 @@ def warp(cost: Floats) -> NDArray[np.int64]:
         before = np.minimum(np.minimum(total[i, j], total[i, j + 1]), total[i + 1, j])
         total[i + 1, j + 1] = cost[i, j] + before
     path = [(rows, columns)]
-    while path[-1] != (1, 1):  # back through the sums; of equal ways the diagonal one
+    while path[-1] != (1, 1):  # trace back through the sums; prefer the diagonal step
         i, j = path[-1]
         path.append(min(((i - 1, j - 1), (i - 1, j), (i, j - 1)), key=lambda cell: total[cell]))
     return np.array(path[::-1], np.int64) - 1

@@ -1,9 +1,9 @@
-"""Right or wrong from likelihoods, by the named rules; accuracy, and what a change of the system does to it.
+"""Answers from likelihoods by named rules; accuracy, and its change between two systems.
 
 plain: the ending with the highest sum of log-likelihoods (acc of lm-evaluation-harness).
 per-byte: the sum divided by the ending's bytes in UTF-8. (The harness's acc_norm divides by characters: as
 much for ASCII, but it can differ where an ending has other letters.)  per-token: divided by its tokens.
-greedy: the only ending is what the model itself would say, token by token (LAMBADA's acc).
+greedy: the only ending is the model's own continuation, token by token (LAMBADA's acc).
 """
 
 import math
@@ -21,7 +21,7 @@ from holdfast.metrics.intervals import Flips, Interval, flips, mean_difference
 
 TextRule: TypeAlias = Literal["plain", "per-byte", "per-token", "greedy"]
 RULES: tuple[TextRule, ...] = get_args(TextRule)
-NOTHING = -1  # what a model picks when its numbers are no numbers, or when greedy it would say something else
+NOTHING = -1  # no pick: a likelihood is NaN, or the greedy continuation differs
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class TextChange:
     before: float
     after: float
     drop: Interval  # paired
-    flips: Flips  # right before and wrong after, and the other way round
+    flips: Flips  # right before and wrong after, and vice versa
     changed: int  # questions with another pick
 
 
 def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
-    """The rules that mean something for a kind of set, the default first."""
+    """The rules that apply to a kind of set, the default first."""
     return ("greedy",) if kind == "lambada" else ("plain", "per-byte", "per-token")
 
 
@@ -44,9 +44,9 @@ DEFAULT_RULES: Mapping[TextKind, TextRule] = {kind: rules_for(kind)[0] for kind 
 
 
 def picked(scored: ScoredQuestion, rule: TextRule) -> int:
-    """The ending a model picks by a rule; −1 if none: a sum is NaN, or greedy it says another word.
+    """The ending a model picks by a rule; −1 if a sum is NaN or the greedy continuation differs.
 
-    A model that has no number for one ending has not compared it with the others.
+    With a NaN for one ending, the model has not compared it with the others.
     """
     if rule not in RULES:
         raise UnknownName("scoring rule", rule, RULES)
@@ -72,7 +72,7 @@ def hits(scored: Sequence[ScoredQuestion], answers: Sequence[int], rule: TextRul
 
 
 def accuracy(right: Bools) -> float:
-    """The part of the questions that is right; NaN without questions."""
+    """The share of correct answers; NaN without questions."""
     return float(right.mean()) if len(right) else float("nan")
 
 
@@ -83,7 +83,7 @@ def compare(
     rule: TextRule,
     rng: Generator,
 ) -> TextChange:
-    """What changed between two runs on the same questions, with the paired bootstrap interval of the drop."""
+    """Changes between two runs on the same questions, with the paired bootstrap interval of the drop."""
     if [s.name for s in before] != [s.name for s in after]:
         raise InputError("expected two runs on the same questions in the same order, got different ones")
     first, second = hits(before, answers, rule), hits(after, answers, rule)
