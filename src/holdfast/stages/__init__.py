@@ -1,1 +1,1 @@
-"""The reference stages of the pipeline: what a training system does, one registered function each."""
+"""The reference stages of the pipeline, as in a training system; each is one registered function."""

@@ -1,4 +1,4 @@
-"""What deployed systems do otherwise with boxes: options of one post-processing, which can be combined.
+"""Differences of deployed systems in the processing of boxes, as options that can be combined.
 
 The order is the paper's (section 3.3 and appendix A): exp of the sides, the offset of the right and lower
 side, rounding to whole pixels of the network input, non-maximum suppression, back to the encoded image.
@@ -17,7 +17,7 @@ from holdfast.stages.post import Rounding, finish
 
 @dataclass(frozen=True)
 class BoxPostProcessing:
-    """A post-processing with some choices made otherwise; with none of them it is the card's."""
+    """Post-processing with options; without any it is the card's."""
 
     exp_half: bool = False  # exp of widths and heights in binary16
     exp_clamp: bool = False  # log of widths and heights at most log(1000/16)
@@ -48,7 +48,7 @@ class BoxPostProcessing:
 
 
 def no_effect(option: str, card: Card) -> str:
-    """Why the option of boxes of that name can change nothing for a model with this card; empty if it can."""
+    """Reason why a box option has no effect on a model with this card; empty if it may have one."""
     reason: Callable[[Card], str] | None = part("boxes", option).facts.get("no_effect")
     return reason(card) if reason else ""
 

@@ -1,4 +1,4 @@
-"""Colour stages: RGB pixels to RGB pixels, by way of the format a camera or an accelerator hands over.
+"""Colour stages: RGB pixels to RGB pixels, through the format that a camera or an accelerator delivers.
 
 The paper's equations between RGB and YUV (BT.601, studio range) are computed exactly, in integers:
 
@@ -14,11 +14,11 @@ The paper's equations between RGB and YUV (BT.601, studio range) are computed ex
             G = clip((298 C − 100 D − 208 E + 128) >> 8)
             B = clip((298 C + 516 D + 128) >> 8)
 
-The coefficients have six decimals, so a million times the sum is an integer below 2³¹ and nothing is lost;
-round takes halves up.
+The coefficients have six decimals, so a million times the sum is an integer below 2³¹ and exact; round takes
+halves up.
 
 In NV12 (YUV 4:2:0) each chroma sample is the mean of its 2 × 2 pixels, halves up: (a + b + c + d + 2) >> 2.
-It sits in their middle. A last odd row or column is doubled before, so chroma planes are ⌈h/2⌉ × ⌈w/2⌉. NV12
+Its position is their centre. A last odd row or column is duplicated, so chroma planes are ⌈h/2⌉ × ⌈w/2⌉. NV12
 stores U and V interleaved and I420 one after the other; the values are the same.
 """
 
@@ -111,7 +111,7 @@ def _interpolated(small: Plane, shape: tuple[int, ...]) -> Plane:
 
 
 def _between(plane: Plane) -> Plane:
-    """Rows at the quarters between the rows given, times 4; the outer ones lie beyond the first and last."""
+    """Rows at the quarters between the given rows, times 4; the outer ones lie outside the first and last."""
     framed = np.concatenate([plane[:1], plane, plane[-1:]])
     threefold = 3 * plane
     twice = np.empty((2 * len(plane), plane.shape[1]), np.int16)
@@ -143,7 +143,7 @@ def nv12_opencv(image: Image) -> Image:
     """The pixels after OpenCV's conversion to I420, interleaved to NV12, and back.
 
     BT.601 in 20-bit fixed point; chroma is taken from the upper left pixel of each 2 × 2 and repeated over
-    them. OpenCV asks for even sides: a last odd row or column is doubled before and cut after.
+    them. OpenCV requires even sides: a last odd row or column is duplicated before and cropped after.
     """
     import cv2
 
@@ -176,8 +176,8 @@ def converted(
     frame: Any, pixels: str, flags: int | None = None, width: int | None = None, height: int | None = None
 ) -> Any:
     """The frame in another format of pixels, or of another size; the flags are swscale's."""
-    # To compute the tables of a conversion takes longer than to convert a image, so a few are kept. One
-    # thread: threads of swscale take more time from other worker processes than they save.
+    # Computing the tables of a conversion takes longer than converting an image, so a few are cached. One
+    # thread: threads of swscale cost other worker processes more time than they save.
     kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
     return _converter(get_ident(), kind).reformat(
         frame, width, height, pixels, interpolation=flags, threads=1

@@ -21,7 +21,7 @@ from holdfast.graph.artifacts import Artifact, cached_artifact
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.stages.infer import batch_of, batched, source_of
 
-# Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
+# Rewrites that change sizes precede those that adapt to them; quantisation applies to the final graph.
 BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # stages that make a tensor of an image
 LIBRARIES = ("numpy", "pillow", "opencv-python-headless", "av", "simplejpeg")  # those they mostly use
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
@@ -36,7 +36,7 @@ class CalibrationCache(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Images that are not tested on, and the pipeline that makes tensors of them: for integer precisions."""
+    """Held-out images and the pipeline that converts them to tensors, for integer precisions."""
 
     entries: tuple[Entry, ...]
     pipeline: Pipeline
@@ -44,7 +44,7 @@ class Calibration:
     observed: CalibrationCache = field(default_factory=CalibrationCache, compare=False, repr=False)
 
     def key(self) -> str:
-        """A hash of the images, wherever they lie, and of how they are prepared."""
+        """A hash of the images, independent of their location, and of their preparation."""
         stages = [lookup(kind, getattr(self.pipeline, kind)) for kind in BEFORE]
         return fingerprint.of([[_content(e) for e in self.entries], stages, installed(LIBRARIES)])
 
@@ -72,7 +72,7 @@ class DeployedInference:
     rewrites: tuple[str, ...] = ()
     runtime: str = "onnxruntime"
     calibration: Calibration | None = None
-    folder: Path | None = None  # keeps rewritten models by content: each is made once for all processes
+    folder: Path | None = None  # cache of rewritten models by content: each is built once for all processes
 
     def __call__(self, model: Model, threads: int = 0) -> Run:
         """The rewritten model opened on the runtime."""
@@ -86,7 +86,7 @@ class DeployedInference:
         return run
 
     def built(self, model: Model) -> RewrittenModel:
-        """The rewritten model on disk, made now if it is not there; CannotRewrite if that cannot be."""
+        """The rewritten model on disk, built if it is missing; raise CannotRewrite if that is impossible."""
         if self.folder is None:
             raise InputError("expected a folder for rewritten models, got none")
         if not self.rewrites:
@@ -105,27 +105,27 @@ class DeployedInference:
         )
 
     def key(self, model: Model) -> str:
-        """A hash of all that can change the rewritten model."""
+        """A hash of everything that can affect the rewritten model."""
         import onnx
 
         from holdfast.graph.session import runtime
 
         versions = [onnx.__version__, runtime().__version__]
-        return fingerprint.of([model.sha256, model.card, self._made_by(), versions, code_of("rewrite")])
+        return fingerprint.of([model.sha256, model.card, self._recipe(), versions, code_of("rewrite")])
 
     @property
     def calibrated(self) -> bool:
-        """Whether one of the rewrites looks at calibration images."""
+        """Whether one of the rewrites uses calibration images."""
         return _calibrated(self.rewrites)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What cells are named by: not the folder, which changes no number."""
+        """The values that identify cells, without the folder, which does not affect results."""
         on = part("runtime", self.runtime)
-        chosen = {"made by": self._made_by(), "runtime": self.runtime, "on": on.function}
+        chosen = {"made by": self._recipe(), "runtime": self.runtime, "on": on.function}
         return {**chosen, "versions": installed(on.facts.get("packages", ()))}
 
-    def _made_by(self) -> dict[str, Any]:
-        """The rewrites and what they are calibrated on."""
+    def _recipe(self) -> dict[str, Any]:
+        """The rewrites and their calibration data."""
         parts = [part("rewrite", name).function for name in self.rewrites]
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
         return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration}
@@ -136,7 +136,7 @@ def _calibrated(rewrites: Iterable[str]) -> bool:
 
 
 def _content(entry: Entry) -> str:
-    """The key of an image; all that cannot be read are alike, for nothing is calibrated on them."""
+    """The key of an image; unreadable images share one key, as they are not used for calibration."""
     try:
         return entry.key()
     except ImageError:
@@ -144,7 +144,7 @@ def _content(entry: Entry) -> str:
 
 
 def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> RewriteResult:
-    """The model after the named rewrites, one after the other, with all that changed; the file stays."""
+    """The model after the named rewrites in order, with the list of changes; the file is not modified."""
     import onnx
 
     names = tuple(names)
@@ -164,7 +164,7 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
 
 
 def deployed_of(infer: str | Infer) -> DeployedInference:
-    """The stage as something to which rewrites can be added; InputError for a function of one's own."""
+    """The stage as a DeployedInference; raise InputError for a user-defined function."""
     if isinstance(infer, DeployedInference):
         return infer
     if infer == "onnxruntime":
@@ -173,7 +173,7 @@ def deployed_of(infer: str | Infer) -> DeployedInference:
 
 
 def with_rewrite(infer: str | Infer, name: str) -> DeployedInference:
-    """The stage with one rewrite more, in the order they can follow one another; of a family the last one."""
+    """The stage with one more rewrite, in a valid order; it replaces another of the same family."""
     deployed = deployed_of(infer)
     families = {n: part("rewrite", n).facts["family"] for n in (*deployed.rewrites, name)}
     chosen = [n for n in deployed.rewrites if families[n] != families[name]]

@@ -1,4 +1,4 @@
-"""The families of system noise and the options of each: every registered part is one.
+"""The families of system noise and their options; every registered part is an option.
 
 A family is a stage of the paper's Table 1; an option is one way a deployed system does that stage. Options
 are not listed anywhere: a decorated function (see core/registry) of one of these kinds is an option.
@@ -10,7 +10,7 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
-(in the paper's list), `tasks`, `default` (False: only on demand), `aliases` (other names it is found by).
+(in the paper's list), `tasks`, `default` (False: only on request), `aliases` (alternative names).
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ Where: TypeAlias = Literal[
     "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
-# facts an Option repeats
+# facts that are copied to an option
 _COPIED = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")
 
 
@@ -51,7 +51,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("resize", "Resize", "pre-processing", ("resize", "fit")),
     Family("colour", "Colour mode", "pre-processing", ("colour",), depends=True),
     Family("ceil", "Ceil mode", "model inference", ("rewrite",)),
-    # The paper's is for detection and segmentation, but a classifier may enlarge maps, too.
+    # The paper applies it to detection and segmentation, but a classifier may enlarge maps, too.
     Family("upsample", "Upsample", "model inference", ("rewrite",)),
     Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
     Family("runtime", "Runtime", "model inference", ("runtime",)),
@@ -61,13 +61,13 @@ FAMILIES: tuple[Family, ...] = (
 
 @dataclass(frozen=True)
 class ReplaceStage:
-    """A noise that exchanges one part of the pipeline by name."""
+    """A noise that replaces one part of the pipeline by name."""
 
     kind: str
     name: str
 
     def __call__(self, pipeline: Pipeline) -> Pipeline:
-        """The pipeline with that part exchanged; rewrites and box options are added to those there."""
+        """The pipeline with that part replaced; rewrites and box options are added to the existing ones."""
         if self.kind == "rewrite":
             return pipeline.replace(infer=with_rewrite(pipeline.infer, self.name))
         if self.kind == "runtime":
@@ -94,8 +94,8 @@ class NoiseOption:
     alike: str = ""
     paper: bool = False
     tasks: tuple[Task, ...] = TASKS
-    default: bool = True  # part of the suite without being asked for
-    missing: str = ""  # why it cannot run here, with the line that installs it
+    default: bool = True  # part of the suite by default
+    missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
 
@@ -111,69 +111,73 @@ class NoiseOption:
 
 
 def family(name: str) -> Family:
-    """The family of that name (your own ones too), or UnknownName with the nearest."""
-    known = {known.name: known for known in families()}
-    if name not in known:
-        raise UnknownName("noise family", name, known)
-    return known[name]
+    """The family of that name, including your own; raise UnknownName with the nearest name."""
+    by_name = {by_name.name: by_name for by_name in families()}
+    if name not in by_name:
+        raise UnknownName("noise family", name, by_name)
+    return by_name[name]
 
 
 def families() -> tuple[Family, ...]:
     """All families, the paper's first, then those of parts of kind `noise` that were loaded."""
     own = sorted({str(part("noise", n).facts.get("family", n)) for n in names("noise")})
-    known = {f.name for f in FAMILIES}
-    return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in known))
+    names_known = {f.name for f in FAMILIES}
+    return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in names_known))
 
 
 def options(of: Family) -> tuple[NoiseOption, ...]:
     """All options of a family, installed or not, in the order of their names."""
     kinds = dict.fromkeys((*of.kinds, "noise"))
     parts = [part(kind, name) for kind in kinds for name in names(kind)]
-    found = [(p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts]
-    return tuple(_option(registered, of) for registered, name in found if str(name) == of.name)
+    parts_by_family = [
+        (p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts
+    ]
+    return tuple(_option(registered, of) for registered, name in parts_by_family if str(name) == of.name)
 
 
 def option(label: str) -> NoiseOption:
-    """The option named `family=name`, by its name or an alias, or an error with the nearest."""
+    """The option `family=name`, by its name or an alias; raise an error with the nearest name."""
     if "=" not in label:
         labels = [text for family in families() for one in options(family) for text in one.labels]
-        known = [family.name for family in families()]
-        hint = "" if label in known else did_you_mean(label, [*labels, *known])
+        family_names = [family.name for family in families()]
+        hint = "" if label in family_names else did_you_mean(label, [*labels, *family_names])
         raise InputError(
             f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}. {hint}".strip()
         )
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
-    found = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
-    if found:
-        return found[0]
+    matches = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
+    if matches:
+        return matches[0]
     raise UnknownName(chosen, name, [o.name for o in offered])
 
 
 def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
-    """One line for each FAMILY=OPTION that is an alias: which option it stands for, and which there are."""
+    """One line per FAMILY=OPTION that is an alias: the option it refers to, and similar ones."""
     notes = []
     for word in dict.fromkeys(words):
-        found = option(word) if "=" in word else None
-        if found is None or found.label == word:
+        resolved = option(word) if "=" in word else None
+        if resolved is None or resolved.label == word:
             continue
         start = word.split("=", 1)[1] + "-"
-        others = [o.name for o in options(family(found.family)) if o.name.startswith(start) and o != found]
-        notes.append(f"{word} means {found.label} ({found.systems}); also {', '.join(others)}")
+        others = [
+            o.name for o in options(family(resolved.family)) if o.name.startswith(start) and o != resolved
+        ]
+        notes.append(f"{word} means {resolved.label} ({resolved.systems}); also {', '.join(others)}")
     return tuple(notes)
 
 
 def options_of(text: str) -> tuple[NoiseOption, ...]:
-    """The options of 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
-    found = tuple(option(word.strip()) for word in text.split(",") if word.strip())
-    for one in found:
+    """The options of 'decode=ffmpeg,resize=opencv-bilinear'; raise InputError if one cannot run here."""
+    chosen = tuple(option(word.strip()) for word in text.split(",") if word.strip())
+    for one in chosen:
         if one.missing:
             raise InputError(f"{one.label}: {one.missing}")
-    return found
+    return chosen
 
 
 def applied(pipeline: Pipeline, chosen: Iterable[NoiseOption]) -> Pipeline:
-    """The pipeline after one option and the other."""
+    """The pipeline after applying the options in order."""
     for one in chosen:
         pipeline = one.noise(pipeline)
     return pipeline

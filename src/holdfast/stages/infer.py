@@ -1,4 +1,4 @@
-"""Runtimes: a model opened so that one tensor can be run."""
+"""Open a model to run one tensor at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,23 +28,22 @@ def source_of(model: Model) -> bytes | str:
 def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     """ONNX Runtime on the CPU, all graph optimisations on.
 
-    The function that it returns runs one tensor (1, …) through these ONNX bytes or this file: output name ->
-    array.
+    The returned function runs one tensor (1, …) through the ONNX bytes or file: output name -> array.
     """
     session = open_graph(source, str(model.path), threads)
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        found = ", ".join(i.name for i in inputs) or "none"
-        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({found})")
-    shape, wanted = inputs[0].shape, model.card.input
-    w, h = wanted.size
-    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
+        names_found = ", ".join(i.name for i in inputs) or "none"
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({names_found})")
+    shape, spec = inputs[0].shape, model.card.input
+    w, h = spec.size
+    expected = [1, 3, h, w] if spec.layout == "nchw" else [1, h, w, 3]
     if len(shape) not in (3, 4):
         raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
     for got, want in zip(shape[-3:], expected[1:], strict=True):
         if isinstance(got, int) and got > 0 and got != want:
             raise CardError(
-                f"{model.path}: the card has {wanted.layout} {w}×{h}, input shape {expected}; "
+                f"{model.path}: the card has {spec.layout} {w}×{h}, input shape {expected}; "
                 f"the model's input is {shape}. Correct size or layout in the card"
             )
     names = [o.name for o in session.get_outputs()]
@@ -63,7 +62,7 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
 
 
 def open_graph(source: bytes | str, what: str, threads: int) -> Any:
-    """An ONNX Runtime session on the CPU for a graph's bytes or file; ModelError if it cannot be loaded."""
+    """An ONNX Runtime session on the CPU for a graph's bytes or file; raise ModelError on failure."""
     try:
         return open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:
@@ -81,13 +80,13 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         return lambda tensor: run(tensor[0])
 
     def alone(tensor: Tensor) -> Mapping[str, Tensor]:
-        found = run(batched(tensor, batch))
-        for name, value in found.items():
+        outputs = run(batched(tensor, batch))
+        for name, value in outputs.items():
             if value.ndim == 0 or value.shape[0] != batch:
                 wrong = f"output {name!r} of shape {value.shape} does not have one entry per image"
                 hint = f"has a fixed batch of {batch}, but {wrong}; export it with a batch of 1"
                 raise ModelError(f"{model.path}: {hint}")
-        return {name: value[:1] for name, value in found.items()}
+        return {name: value[:1] for name, value in outputs.items()}
 
     return alone
 
@@ -98,14 +97,14 @@ def batched(tensor: Tensor, batch: int) -> Tensor:
 
 
 def batch_of(graph: Any) -> int:
-    """How many images a parsed ONNX graph takes at once, 0 without a batch axis; weights do not count."""
+    """Batch size of a parsed ONNX graph, 0 without a batch axis; weights among its inputs are ignored."""
     weights = {w.name for w in graph.initializer}
     images = [i for i in graph.input if i.name not in weights]
     return fixed_batch([d.dim_value for d in images[0].type.tensor_type.shape.dim]) if images else 1
 
 
 def fixed_batch(shape: Sequence[Any]) -> int:
-    """How many images a model takes at once: 0 without a batch axis, 1 unless its file fixes another."""
+    """Batch size of a model: 0 without a batch axis, 1 unless its file fixes another."""
     if len(shape) == 3:
         return 0
     first = shape[0] if len(shape) else 1

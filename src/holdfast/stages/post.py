@@ -35,41 +35,41 @@ def finish(
     nms_strict: bool = True,
     nms_plus_one: bool = False,
 ) -> Prediction:
-    """The prediction, with the choices deployed systems make differently as parameters, in their order.
+    """The prediction, with the variations of deployed systems as parameters, in order of application.
 
-    `exp` takes the place of the head's exponential of sides; `offset` is by how much ALIGNED_FLAG.offset of
-    the equations differs from the card's: so many pixels of the network input the right and lower side lie
-    further in; `rounding` is that of the coordinates in the network input. Then NMS: `nms_strict` suppresses
+    `exp` replaces the head's exponential of sides; `offset` is the difference of ALIGNED_FLAG.offset from the
+    card's, in pixels of the network input by which the right and lower side move inwards; `rounding` is that
+    of the coordinates in the network input. Then NMS: `nms_strict` suppresses
     at IoU > threshold (else ≥), `nms_plus_one` counts the last pixel of sides (x2 − x1 + 1) in its IoU.
     """
     head = part("head", card.head.name)
-    found = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
-    if isinstance(found, Scores):
-        return found
-    if not isinstance(found, Detections):
-        return _label_map(np.asarray(found), frame)
-    boxes = found.boxes
+    decoded = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
+    if isinstance(decoded, Scores):
+        return decoded
+    if not isinstance(decoded, Detections):
+        return _label_map(np.asarray(decoded), frame)
+    boxes = decoded.boxes
     if offset:
-        # A box narrower than the offset would turn inside out; it is empty.
+        # A box narrower than the offset would be inverted; it is empty.
         far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
         boxes = np.concatenate([boxes[:, :2], far], axis=1)
     if rounding != "none":
         boxes = np.asarray(_ROUNDED[rounding](boxes), np.float64)
-    found = Detections(boxes, found.scores, found.classes)
+    decoded = Detections(boxes, decoded.scores, decoded.classes)
     if head.facts.get("nms", True):
-        kept = nms(
-            found.boxes,
-            found.scores,
-            found.classes,
+        keep = nms(
+            decoded.boxes,
+            decoded.scores,
+            decoded.classes,
             card.nms_iou,
             strict=nms_strict,
             plus=1.0 if nms_plus_one else 0.0,
             max_detections=card.max_detections,
         )
-        found = found.take(kept)
+        decoded = decoded.take(keep)
     else:
-        found = found.take(np.argsort(-found.scores, kind="stable")[: card.max_detections])
-    return Detections(frame.to_original(found.boxes), found.scores, found.classes)
+        decoded = decoded.take(np.argsort(-decoded.scores, kind="stable")[: card.max_detections])
+    return Detections(frame.to_original(decoded.boxes), decoded.scores, decoded.classes)
 
 
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
@@ -81,16 +81,16 @@ def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
     right, bottom = x + frame.resized.width, y + frame.resized.height
     resize = _nearest if scores.ndim == 2 else _bilinear
 
-    def shown(channel: NDArray[Any]) -> NDArray[Any]:
+    def resized(channel: NDArray[Any]) -> NDArray[Any]:
         full = resize(channel.astype(np.float32), frame.network)
         return resize(full[y:bottom, x:right], frame.original)
 
     if scores.ndim == 2:
-        return LabelMap(shown(scores).astype(np.uint16))
-    best = shown(scores[0])
+        return LabelMap(resized(scores).astype(np.uint16))
+    best = resized(scores[0])
     classes = np.zeros(best.shape, np.uint16)
-    for index in range(1, len(scores)):  # one after the other: all at the image's size may be gigabytes
-        channel = shown(scores[index])
+    for index in range(1, len(scores)):  # one by one: all at the size of the image may need gigabytes
+        channel = resized(scores[index])
         classes[channel > best] = index
         np.maximum(best, channel, out=best)
     return LabelMap(classes)

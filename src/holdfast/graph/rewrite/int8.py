@@ -278,7 +278,7 @@ class _Dense:
     systems="ONNX Runtime and PyTorch dynamic quantisation: language models on CPUs",
 )
 def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
-    """Dynamic 8 bits: fully connected layers, one scale per weight channel, ranges from each input itself."""
+    """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
     original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:

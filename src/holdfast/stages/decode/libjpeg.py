@@ -1,8 +1,8 @@
-"""Pillow, the reference; libjpeg in its variants; and the check whether a JPEG is whole and sound.
+"""Pillow, the reference; variants of libjpeg; and the check whether a JPEG is complete and undamaged.
 
-libjpeg repairs damaged data and says so on standard error, zune and FFmpeg repair it silently and in ways of
-their own. So that all decoders refuse the same files and every cell of a sweep sees the same images, damaged
-data goes to Pillow alone: it refuses most of it and repairs the rest.
+libjpeg repairs damaged data with a warning on standard error; zune and FFmpeg repair it silently and
+differently. Damaged data is therefore passed to Pillow only, which rejects most of it and repairs the rest.
+All decoders then reject the same files, and every cell of a sweep uses the same images.
 """
 
 import io
@@ -37,7 +37,7 @@ def pillow(data: bytes) -> Image:
 
     if not data:
         raise ImageError("expected an image, got 0 bytes")
-    sniff_head(data)  # refuses a JPEG or PNG that is too large before Pillow warns of it
+    sniff_head(data)  # rejects a JPEG or PNG that is too large before Pillow warns about it
     try:
         with Pillow.open(io.BytesIO(data)) as picture:
             width, height = picture.size
@@ -67,7 +67,7 @@ def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool =
         pixels = decode(data)
     except HoldfastError:
         raise
-    except Exception as problem:  # what a library raises on data it does not know is its own
+    except Exception as problem:  # libraries raise their own exceptions on unknown data
         raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
     return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)
 
@@ -78,20 +78,20 @@ def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = Fa
         return pillow(data)
     import simplejpeg
 
-    try:  # strict: it refuses what libjpeg warns of, so no look beforehand is needed
+    try:  # strict: it rejects what libjpeg warns about, so no prior check is needed
         return np.asarray(simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample))
     except ValueError:
         return pillow(data)
 
 
-@lru_cache(maxsize=4)  # several decoders ask of one image in turn
+@lru_cache(maxsize=4)  # several decoders check the same image in turn
 def is_sound(data: bytes) -> bool:
     """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
     if not is_jpeg(data):
         return False
     simplejpeg = require("decoding a JPEG other than by Pillow", "simplejpeg")
 
-    try:  # at an eighth of the size the entropy code is read whole, the rest is little
+    try:  # at an eighth of the size the whole entropy code is read at little cost
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
     except ValueError:
         return False
@@ -99,7 +99,7 @@ def is_sound(data: bytes) -> bool:
 
 
 def is_jpeg(data: bytes) -> bool:
-    """Whether the data begins with a whole JPEG header; ImageError if it states too many pixels."""
+    """Whether the data begins with a complete JPEG header; raise ImageError if it states too many pixels."""
     return data.startswith(b"\xff\xd8\xff") and sniff_head(data) is not None
 
 
@@ -131,8 +131,8 @@ def no_fancy_upsampling(data: bytes) -> Image:
     return by_simplejpeg(data, fastupsample=True)
 
 
-_ONE_VERSION = threading.Lock()  # jpeglib keeps the version it was told for the whole process
-_SHAPES_COLOUR = (0xE0, 0xEE)  # of the application segments JFIF and Adobe say what the channels are
+_ONE_VERSION = threading.Lock()  # jpeglib sets its version for the whole process
+_SHAPES_COLOUR = (0xE0, 0xEE)  # the application segments JFIF and Adobe define the channels
 
 
 @stage(
@@ -169,9 +169,9 @@ def by_jpeglib(data: bytes, version: str, method: str) -> Image:
 def without_notes(data: bytes) -> bytes:
     """The same JPEG without comments and application segments that do not change its pixels.
 
-    jpeglib has room for 50 of them and does not count.
+    jpeglib has room for 50 of them and does not check the number.
     """
-    kept, at = [data[:2]], 2
+    segments, at = [data[:2]], 2
     while data[at] == 0xFF and data[at + 1] != 0xDA:
         end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
         marker = data[at + 1]
@@ -180,9 +180,9 @@ def without_notes(data: bytes) -> bytes:
             continue
         is_note = marker == 0xFE or (0xE0 <= marker <= 0xEF and marker not in _SHAPES_COLOUR)
         if not is_note:
-            kept.append(data[at:end])
+            segments.append(data[at:end])
         at = end
-    return b"".join([*kept, data[at:]])
+    return b"".join([*segments, data[at:]])
 
 
 @stage(

@@ -23,11 +23,11 @@ from holdfast.stages.decode.libjpeg import by, is_jpeg, pillow
 def opencv(data: bytes) -> Image:
     """RGB pixels by OpenCV's imdecode, orientation ignored; of 16 bits it takes the upper 8.
 
-    Other formats than JPEG are read by OpenCV too, after Pillow found them whole.
+    Formats other than JPEG are also read by OpenCV, after a check by Pillow.
     """
     if is_jpeg(data):
         return by(_imdecode, "OpenCV", data)
-    pillow(data)  # OpenCV writes what it thinks of damaged data to standard error
+    pillow(data)  # OpenCV writes warnings about damaged data to standard error
     return _imdecode(data)
 
 
@@ -95,7 +95,7 @@ def tensorflow(data: bytes) -> Image:
 
     Its default dct_method is INTEGER_FAST and upsampling is fancy: `fast-idct` does the same without it.
     """
-    # It tells of its build at every start unless told not to; oneDNN decodes no pictures.
+    # Suppress its message about the build at every start; oneDNN does not decode pictures.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     import tensorflow as tf

@@ -1,7 +1,7 @@
-"""Feature nets: an image becomes a row of numbers, and the Fréchet distance of such rows measures stealth.
+"""Feature nets: an image becomes a feature vector, and the Fréchet distance of such sets measures stealth.
 
-A part of kind `features` is a function of the text behind the name and of a number of threads; what it
-gives is a `FeatureNet`. `signs` comes with the package, `inception:FILE` is the network of FID, `onnx:FILE`
+A part of kind `features` is a function of the text after the name and of a number of threads; it returns a
+`FeatureNet`. `signs` comes with the package, `inception:FILE` is the network of FID, `onnx:FILE`
 any other.
 """
 
@@ -21,10 +21,10 @@ Row: TypeAlias = Callable[[Image], Tensor]  # one image -> its features (d,)
 
 @dataclass(frozen=True, eq=False)
 class FeatureNet:
-    """A feature net: `name` is what its distance is called, `sha256` changes when its numbers could.
+    """A feature net: `name` is the name of its distance, `sha256` changes whenever its numbers could.
 
-    Images go through it one by one: at the sizes of a contest a batch is no faster, and so the features of an
-    image never depend on which others are asked for with it.
+    Images are processed one by one: at the sizes of a contest a batch is no faster, and the features of an
+    image never depend on the other images.
     """
 
     name: str
@@ -39,25 +39,25 @@ class FeatureNet:
             if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
                 got = f"{image.shape} {image.dtype.name}"
                 raise InputError(f"{self.name}: expected images (h, w, 3) uint8, got {got}")
-            found = np.asarray(self.row(image)).reshape(-1)
-            if len(found) != self.dimensions or not np.isfinite(found).all():
-                got = f"{len(found)} with {int((~np.isfinite(found)).sum())} that are not finite"
+            features = np.asarray(self.row(image)).reshape(-1)
+            if len(features) != self.dimensions or not np.isfinite(features).all():
+                got = f"{len(features)} with {int((~np.isfinite(features)).sum())} that are not finite"
                 raise ImageError(f"{self.name}: expected {self.dimensions} finite features, got {got}")
-            rows[place] = found
+            rows[place] = features
         return rows
 
 
 def open_features(text: str, threads: int = 1) -> FeatureNet:
-    """The feature net a text names: "signs", "inception:FILE", "onnx:FILE", or a part of one's own."""
+    """The feature net of a text: "signs", "inception:FILE", "onnx:FILE", or a user-defined part."""
     name, _, rest = text.partition(":")
     net: FeatureNet = part("features", name).function(rest, threads)
     return net
 
 
 def run_graph(session: Any, tensor: Tensor) -> Tensor:
-    """The first output for one input tensor; ImageError if the network cannot run on it."""
+    """The first output for one input tensor; raise ImageError if the network cannot run on it."""
     try:
-        found = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: tensor})
+        outputs = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: tensor})
     except Exception as problem:
         raise ImageError(f"the feature network cannot run on it: {condense(problem, 300)}") from problem
-    return np.asarray(found[0])
+    return np.asarray(outputs[0])

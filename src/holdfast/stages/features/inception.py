@@ -1,16 +1,16 @@
 """The network of FID: Inception v3 as TensorFlow published it in 2015, built from its canonical weights.
 
 The graph is the one whose pool3 features FID is defined on (not torchvision's: average pools do not count
-their border, and the last block pools by maximum). It is made as ONNX from the user's weights, so that
-neither PyTorch nor a download is needed, and nothing but the file with the right hash is called FID.
+their border, and the last block pools by maximum). It is built as ONNX from the user's weights, so that
+neither PyTorch nor a download is needed. Only the file with the right hash is called FID.
 
-The checkpoint is read without PyTorch and without running anything that is in it, in the form that file has:
-the row of pickles that PyTorch wrote before 1.6. The pickles may name tensors, their storages and an ordered
-dictionary; any other name ends the reading.
+The checkpoint is read without PyTorch and without executing any of its code, in the format of that file: the
+sequence of pickles that PyTorch wrote before 1.6. The pickles may name tensors, their storages and an ordered
+dictionary; any other name is an error.
 """
 
 import io
-import pickle  # only through _Reader, which resolves a handful of names and no others
+import pickle  # only through _Reader, which resolves an allowlist of names
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class _Lazy(NamedTuple):
     steps: tuple[int, ...]
 
     def read(self, flat: Tensor) -> Tensor:
-        """The tensor as an array of its own; ValueError if it reaches out of its storage."""
+        """The tensor as a separate array; raise ValueError if it exceeds its storage."""
         last = self.start + sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True))
         if min(self.start, *self.steps, 0) < 0 or (0 not in self.shape and last >= len(flat)):
             raise ValueError("a tensor reaches out of its storage")
@@ -51,7 +51,7 @@ def _tensor(storage: str, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
     return _Lazy(storage, int(start), tuple(map(int, shape)), tuple(map(int, steps)))
 
 
-_KNOWN: dict[tuple[str, str], Any] = {
+_ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
@@ -60,16 +60,16 @@ _KNOWN: dict[tuple[str, str], Any] = {
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that knows tensors, storages and ordered dictionaries, and nothing else."""
+    """An unpickler restricted to tensors, storages and ordered dictionaries."""
 
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream)
         self.dtypes: dict[str, np.dtype[Any]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _KNOWN:
+        if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it names {module}.{name}")
-        return _KNOWN[module, name]
+        return _ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> str:
         kind, dtype, key, *_ = pid
@@ -80,7 +80,7 @@ class _Reader(pickle.Unpickler):
 
 
 def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
-    """Name -> array of a state dictionary saved by PyTorch; ModelError of one line if it is none."""
+    """Name -> array of a state dictionary saved by PyTorch; raise ModelError if it is not one."""
     try:
         stream = io.BytesIO(data)
         if _Reader(stream).load() != _MAGIC:
@@ -88,17 +88,17 @@ def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
         for _ in ("protocol", "system"):
             _Reader(stream).load()
         reader = _Reader(stream)
-        found = reader.load()
-        if not isinstance(found, Mapping):
-            raise TypeError(f"it holds a {type(found).__name__}, not a dictionary")
-        if odd := [name for name, value in found.items() if not isinstance(value, _Lazy)]:
+        state = reader.load()
+        if not isinstance(state, Mapping):
+            raise TypeError(f"it holds a {type(state).__name__}, not a dictionary")
+        if odd := [name for name, value in state.items() if not isinstance(value, _Lazy)]:
             raise TypeError(f"{odd[0]!r} is no tensor")
         storages: dict[str, Tensor] = {}
         for key in map(str, _Reader(stream).load()):
             size = int.from_bytes(stream.read(8), "little") * reader.dtypes[key].itemsize
             storages[key] = np.frombuffer(stream.read(size), reader.dtypes[key])
-        return {str(name): value.read(storages[value.storage]) for name, value in found.items()}
-    except Exception as problem:  # pickle raises whatever a broken file makes it stumble over
+        return {str(name): value.read(storages[value.storage]) for name, value in state.items()}
+    except Exception as problem:  # pickle raises many kinds of errors for a broken file
         raise ModelError(f"{what}: not a state dictionary saved by PyTorch: {problem}") from problem
 
 
@@ -107,7 +107,7 @@ SIDE = 299
 _SPREAD = 1e-3  # added to the variances of the batch norms
 
 # A step is a convolution by its name in the block, or a pool. "/2" is stride 2 without a border; everything
-# else keeps the size. A tuple of names is a fork: both go on from the same place and are joined.
+# else keeps the size. A tuple of names is a fork: both branches start at the same place and are joined.
 _AVERAGE, _MAXIMUM, _HALVE = "average", "maximum", "maximum/2"
 _Branch = tuple[str | tuple[str, ...], ...]
 
@@ -152,7 +152,7 @@ _BLOCKS = (
 
 @dataclass
 class _Graph:
-    """Nodes and weights as they are added; every method gives the name of what it made."""
+    """Nodes and weights added so far; every method returns the name of its output."""
 
     arrays: Mapping[str, Tensor]
     what: str
@@ -181,15 +181,15 @@ class _Graph:
     def conv(self, source: str, step: str, prefix: str) -> str:
         """Convolution, batch norm (folded into its weights) and ReLU."""
         name, _, how = step.partition("/")
-        whole = f"{prefix}{name}"
-        kernel = self.array(f"{whole}.conv.weight")
-        scale = self.array(f"{whole}.bn.weight") / np.sqrt(self.array(f"{whole}.bn.running_var") + _SPREAD)
-        bias = self.array(f"{whole}.bn.bias") - scale * self.array(f"{whole}.bn.running_mean")
+        layer = f"{prefix}{name}"
+        kernel = self.array(f"{layer}.conv.weight")
+        scale = self.array(f"{layer}.bn.weight") / np.sqrt(self.array(f"{layer}.bn.running_var") + _SPREAD)
+        bias = self.array(f"{layer}.bn.bias") - scale * self.array(f"{layer}.bn.running_mean")
         tall, wide = (0, 0) if how else (kernel.shape[2] // 2, kernel.shape[3] // 2)
         strides = [2, 2] if how == "2" else [1, 1]
         weights = [self.weight(v.astype(np.float32)) for v in (kernel * scale[:, None, None, None], bias)]
-        made = self.node("Conv", [source, *weights], strides=strides, pads=[tall, wide, tall, wide])
-        return self.node("Relu", [made])
+        convolution = self.node("Conv", [source, *weights], strides=strides, pads=[tall, wide, tall, wide])
+        return self.node("Relu", [convolution])
 
     def step(self, source: str, step: str | tuple[str, ...], prefix: str = "") -> str:
         """One step of a branch."""
@@ -198,7 +198,7 @@ class _Graph:
         if step == _HALVE:
             return self.node("MaxPool", [source], kernel_shape=[3, 3], strides=[2, 2])
         if step in (_AVERAGE, _MAXIMUM):
-            op = "AveragePool" if step == _AVERAGE else "MaxPool"  # an average leaves its border out
+            op = "AveragePool" if step == _AVERAGE else "MaxPool"  # an average ignores its border
             return self.node(op, [source], kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
         return self.conv(source, step, prefix)
 
@@ -216,14 +216,14 @@ def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
     graph = _Graph(arrays, what)
     value = graph.branch(_enter(graph, "image"), _STEM, "")
     for block, branches in _BLOCKS:
-        made = [graph.branch(value, branch, f"{block}.") for branch in branches]
-        value = graph.node("Concat", made, axis=1)
+        outputs = [graph.branch(value, branch, f"{block}.") for branch in branches]
+        value = graph.node("Concat", outputs, axis=1)
     last = graph.node("Flatten", [graph.node("GlobalAveragePool", [value])])
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, "h", "w", 3])
     out = helper.make_tensor_value_info(last, TensorProto.FLOAT, [1, DIMENSIONS])
-    whole = helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights)
+    proto = helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights)
     opset = helper.make_opsetid("", 17)
-    return bytes(helper.make_model(whole, opset_imports=[opset], ir_version=8).SerializeToString())
+    return bytes(helper.make_model(proto, opset_imports=[opset], ir_version=8).SerializeToString())
 
 
 def _enter(graph: _Graph, image: str) -> str:
@@ -257,7 +257,7 @@ def inception(text: str = "", threads: int = 1) -> FeatureNet:
     except OSError as problem:
         raise ModelError(f"{path}: cannot be read: {problem.strerror}; expected {_NAMES}") from problem
     got = of_bytes(data)
-    if got != WEIGHTS:  # before a byte of it is read as anything
+    if got != WEIGHTS:  # before parsing any of it
         hashes = f"sha256 expected {WEIGHTS}, got {got}"
         raise ModelError(f"{path}: not the canonical FID weights {_NAMES}: {hashes}")
     return net_of(data, str(path), "FID", got, threads)
@@ -270,5 +270,5 @@ def net_of(data: bytes, what: str, name: str, sha256: str, threads: int) -> Feat
     def row(image: Image) -> Tensor:
         return run_graph(session, np.ascontiguousarray(image[None]))
 
-    made_of = {"weights": sha256, "resize": "299, bilinear of TensorFlow 1", "version": _VERSION}
-    return FeatureNet(name, of(made_of), DIMENSIONS, row)
+    identity = {"weights": sha256, "resize": "299, bilinear of TensorFlow 1", "version": _VERSION}
+    return FeatureNet(name, of(identity), DIMENSIONS, row)

@@ -21,7 +21,7 @@ from holdfast.stages.resize.libraries import pillow_bilinear
 _CUTS = tuple(f"/body/body.{block}/act/Relu_output_0" for block in (0, 2, 4))
 _CHANNELS = 40 + 80 + 160
 _LEAST = 16  # pixels a side: below that the last map is a single place and has no spread
-_SIGNS_VERSION = 1  # of what this file does with the maps
+_SIGNS_VERSION = 1  # of the processing of the maps in this file
 
 
 @stage("features")
@@ -40,8 +40,13 @@ def signs(text: str = "", threads: int = 1) -> FeatureNet:
         tensor = np.ascontiguousarray(image.transpose(2, 0, 1)[None], np.float32) / np.float32(255)
         return run_graph(session, tensor)
 
-    made_of = {"model": of_bytes(data), "cuts": _CUTS, "size": "that of the image", "version": _SIGNS_VERSION}
-    return FeatureNet("FD-signs", of(made_of), 2 * _CHANNELS, row)
+    identity = {
+        "model": of_bytes(data),
+        "cuts": _CUTS,
+        "size": "that of the image",
+        "version": _SIGNS_VERSION,
+    }
+    return FeatureNet("FD-signs", of(identity), 2 * _CHANNELS, row)
 
 
 def _cut(data: bytes, name: str) -> bytes:
@@ -74,11 +79,11 @@ def _cut(data: bytes, name: str) -> bytes:
     out = helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 2 * _CHANNELS, 1, 1])
     weights = [weight for weight in graph.initializer if weight.name in used]
     features = helper.make_graph(nodes, "features", [image], [out], weights)
-    whole = helper.make_model(features, opset_imports=proto.opset_import, ir_version=proto.ir_version)
-    return bytes(whole.SerializeToString())
+    model = helper.make_model(features, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    return bytes(model.SerializeToString())
 
 
-_VERSION = 1  # of what this file does before and behind the network
+_VERSION = 1  # of the processing before and after the network in this file
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
 
 
@@ -87,7 +92,7 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
     """FD-<file>-<hash>: the first output of an ONNX file for RGB in 0..1 (uint8: 0..255).
 
     A map is averaged over its places. A fixed input size is reached by Pillow's bilinear resize, without
-    keeping the aspect. What else an image needs (mean, deviation) belongs into the graph.
+    keeping the aspect ratio. Further preprocessing (mean, deviation) belongs in the graph.
     """
     if not text:
         raise InputError("features 'onnx': expected onnx:FILE with the path of an ONNX file, got no file")
@@ -98,8 +103,8 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
     fixed, tensor_of = _input(path, session)
 
     def row(image: Image) -> Tensor:
-        found = run_graph(session, tensor_of(image))
-        return found.mean(axis=(2, 3)) if found.ndim == 4 else found
+        features = run_graph(session, tensor_of(image))
+        return features.mean(axis=(2, 3)) if features.ndim == 4 else features
 
     size = fixed or Size(64, 64)
     length = np.size(row(np.zeros((size.height, size.width, 3), np.uint8)))
@@ -108,11 +113,11 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
 
 
 def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Tensor]]:
-    """The size of the network's input (None: that of the image), and the function that makes one."""
+    """The size of the network's input (None: that of the image), and a function that builds the input."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
-        found = ", ".join(f"{i.name} {i.shape}" for i in inputs) or "none"
-        raise ModelError(f"{path}: expected one image input of 4 dimensions, got {found}")
+        shapes = ", ".join(f"{i.name} {i.shape}" for i in inputs) or "none"
+        raise ModelError(f"{path}: expected one image input of 4 dimensions, got {shapes}")
     batch, *rest = inputs[0].shape
     if 3 not in (rest[0], rest[2]) or (isinstance(batch, int) and batch != 1):
         expected = "an input (1, 3, h, w) or (1, h, w, 3), batch free or 1"
@@ -128,7 +133,7 @@ def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Ten
         if fixed and image.shape[:2] != (fixed.height, fixed.width):
             image = pillow_bilinear(image, fixed)
         pixels = image.transpose(2, 0, 1)[None] if first else image[None]
-        made = np.ascontiguousarray(pixels, dtype)
-        return made / np.float32(255) if dtype is np.float32 else made
+        tensor = np.ascontiguousarray(pixels, dtype)
+        return tensor / np.float32(255) if dtype is np.float32 else tensor
 
     return fixed, tensor_of

@@ -39,7 +39,7 @@ def pillow_bilinear(image: Image, size: Size) -> Image:
 def pillow_nearest(image: Image, size: Size) -> Image:
     """Pillow's nearest pixel, in(⌊(i + ½) · in/out⌋): the centres are aligned.
 
-    The place is a sum of rounded steps: where it falls between two pixels, either may be taken.
+    The position is a sum of rounded steps: halfway between two pixels, either may be used.
     """
     return _by_pillow(image, size, "NEAREST")
 

@@ -1,4 +1,4 @@
-"""What torch.nn.functional.interpolate gives on float pixels (align_corners=False), without torch.
+"""torch.nn.functional.interpolate on float pixels (align_corners=False), without torch.
 
 The result is rounded to the nearest integer, halves to even, and clipped, as torchvision does. With
 s = in/out and a pixel i of the result:
@@ -10,7 +10,7 @@ s = in/out and a pixel i of the result:
                      f the triangle or the kernel of Keys with a = −0.5
 
 All in float32 as torch does. The order of the sums differs, so a value within 2 · 10⁻⁴ of a half may round
-apart. (A result one pixel wide with antialias is not what torch 2.13 gives: it departs from this equation.)
+differently. (For a result one pixel wide with antialias, torch 2.13 departs from this equation.)
 """
 
 from typing import TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size
 
-# Which source pixels make a pixel of the result, (out, k), and with what weights; one axis.
+# Source pixels of each pixel of the result, (out, k), and their weights; one axis.
 Taps: TypeAlias = tuple[NDArray[np.intp], NDArray[np.float32]]
 T = TypeVar("T", bound=np.generic)
 _TORCH = "torch.nn.functional.interpolate"

@@ -41,17 +41,17 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
         raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
-        found = request.infer({0: np.ascontiguousarray(tensor)})
-        # Copied: the next image is written into the same memory.
-        return {name: np.array(found[places[name]]) for name in about.shapes}
+        outputs = request.infer({0: np.ascontiguousarray(tensor)})
+        # Copy: the next image is written into the same memory.
+        return {name: np.array(outputs[places[name]]) for name in about.shapes}
 
     return guarded("OpenVINO", run, about, model, _plain)
 
 
 def _plain(problem: Exception, limit: int = 300) -> str:
-    """The error in one line, without the places in OpenVINO's source that it begins with."""
-    whole = condense(problem, 10 * limit)
-    text = re.sub(r"(?:Exception from|Check '.*?' failed at) \S+:\d+:\s*", "", whole) or whole
+    """The error in one line, without its leading locations in OpenVINO's source."""
+    message = condense(problem, 10 * limit)
+    text = re.sub(r"(?:Exception from|Check '.*?' failed at) \S+:\d+:\s*", "", message) or message
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -59,7 +59,7 @@ def _library() -> Any:
     """The openvino module, imported without its telemetry.
 
     On import its converter would send usage data and keep an identifier in the user's home. Without the
-    telemetry package, which it takes to be optional, it does neither.
+    telemetry package, which is optional, it does neither.
     """
     name = "openvino_telemetry"
     absent = name not in sys.modules
@@ -84,27 +84,27 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
     shapes, batch, _ = probe(source, model)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        net = _loaded(_converted(source, model, Path(folder)), model, threads)
+        net = _load_net(_convert(source, model, Path(folder)), model, threads)
     try:
-        _extracted(net, blank(model), shapes)  # many faults show only when it first runs
+        _extract(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
         hint = f"; the file has a fixed batch of {batch}; export it with a batch of 1" if batch > 1 else ""
         raise cannot_load("ncnn", model, f"{problem}{hint}") from problem
-    return lambda tensor: _extracted(net, tensor, shapes)
+    return lambda tensor: _extract(net, tensor, shapes)
 
 
-def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
-    """The path, without its ending, of the network pnnx made in this folder."""
+def _convert(source: bytes | str, model: Model, folder: Path) -> Path:
+    """Convert the network by pnnx in this folder; return the path without suffixes."""
     import onnx
 
     program = _program(model)
     graph: Any = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)
     weights = {w.name for w in graph.graph.initializer}
-    inputs = [i for i in graph.graph.input if i.name not in weights]  # pnnx takes weights for inputs
+    inputs = [i for i in graph.graph.input if i.name not in weights]  # pnnx treats listed weights as inputs
     del graph.graph.input[:]
     graph.graph.input.extend(inputs)
     onnx.save(graph, str(folder / "net.onnx"))
-    # The batch the file fixes: in its own networks ncnn has none, so these take one image all the same.
+    # The file's fixed batch, for the conversion only: ncnn's networks have no batch and take one image.
     tensor = batched(blank(model), batch_of(graph.graph))
     kind = {"float32": "f32", "float16": "f16", "uint8": "u8"}[str(tensor.dtype)]
     shape = ",".join(str(d) for d in tensor.shape)
@@ -113,36 +113,36 @@ def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise cannot_load("ncnn", model, f"pnnx failed: {problem}") from problem
-    made = folder / "net.ncnn"
-    if done.returncode or not made.with_suffix(".ncnn.param").exists():
-        said = (done.stderr + done.stdout).decode(errors="replace")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+    converted = folder / "net.ncnn"
+    if done.returncode or not converted.with_suffix(".ncnn.param").exists():
+        output = (done.stderr + done.stdout).decode(errors="replace")
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         words = ("error", "fail", "unsupported", "not supported")
         wrong = [line for line in lines if any(word in line.lower() for word in words)]
         reason = (wrong or lines or ["no message"])[-1][:200]
         raise cannot_load("ncnn", model, f"pnnx ended with code {done.returncode}: {reason}")
-    return made
+    return converted
 
 
 def _program(model: Model) -> str:
-    """The converter's own binary: its Python module would import torch."""
-    found = find_spec("pnnx")
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    """The path of the pnnx binary; its Python module would import torch."""
+    spec = find_spec("pnnx")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
         program = Path(folder) / ("pnnx.exe" if sys.platform == "win32" else "pnnx")
         if program.is_file():
             return str(program)
     raise MissingExtra("runtime 'ncnn'", "pnnx", "ncnn")
 
 
-def _loaded(made: Path, model: Model, threads: int) -> Any:
+def _load_net(converted: Path, model: Model, threads: int) -> Any:
     import ncnn as library
 
     net = library.Net()
     net.opt.num_threads = threads if threads > 0 else library.get_cpu_count()
-    # In float32 throughout: by itself ncnn stores and multiplies in 16 bits where the processor can.
+    # Use float32 throughout: by default ncnn stores and multiplies in 16 bits where the processor can.
     for switch in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
         setattr(net.opt, switch, False)
-    param, weights = made.with_suffix(".ncnn.param"), made.with_suffix(".ncnn.bin")
+    param, weights = converted.with_suffix(".ncnn.param"), converted.with_suffix(".ncnn.bin")
     layers = {line.split()[0] for line in param.read_text().splitlines()[2:]}
     foreign = ("pnnx.", "aten::", "F.", "nn.", "torch.", "Tensor.")
     if unknown := sorted(layer for layer in layers if layer.startswith(foreign)):
@@ -152,22 +152,22 @@ def _loaded(made: Path, model: Model, threads: int) -> Any:
     return net
 
 
-def _extracted(net: Any, tensor: Tensor, shapes: Shapes) -> dict[str, Tensor]:
+def _extract(net: Any, tensor: Tensor, shapes: Shapes) -> dict[str, Tensor]:
     """The outputs for one image: pnnx names them out0, out1, … in the order of the ONNX file."""
     import ncnn as library
 
-    found = {}
+    outputs = {}
     with net.create_extractor() as extractor:
         extractor.input("in0", library.Mat(np.ascontiguousarray(tensor[0])).clone())
         for place, (name, shape) in enumerate(shapes.items()):
             code, value = extractor.extract(f"out{place}")
             if code:
                 raise ImageError(f"ncnn cannot run the model on it: output {name!r} gives code {code}")
-            found[name] = in_shape("ncnn", name, np.array(value), shape)
-    return found
+            outputs[name] = in_shape("ncnn", name, np.array(value), shape)
+    return outputs
 
 
-# Run a network once in a process of its own: what ends that process would end holdfast too.
+# Run a network once in a separate process, as a crash would end holdfast, too.
 TRIAL = """
 import sys, cv2, numpy
 net = cv2.dnn.readNetFromONNX(sys.argv[1], *map(int, sys.argv[4:]))
@@ -183,9 +183,9 @@ def opencv_dnn(source: bytes | str, model: Model, threads: int) -> Run:
 
     if place := _misread(cv2, source):
         engine = f"the engine of OpenCV {cv2.__version__} reads beyond the image; choose opencv-dnn-classic"
-        said = f"node {place!r} is a 1×1 convolution with padding, for which {engine}"
-        raise cannot_load("OpenCV", model, said)
-    return _opened(cv2, source, model, threads)
+        reason = f"node {place!r} is a 1×1 convolution with padding, for which {engine}"
+        raise cannot_load("OpenCV", model, reason)
+    return _open_net(cv2, source, model, threads)
 
 
 @stage(
@@ -200,15 +200,15 @@ def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
     import cv2
 
     engine = getattr(cv2.dnn, "ENGINE_CLASSIC", None)
-    return _opened(cv2, source, model, threads, *([] if engine is None else [engine]))
+    return _open_net(cv2, source, model, threads, *([] if engine is None else [engine]))
 
 
-def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
+def _open_net(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
     about = probe(source, model)
     names, first = list(about.shapes), batched(blank(model), about.batch)
-    if about.selects and (end := _ended(source, first, names, *engine)):
-        said = f"ends the process ({end}) on a blank image without detections"
-        raise cannot_load("OpenCV", model, f"OpenCV {cv2.__version__} {said}")
+    if about.selects and (end := _crash_of(source, first, names, *engine)):
+        reason = f"ends the process ({end}) on a blank image without detections"
+        raise cannot_load("OpenCV", model, f"OpenCV {cv2.__version__} {reason}")
     try:
         net = _read(cv2, source, *engine)
         _forward(cv2, net, first, names, threads)  # many faults show only when it first runs
@@ -221,27 +221,27 @@ def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: 
     return guarded("OpenCV", run, about, model)
 
 
-def _ended(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) -> str:
-    """How OpenCV ends a process in which it runs this tensor; empty if it gives outputs or an exception."""
+def _crash_of(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) -> str:
+    """Signal or exit code with which OpenCV crashes on this tensor; empty if it does not crash."""
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         model, image = Path(folder) / "net.onnx", Path(folder) / "image.npy"
         if isinstance(source, bytes):
             model.write_bytes(source)
         np.save(image, tensor)
-        given = [str(model) if isinstance(source, bytes) else source, str(image), "\n".join(names)]
-        command = [sys.executable, "-c", TRIAL, *given, *map(str, engine)]
-        known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        arguments = [str(model) if isinstance(source, bytes) else source, str(image), "\n".join(names)]
+        command = [sys.executable, "-c", TRIAL, *arguments, *map(str, engine)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
-            done = subprocess.run(command, env=known, capture_output=True, timeout=SECONDS, check=False)
+            done = subprocess.run(command, env=environment, capture_output=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return f"no result after {SECONDS} seconds"
-    if done.returncode in (0, 1):  # 1: an exception, which the run in this process tells in full
+    if done.returncode in (0, 1):  # 1: an exception, which the run in this process reports in full
         return ""
     return signal.Signals(-done.returncode).name if done.returncode < 0 else f"code {done.returncode}"
 
 
 def _misread(cv2: Any, source: bytes | str) -> str:
-    """The first 1×1 convolution with padding if this OpenCV gets those wrong (5.0.0 does), or nothing."""
+    """The first 1×1 convolution with padding if this OpenCV computes those wrongly (as 5.0.0), else empty."""
     graph = graph_of(source)
     kernels = {w.name: set(w.dims[2:]) for w in graph.initializer}
     for node in graph.node:
@@ -252,7 +252,7 @@ def _misread(cv2: Any, source: bytes | str) -> str:
 
 
 def _pads_rightly(cv2: Any) -> bool:
-    """Whether a 1×1 convolution by one with a border of one gives the image with zeros around it."""
+    """Whether a 1×1 identity convolution with a border of one gives the image padded with zeros."""
     from onnx import TensorProto, helper
 
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 5, 5])
@@ -260,15 +260,15 @@ def _pads_rightly(cv2: Any) -> bool:
     weight = helper.make_tensor("w", TensorProto.FLOAT, [8, 8, 1, 1], np.eye(8).ravel().tolist())
     node = helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[1, 1], pads=[1, 1, 1, 1])
     graph = helper.make_graph([node], "g", [x], [y], [weight])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     image = np.arange(1, 201, dtype=np.float32).reshape(1, 8, 5, 5)
-    found = _forward(cv2, _read(cv2, made.SerializeToString()), image, ["y"], 0)[0]
-    return bool(np.array_equal(found, np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))))
+    output = _forward(cv2, _read(cv2, model.SerializeToString()), image, ["y"], 0)[0]
+    return bool(np.array_equal(output, np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))))
 
 
 def _read(cv2: Any, source: bytes | str, *engine: int) -> Any:
-    given = source if isinstance(source, str) else np.frombuffer(source, np.uint8)
-    return cv2.dnn.readNetFromONNX(given, *engine)
+    model = source if isinstance(source, str) else np.frombuffer(source, np.uint8)
+    return cv2.dnn.readNetFromONNX(model, *engine)
 
 
 def _forward(cv2: Any, net: Any, tensor: Tensor, names: list[str], threads: int) -> list[Tensor]:
