@@ -1,1 +1,1 @@
-"""The vocabulary every layer speaks: types, pipeline, model, threat, property, verdict, errors."""
+"""Shared definitions of all layers: types, pipeline, model, threat, property, verdict, errors."""

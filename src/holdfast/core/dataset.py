@@ -16,7 +16,7 @@ class Entry(Protocol):
 
     @property
     def name(self) -> str:
-        """A name unique in the dataset, for people: mostly the file's path inside it."""
+        """A readable name, unique in the dataset; usually the file's path inside it."""
         ...
 
     def key(self) -> str:
@@ -24,13 +24,13 @@ class Entry(Protocol):
         ...
 
     def load(self) -> Sample:
-        """The encoded bytes and the truth; ImageError if the file cannot be read."""
+        """The encoded bytes and the truth; raise ImageError if the file cannot be read."""
         ...
 
 
 @dataclass(frozen=True)
 class DataProblem:
-    """Something wrong with a dataset, found without decoding its images."""
+    """A fault of a dataset, found without decoding its images."""
 
     kind: str  # "missing file", "box outside the image", "unknown class", "duplicate id", ...
     where: str  # file, and line or annotation
@@ -42,7 +42,7 @@ class DataProblem:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named row of entries for one task, with the class names their truth refers to."""
+    """A named sequence of entries for one task, with the class names that their truth refers to."""
 
     name: str
     format: str
@@ -50,8 +50,8 @@ class Dataset:
     classes: tuple[str, ...]
     entries: tuple[Entry, ...] = field(repr=False)
     problems: tuple[DataProblem, ...] = ()
-    ignore_index: int | None = None  # segmentation: the mask value that does not count
-    source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how to open it again
+    ignore_index: int | None = None  # segmentation: the ignored mask value
+    source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)  # how to reopen it
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -86,6 +86,6 @@ class Dataset:
         return replace(entry.load(), classes=self.classes, task=self.task)
 
     def _selected(self, entries: tuple[Entry, ...]) -> Dataset:
-        """The dataset of some entries; its source tells it apart from others of the same name."""
+        """The dataset of some entries; its source distinguishes it from others of the same name."""
         names = fingerprint.of([entry.name for entry in entries])[:16]
         return replace(self, entries=entries, source={**self.source, "selection": names})

@@ -1,4 +1,4 @@
-"""The one error tree. Every message says what was expected, what was got, where, and what to do."""
+"""The exception hierarchy. Every message gives the expected and the actual value, the place, and a fix."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,7 +20,7 @@ class HoldfastError(Exception):
     exit_code = 2
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross process borders by class and message, whatever their constructor takes."""
+        """Pickle by class and message, independent of the constructor's arguments."""
         return _rebuilt, (type(self), str(self))
 
 
@@ -60,12 +60,12 @@ class OutputError(HoldfastError):
 
 
 def install_line(extra: str, package: str) -> str:
-    """The pip line that installs an extra, or the package if it is in none."""
+    """The pip command that installs an extra, or the package if it is in none."""
     return f"pip install 'holdfast[{extra}]'" if extra else f"pip install {package}"
 
 
 class MissingExtra(HoldfastError):
-    """An optional package that is not installed, with the line that installs it."""
+    """An optional package that is not installed, with the install command."""
 
     def __init__(self, purpose: str, package: str, extra: str) -> None:
         line = install_line(extra, package)
@@ -73,10 +73,10 @@ class MissingExtra(HoldfastError):
 
 
 class UnknownName(InputError):
-    """A name that no registered part has, with the names that may be meant."""
+    """A name that is not registered, with similar names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        from holdfast.core.synonyms import did_you_mean  # here, because only a mistake needs it
+        from holdfast.core.synonyms import did_you_mean  # lazy: needed only for errors
 
         names = sorted(known)
         hint = did_you_mean(name, names) or f"Known: {', '.join(names) or 'none'}."
@@ -84,4 +84,4 @@ class UnknownName(InputError):
 
 
 class BudgetSpent(HoldfastError):
-    """The time for a piece of work is over before any of it was finished; completed cells are kept."""
+    """The time budget ended before any of the work was finished; completed cells stay cached."""

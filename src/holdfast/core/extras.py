@@ -12,7 +12,7 @@ from typing import Any, Final
 from holdfast.core.errors import MissingExtra, install_line
 
 _OPENCV = {"cv2": "opencv-python-headless"}
-_SIMPLEJPEG = {"simplejpeg": "simplejpeg"}  # it checks a JPEG before any decoder but Pillow reads it
+_SIMPLEJPEG = {"simplejpeg": "simplejpeg"}  # checks a JPEG before any decoder except Pillow
 _NOISE = {
     **_OPENCV,
     "av": "av",
@@ -23,7 +23,7 @@ _NOISE = {
 }
 _TORCH = {"torch": "torch"}
 
-# extra -> module -> distribution. The first extra that has a module is the one named unless the caller says.
+# extra -> module -> distribution. The first extra with a module is reported unless the caller names another.
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
     "noise": _NOISE,
     "attack": {**_OPENCV, **_TORCH},
@@ -37,7 +37,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
         "starlette": "starlette",
         "uvicorn": "uvicorn",
     },
-    # Too large, or bound to one kind of machine: in no other extra, except that `all` has ncnn.
+    # Too large or platform-specific: in no other extra, except that `all` has ncnn.
     "ncnn": {"ncnn": "ncnn", "pnnx": "pnnx"},
     "dali": {"nvidia.dali": "nvidia-dali-cuda120", **_SIMPLEJPEG},
     "tensorflow": {**_SIMPLEJPEG, "tensorflow": "tensorflow"},
@@ -53,7 +53,7 @@ def is_installed(module: str) -> bool:
 
 
 def install_hint(module: str, extra: str = "") -> str:
-    """Why a module cannot be imported and the line that installs it; empty if it is installed."""
+    """Why a module cannot be imported, with the install command; empty if it is installed."""
     if is_installed(module):
         return ""
     extra = extra or extra_of(module)
@@ -68,7 +68,7 @@ def check(purpose: str, *modules: str, extra: str = "") -> None:
 
 
 def require(purpose: str, module: str, extra: str = "") -> Any:
-    """Import a module; MissingExtra if it is not installed."""
+    """Import a module; raise MissingExtra if it is not installed."""
     check(purpose, module, extra=extra)
     return importlib.import_module(module)
 
@@ -79,5 +79,5 @@ def extra_of(module: str) -> str:
 
 
 def _distribution(module: str) -> str:
-    """The name under which pip knows a module."""
+    """The pip name of a module's distribution."""
     return next((modules[module] for modules in EXTRAS.values() if module in modules), module)

@@ -1,4 +1,4 @@
-"""Content hashes of files, plain values and functions, and random generators that depend on names alone."""
+"""Content hashes of files, plain values and functions, and random generators derived from names."""
 
 import functools
 import hashlib
@@ -27,12 +27,12 @@ def of_file(path: Path) -> str:
 
 
 def sealed(key: str, data: bytes) -> bytes:
-    """The data behind a checksum of key and data: under another key it is damaged."""
+    """The data prefixed with a checksum of key and data."""
     return _checksum(key, data) + b"\n" + data
 
 
 def unsealed(key: str, content: bytes) -> bytes | None:
-    """The data that was sealed under this key; None if it is damaged or belongs to another key."""
+    """The data sealed under this key; None if it is damaged or has another key."""
     checksum, _, data = content.partition(b"\n")
     return data if checksum == _checksum(key, data) else None
 
@@ -44,7 +44,7 @@ def _checksum(key: str, data: bytes) -> bytes:
 
 
 def of_function(function: Callable[..., Any]) -> str:
-    """A name for a function that changes when its source, its defaults or what it is bound to do.
+    """A name for a function that changes with its source, its defaults and its bound values.
 
     The source of a function outside holdfast is its own and that of the whole file it is defined in. That of
     holdfast's own functions is in every key already (`core.sources`).
@@ -52,10 +52,10 @@ def of_function(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return f"{of_function(function.func)}({canonical([function.args, function.keywords])})"
     if not hasattr(function, "__qualname__"):  # a callable object: its class and its fields
-        told = getattr(function, "fingerprint", None)
-        own = told() if callable(told) else _fields(function)
+        declared = getattr(function, "fingerprint", None)
+        own = declared() if callable(declared) else _fields(function)
         return f"{of_function(type(function))}{canonical(own)}"
-    # Worker processes know the user's script under another name.
+    # Worker processes import the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
     bound = _bound(function)
     more = f":{of(bound)[:16]}" if bound else ""
@@ -64,36 +64,36 @@ def of_function(function: Callable[..., Any]) -> str:
     plain = getattr(function, "__func__", function)
     try:
         body = _source(plain)
-    except TypeError:  # it has no hash, by which the cache finds it
+    except TypeError:  # not hashable, so it cannot be cached
         body = _source.__wrapped__(plain)
     return f"{module}.{function.__qualname__}:{of(body)[:16]}{more}"
 
 
 @functools.lru_cache(maxsize=512)
 def _source(function: Callable[..., Any]) -> list[str]:
-    """The text of a function or class, or what it was compiled to, and the hash of its file if it has one."""
+    """The source of a function or class, or its compiled code, and the hash of its file if it has one."""
     try:
         file = Path(inspect.getsourcefile(function) or "")
-        whole = of_file(file) if file.is_file() else ""
-        return [inspect.getsource(function), whole]
+        file_hash = of_file(file) if file.is_file() else ""
+        return [inspect.getsource(function), file_hash]
     except (OSError, TypeError):
         return [_compiled(getattr(function, "__code__", None)) or repr(function)]
 
 
 def _bound(function: Callable[..., Any]) -> list[Any]:
-    """What two functions of the same source can differ in: the object of a method, defaults, closure."""
+    """The bound values of a function: the object of a method, defaults, closure."""
     owner = getattr(function, "__self__", None)
     owned = [] if owner is None or inspect.ismodule(owner) else [owner]
     if hasattr(owner, "__dict__") and not is_dataclass(owner) and not isinstance(owner, type):
         owned = [vars(owner) for _ in owned]
     defaults = [getattr(function, name, None) for name in ("__defaults__", "__kwdefaults__")]
     cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
-    own = [value for value in cells if value is not function]  # a function that calls itself
+    own = [value for value in cells if value is not function]  # skip recursive references
     return [owned, defaults, own] if owned or own or any(defaults) else []
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """What an object holds, by name."""
+    """The fields of an object, by name."""
     return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
 
 
@@ -119,7 +119,7 @@ def of(value: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON with sorted keys, in which equal values read the same."""
+    """A value as canonical JSON with sorted keys: equal values give equal text."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=True)
 
 
@@ -149,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
-    """A random generator for one piece of work: it depends on the seed and on the names, on nothing else."""
+    """A random generator that depends only on the seed and the names."""
     text = "/".join(str(name) for name in names)
     words = np.frombuffer(hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest(), np.uint32)
     return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))

@@ -1,4 +1,4 @@
-"""The position of an image in the network's input: the four resize policies and the way back."""
+"""The position of an image in the network's input: the four resize policies and the inverse map."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,23 +37,23 @@ class Frame:
         return boxes * np.array([self.scale_x, self.scale_y] * 2, np.float64) + shift
 
 
-def frame_of(original: Size, wanted: Input) -> Frame:
-    """The frame in which an image of that size is shown to the network."""
+def frame_of(original: Size, spec: Input) -> Frame:
+    """The frame of an image of that size in the network's input."""
     w, h = original
-    net = wanted.size
+    net = spec.size
     if w < 1 or h < 1:
         raise ImageError(f"expected an image of at least 1×1 pixels, got {w}×{h}")
     new, x, y = net, 0, 0  # policy "stretch"
-    if wanted.policy == "letterbox":
+    if spec.policy == "letterbox":
         ratio = min(net.width / w, net.height / h)
         new = Size(max(1, round(w * ratio)), max(1, round(h * ratio)))
-        if wanted.place != "corner":
+        if spec.place != "corner":
             x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
-    elif wanted.policy != "stretch":
-        short = wanted.short_side or min(net)
-        # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256;
+    elif spec.policy != "stretch":
+        short = spec.short_side or min(net)
+        # The long side is truncated, not rounded, as in torchvision's Resize: 640×427 to 256 gives 383×256;
         # "square" stretches to short × short first, as the SysNoise authors' code does.
-        crop = wanted.policy == "crop"
+        crop = spec.policy == "crop"
         width, height = (short * side // min(w, h) if crop else short for side in (w, h))
         new = Size(max(net.width, width), max(net.height, height))
         x, y = -round((new.width - net.width) / 2), -round((new.height - net.height) / 2)
@@ -61,19 +61,19 @@ def frame_of(original: Size, wanted: Input) -> Frame:
     return Frame(original, network=net, resized=new, **scales, offset_x=x, offset_y=y)
 
 
-def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
+def place(image: Image, spec: Input, resize: Resize) -> tuple[Image, Frame]:
     """The image (h, w, 3) resized by the given function and placed in the network's input, and its frame."""
-    frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
+    frame = frame_of(Size(image.shape[1], image.shape[0]), spec)
     small = resize(image, frame.resized)
     width, height = frame.resized
     if small.shape != (height, width, 3):
         raise ImageError(f"resize: expected {height}×{width}×3, got {small.shape}")
-    if wanted.policy == "stretch":
+    if spec.policy == "stretch":
         return small, frame
-    if wanted.policy in ("crop", "square"):
+    if spec.policy in ("crop", "square"):
         top, left = -frame.offset_y, -frame.offset_x
         return small[top : top + frame.network.height, left : left + frame.network.width], frame
-    canvas = np.full((frame.network.height, frame.network.width, 3), wanted.pad, np.uint8)
+    canvas = np.full((frame.network.height, frame.network.width, 3), spec.pad, np.uint8)
     x, y = frame.offset_x, frame.offset_y
     canvas[y : y + frame.resized.height, x : x + frame.resized.width] = small
     return canvas, frame

@@ -1,4 +1,4 @@
-"""Questions for a language model, scored by likelihood, and what a model said of them."""
+"""Questions for a language model, scored by likelihood, and the model's scores."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -16,9 +16,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class Question:
-    """Endings of which one is right; with a single one the model must say it by itself, word for word."""
+    """Endings of which one is right; a single ending must be the model's own continuation."""
 
-    name: str  # file:line, where it was read
+    name: str  # file:line of its source
     endings: tuple[Ending, ...]
     answer: int
 

@@ -1,4 +1,4 @@
-"""A model: the user's ONNX file and the card that says how to feed it and how to read it."""
+"""A model: the user's ONNX file, and the card that describes its input and output."""
 
 import gzip
 import zlib
@@ -31,7 +31,7 @@ Place: TypeAlias = Literal["centre", "corner"]
 
 @dataclass(frozen=True)
 class Input:
-    """How pixels become the input tensor: tensor = (pixel · scale − mean) / std, channel by channel."""
+    """Conversion of pixels to the input tensor: tensor = (pixel · scale − mean) / std, channel by channel."""
 
     size: Size
     layout: Layout = "nchw"
@@ -48,7 +48,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Head:
-    """How the output tensors are read: the name of a registered head and its options."""
+    """Interpretation of the output tensors: the name of a registered head and its options."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Card:
-    """What holdfast must know of a model beyond its ONNX file."""
+    """Information about a model that its ONNX file does not contain."""
 
     task: Task
     input: Input
@@ -71,7 +71,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Network:
-    """An ONNX file as it is, without a card: what a verifier needs."""
+    """An ONNX file without a card, for verification."""
 
     name: str
     path: Path
@@ -83,7 +83,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Model(Network):
-    """An ONNX file with its card; `guessed` says what no card stated, and why it was taken to be so."""
+    """An ONNX file with its card; `guessed` lists the guessed fields with the reasons."""
 
     card: Card
     sha256: str
@@ -91,7 +91,7 @@ class Model(Network):
 
 
 def existing_file(path: Path) -> Path | None:
-    """The file itself or, if only that is there, its .gz; None if neither is."""
+    """The file itself or, if only that exists, its .gz; None if neither exists."""
     if path.is_file():
         return path
     packed = path.with_name(path.name + ".gz")

@@ -1,4 +1,4 @@
-"""A patch as data: pixels, a mask and where they lie. Laying it over an image is one pure function."""
+"""A patch as data: pixels, a mask and a position. Applying it to an image is one pure function."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ class Position:
 
 @dataclass(frozen=True)
 class OnBoxes:
-    """Where a patch lies on every box: its centre at these parts, its longer side a part of the shorter.
+    """Position of a patch on every box: its centre and its longer side as fractions of the box.
 
     Pixels and mask are enlarged or reduced to that side, nearest neighbour.
     """
@@ -52,12 +52,12 @@ class Patch:
 
 
 def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
-    """A copy of the image (h, w, 3) with the patch on it; what lies outside the image is cut off.
+    """A copy of the image (h, w, 3) with the patch on it, clipped to the image.
 
-    A patch that lies on boxes needs them, (n, 4) xyxy in pixels of this image.
+    A patch that is placed on boxes needs them, (n, 4) xyxy in pixels of this image.
     """
     out = np.array(image)
-    for pixels, mask, x, y in _laid(patch, boxes):
+    for pixels, mask, x, y in _placements(patch, boxes):
         top, left = max(y, 0), max(x, 0)
         bottom, right = min(y + len(mask), len(out)), min(x + mask.shape[1], out.shape[1])
         if top >= bottom or left >= right:
@@ -67,8 +67,8 @@ def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
     return out
 
 
-def _laid(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
-    """Pixels, mask, column and row of the patch, once for every place where it lies."""
+def _placements(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
+    """Pixels, mask, column and row of the patch for each of its positions."""
     where = patch.where
     if isinstance(where, Position):
         return [(patch.pixels, patch.mask, where.x, where.y)]
@@ -76,15 +76,15 @@ def _laid(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, i
         raise InputError(
             "this patch is placed on boxes: expected the boxes of the image (n, 4) xyxy, got none"
         )
-    made = []
+    placed = []
     for x1, y1, x2, y2 in np.asarray(boxes, np.float64).reshape(-1, 4):
         ratio = where.side * min(x2 - x1, y2 - y1) / max(patch.mask.shape)
         height, width = (max(1, round(side * ratio)) for side in patch.mask.shape)
         rows, columns = nearest(len(patch.mask), height), nearest(patch.mask.shape[1], width)
         x = round(x1 + where.x * (x2 - x1) - width / 2)
         y = round(y1 + where.y * (y2 - y1) - height / 2)
-        made.append((patch.pixels[rows[:, None], columns], patch.mask[rows[:, None], columns], x, y))
-    return made
+        placed.append((patch.pixels[rows[:, None], columns], patch.mask[rows[:, None], columns], x, y))
+    return placed
 
 
 def nearest(old: int, new: int) -> NDArray[np.int64]:
@@ -106,7 +106,7 @@ def changed(before: Image, after: Image) -> Bools:
 
 
 def changed_pixels(before: Image, after: Image) -> int:
-    """How many pixels differ in any channel: what the contest's limit counts."""
+    """Number of pixels that differ in any channel, as the contest's limit counts them."""
     return int(np.count_nonzero(changed(before, after)))
 
 

@@ -1,4 +1,4 @@
-"""The frozen row of named stages every number comes through, and the machine that runs it.
+"""The frozen sequence of named stages that every result uses, and the class that runs it.
 
     bytes ─decode─► pixels ─colour─► ─fit, resize─► ─normalise─► tensor ─infer─► raw ─post─► Prediction
 
@@ -23,7 +23,7 @@ from holdfast.core.types import Image, Prediction, Size, Tensor
 
 Decode: TypeAlias = Callable[[bytes], Image]
 Recolour: TypeAlias = Callable[[Image], Image]
-Fit: TypeAlias = Callable[[Input], Input]  # how the image is fitted into the network's input
+Fit: TypeAlias = Callable[[Input], Input]  # the policy that fits the image into the network's input
 Resize: TypeAlias = Callable[[Image, Size], Image]
 Normalise: TypeAlias = Callable[[Image, Input], Tensor]
 Run: TypeAlias = Callable[[Tensor], Mapping[str, Tensor]]
@@ -44,11 +44,11 @@ class Pipeline:
     post: str | Post = "card"
 
     def replace(self, **stages: str | Callable[..., Any]) -> Pipeline:
-        """The same row with the named stages exchanged."""
-        known = [f.name for f in fields(self)]
+        """The same pipeline with the named stages replaced."""
+        stage_names = [f.name for f in fields(self)]
         for name, choice in stages.items():
-            if name not in known:
-                raise UnknownName("stage", name, known)
+            if name not in stage_names:
+                raise UnknownName("stage", name, stage_names)
             if not isinstance(choice, str) and not callable(choice):
                 raise InputError(f"stage {name}: expected a name or a function, got {type(choice).__name__}")
         return dataclasses.replace(self, **stages)
@@ -97,24 +97,24 @@ class LoadedPipeline:
     def _before_network(self, data: bytes) -> tuple[dict[str, Any], Frame]:
         decoded = self.decode(data)
         coloured = self.colour(decoded)
-        wanted = self.fit(self.model.card.input)
-        small, frame = place(coloured, wanted, self.resize)
-        tensor = self.normalise(small, wanted)[np.newaxis]
+        spec = self.fit(self.model.card.input)
+        small, frame = place(coloured, spec, self.resize)
+        tensor = self.normalise(small, spec)[np.newaxis]
         return {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor}, frame
 
     def predict(self, prepared: PreparedImage) -> Prediction:
-        """What the model says of a prepared image, in pixels of the encoded image."""
+        """The prediction for a prepared image, in pixels of the encoded image."""
         return self.post(checked(self.run(prepared.tensor)), prepared.frame, self.model.card)
 
     def trace(self, data: bytes) -> dict[str, Any]:
-        """What every stage hands to the next, by stage name: to see where two pipelines part."""
+        """The output of every stage by name, to find where two pipelines diverge."""
         stages, frame = self._before_network(data)
         raw = self.run(stages["normalise"])
         return {**stages, "infer": raw, "post": self.post(raw, frame, self.model.card)}
 
 
 def checked(raw: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The same outputs, or ImageError if a value is NaN or infinite."""
+    """The same outputs; raise ImageError if a value is NaN or infinite."""
     for name, value in raw.items():
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             bad = int((~np.isfinite(value)).sum())
@@ -123,7 +123,7 @@ def checked(raw: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 
 def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], PreparedImage]:
-    """The stages before the network, as one function; nothing is loaded to run the model."""
+    """The stages before the network as one function, without loading the model."""
 
     def unused(tensor: Tensor) -> Mapping[str, Tensor]:
         raise InputError("this pipeline was opened for preprocessing only")

@@ -1,4 +1,4 @@
-"""Child processes: how they are started, so that they import nothing from the working directory."""
+"""Start of child processes that import nothing from the working directory."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-SAFE_PATH = "PYTHONSAFEPATH"  # tells an interpreter not to put the working directory on its module path
+SAFE_PATH = "PYTHONSAFEPATH"  # keeps the working directory off an interpreter's module path
 
 
 def python(*arguments: str) -> list[str]:
@@ -21,8 +21,8 @@ def python(*arguments: str) -> list[str]:
 def starting_workers() -> Iterator[None]:
     """Start `multiprocessing` children in this block.
 
-    The children take modules of the working directory only where no other has the name, and never receive
-    Ctrl-C: this process alone answers it. A Ctrl-C during the block is delivered when the block ends.
+    The children import modules of the working directory only if no other has the name, and never receive
+    Ctrl-C: only this process handles it. A Ctrl-C during the block is delivered when the block ends.
     """
     with _safe_path():
         if os.name == "posix":
@@ -38,22 +38,24 @@ def starting_workers() -> Iterator[None]:
 def without_main() -> Iterator[None]:
     """Start `multiprocessing` children in this block that do not run the user's script again.
 
-    A child imports the script of its parent, to find what is defined there; a script without
-    `if __name__ == "__main__"` would then start everything a second time. Children that need nothing of it
-    are better off without it.
+    A child imports the script of its parent, to find the definitions there; a script without
+    `if __name__ == "__main__"` would then start everything a second time. Children that do not need the
+    script should not import it.
     """
     main = sys.modules["__main__"]
-    held: dict[str, Any] = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
-    vars(main).update(dict.fromkeys(held))
+    saved: dict[str, Any] = {
+        name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)
+    }
+    vars(main).update(dict.fromkeys(saved))
     try:
         yield
     finally:
-        vars(main).update(held)
+        vars(main).update(saved)
 
 
 @contextlib.contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let new interpreters start without the working directory, and get it last if it is on our path."""
+    """Start new interpreters without the working directory, or with it last if it is on our path."""
     before, path = os.environ.get(SAFE_PATH), list(sys.path)
     os.environ[SAFE_PATH] = "1"
     sys.path.sort(key=lambda entry: entry == "")  # children inherit it; the sort is stable
@@ -69,7 +71,7 @@ def _safe_path() -> Iterator[None]:
 
 @contextlib.contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block; children started in it inherit SIGINT blocked."""
+    """Defer Ctrl-C to the end of the block; children started in it inherit SIGINT blocked."""
     came: list[int] = []
     # Another thread may receive the signal, so the handler of the main thread is replaced as well.
     is_main = threading.current_thread() is threading.main_thread()
@@ -90,7 +92,7 @@ def defer_interrupts() -> Iterator[None]:
 
 
 def become_worker(parent: int) -> None:
-    """Make this process a worker: deaf to Ctrl-C, and gone within half a second after its parent."""
+    """Make this process a worker that ignores Ctrl-C and ends within half a second after its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

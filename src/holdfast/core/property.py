@@ -1,7 +1,7 @@
-"""Properties and verdicts: a network, a set of inputs, what must stay true of the outputs, and the answer.
+"""Properties and verdicts: a network, a set of inputs, constraints on the outputs, and the verdict.
 
-An attack searches the set for a bad input, a verifier shows that there is none. No violation counts without a
-replay.
+An attack searches the set for a counterexample, a verifier proves that there is none. No violation counts
+without a replay.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from holdfast.core.types import Floats, Tensor
 
 @runtime_checkable
 class Threat(Protocol):
-    """A set of inputs that can say whether it contains a point, with the reason when it does not."""
+    """A set of inputs with a membership test that gives the reason for points outside."""
 
     def excludes(self, point: NDArray[np.floating]) -> str:
         """Why the point is not in the set; empty if it is."""
@@ -84,7 +84,7 @@ class PatchAnywhere:
         """Why the point is not the image with one such patch; empty if it is."""
         if point.shape != self.image.shape:
             return f"shape {point.shape} is not {self.image.shape}"
-        # The network sees the image in the point's precision: 0.1 in float32 is not 0.1 in float64.
+        # The network gets the image in the point's precision: 0.1 in float32 is not 0.1 in float64.
         changed = point != self.image.astype(point.dtype)
         if not changed.any():
             return ""
@@ -102,8 +102,8 @@ class PatchAnywhere:
 class LinearConstraints:
     """A conjunction of linear constraints on the flat output y: matrix (m, k) @ y <= bound (m,).
 
-    Where a specification ties inputs and outputs, `inputs` (m, n) adds inputs @ x to each row's left side,
-    and `within` says for which part of the threat the conjunction is meant.
+    If a specification constrains inputs and outputs jointly, `inputs` (m, n) adds inputs @ x to each row's
+    left side. `within` restricts the conjunction to a part of the threat.
     """
 
     matrix: Floats
@@ -126,19 +126,19 @@ class LinearConstraints:
         object.__setattr__(self, "bound", bound)
 
     def slack(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> float:
-        """The largest inputs·x + matrix·y − bound: the constraints all hold when it is at most 0."""
+        """The largest inputs·x + matrix·y − bound; all constraints hold if it is at most 0."""
         if self.matrix.shape[1] != output.size:
             raise InputError(f"LinearConstraints: expected {self.matrix.shape[1]} outputs, got {output.size}")
-        left = self.matrix @ output.ravel().astype(np.float64)
+        values = self.matrix @ output.ravel().astype(np.float64)
         if self.inputs is not None:
             if point is None or self.inputs.shape[1] != point.size:
                 got = "no input" if point is None else f"{point.size} inputs"
                 raise InputError(f"LinearConstraints: expected {self.inputs.shape[1]} inputs, got {got}")
-            left = left + self.inputs @ point.ravel().astype(np.float64)
-        return float((left - self.bound).max()) if len(self.bound) else -np.inf
+            values = values + self.inputs @ point.ravel().astype(np.float64)
+        return float((values - self.bound).max()) if len(self.bound) else -np.inf
 
     def met_by(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> bool:
-        """Whether the point lies where the conjunction is meant and its output meets every constraint."""
+        """Whether the point lies in `within` and its output meets every constraint."""
         if self.within is not None and (point is None or self.within.excludes(point)):
             return False
         return self.slack(output, point) <= 0.0
@@ -146,7 +146,7 @@ class LinearConstraints:
 
 @dataclass(frozen=True)
 class Property:
-    """No input of the threat may give an output in any of the unsafe sets; `note` tells how it was read."""
+    """No input of the threat may give an output in any of the unsafe sets; `note` documents its reading."""
 
     model: Network
     threat: Threat
@@ -164,7 +164,7 @@ Status: TypeAlias = Literal["holds", "violated", "unknown", "timeout", "error"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend."""
+    """Limits of a search."""
 
     seconds: float = 60.0
     memory_bytes: int = 8 << 30
@@ -183,7 +183,7 @@ class Replay:
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Result):
-    """The answer of an attack or a verifier; an attack can never say `holds`.
+    """The result of an attack or a verifier; an attack can never return `holds`.
 
     `real_only` restricts `holds` to real arithmetic: the rounding of an evaluation in the network's own
     floating-point type may exceed the margin.
@@ -203,7 +203,7 @@ class Verdict(Result):
             raise InputError("Verdict: expected a counterexample with 'violated', got none")
 
     def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain values; of a violation the counterexample and its outputs, too."""
+        """The verdict as plain values; for a violation with the counterexample and its outputs."""
         facts: dict[str, Any] = {
             "status": self.status,
             "engine": self.engine,
@@ -231,8 +231,8 @@ def confirm(
     """The verdict, confirmed by a replay of its witness with `run` (ONNX Runtime on the original file).
 
     `dtype` is the type of the network's input, in which the witness must be representable. A violation whose
-    witness is outside the threat, or that does not replay, becomes `unknown`; an exception on the way becomes
-    `error`, never `holds`.
+    witness is outside the threat, or that does not replay, becomes `unknown`; an exception becomes `error`,
+    never `holds`.
     """
     if verdict.status != "violated" or verdict.witness is None:
         return verdict

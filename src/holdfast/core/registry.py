@@ -37,8 +37,8 @@ class Part:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
-# Where the parts of a kind are looked for when a name is first asked for: packages or modules by name, so
-# that a layer below never imports one above and nothing heavy loads before it is needed.
+# Packages or modules that are searched for the parts of a kind on first use. They are named by strings, so
+# that a lower layer never imports a higher one and heavy modules load only when needed.
 _HOMES: dict[str, tuple[str, ...]] = {
     "decode": ("holdfast.stages.decode",),
     "colour": ("holdfast.stages.colour",),
@@ -62,7 +62,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()
-_FILES: dict[str, Path] = {}  # module name -> the user's file it was made from
+_FILES: dict[str, Path] = {}  # module name -> the user's file it was loaded from
 
 
 def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
@@ -80,13 +80,13 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
 
 
 def _home(function: Callable[..., Any]) -> tuple[str, str]:
-    # A worker process reads the user's script again under another name.
-    name = getattr(function, "__qualname__", type(function).__qualname__)  # an object has its class's
+    # A worker process imports the user's script again under another name.
+    name = getattr(function, "__qualname__", type(function).__qualname__)  # for an object, that of its class
     return function.__module__.replace("__mp_main__", "__main__"), name
 
 
 def _twice(one: Part, other: Part) -> str:
-    """What to say of two parts of one name: holdfast has its own first, even if it is loaded second."""
+    """The message for two parts of one name; holdfast's own is named first, even if it is loaded second."""
     first, again = (other, one) if _is_own(other) and not _is_own(one) else (one, other)
     place = f"holdfast itself ({first.function.__module__})" if _is_own(first) else _place(first.function)
     return (
@@ -109,19 +109,19 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def part(kind: str, name: str) -> Part:
-    """The part of that kind and name (or fact `aliases`), or UnknownName with the nearest that exists."""
+    """The part of that kind and name (or fact `aliases`); raise UnknownName with the nearest name."""
     if (kind, name) not in _PARTS:
         _load(kind)
     if (kind, name) in _PARTS:
         return _PARTS[kind, name]
-    for found in _PARTS.values():
-        if found.kind == kind and name in found.facts.get("aliases", ()):
-            return found
+    for candidate in _PARTS.values():
+        if candidate.kind == kind and name in candidate.facts.get("aliases", ()):
+            return candidate
     raise UnknownName(kind, name, names(kind))
 
 
 def lookup(kind: str, choice: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind a name, or MissingExtra; a function is returned as it is."""
+    """The function of a name, or MissingExtra; a function is returned unchanged."""
     if callable(choice):
         return choice
     chosen = part(kind, choice)
@@ -141,13 +141,13 @@ def _load(kind: str) -> None:
         if home in _LOADED:
             continue
         module = importlib.import_module(home)
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            importlib.import_module(f"{home}.{found.name}")
+        for submodule in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            importlib.import_module(f"{home}.{submodule.name}")
         _LOADED.add(home)
 
 
 def load_parts(path: Path) -> tuple[Part, ...]:
-    """The parts a Python file registers, as `--use my_noise.py` asks; InputError with the line if it fails.
+    """Load a Python file, as for `--use my_noise.py`, and return its parts; raise InputError on failure.
 
     The module's name comes from the file's, so that it is the same in every process and run.
     """
@@ -162,23 +162,23 @@ def load_parts(path: Path) -> tuple[Part, ...]:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     _forget(name)
-    sys.modules[name] = module  # before it runs: its own classes ask for it
+    sys.modules[name] = module  # before it runs: its own classes look it up
     try:
         exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the user's own file
-        made = _parts_of(name)
-        if not made:
+        parts = _parts_of(name)
+        if not parts:
             raise InputError("the file registers no part; decorate a function with @stage(KIND)")
-        for one in made:
+        for one in parts:
             if one.kind not in (*_HOMES, "noise"):
                 raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))
-            _load(one.kind)  # a name of ours that it takes is found out here, not at first use
-    except BaseException as problem:  # SystemExit too: a file that ends the program is a broken file
+            _load(one.kind)  # detects conflicts with our names here, not at first use
+    except BaseException as problem:  # including SystemExit: a file that exits is broken
         _forget(name)
         if isinstance(problem, KeyboardInterrupt | MemoryError):
             raise
         raise InputError(_describe_error(path, problem)) from problem
     _FILES[name] = path
-    return made
+    return parts
 
 
 def _parts_of(module: str) -> tuple[Part, ...]:
@@ -192,12 +192,12 @@ def _forget(module: str) -> None:
 
 
 def loaded_files() -> dict[str, Path]:
-    """Name -> file of the modules `load_parts` made, in the order they were loaded."""
+    """Name -> file of the modules loaded by `load_parts`, in order."""
     return dict(_FILES)
 
 
 def script_has_parts() -> bool:
-    """Whether the user's script itself registered parts, which other processes find only by running it."""
+    """Whether the user's script registered parts, which other processes get only by running it."""
     return any(getattr(one.function, "__module__", "") == "__main__" for one in _PARTS.values())
 
 
@@ -208,7 +208,7 @@ def foreign_modules() -> tuple[str, ...]:
 
 
 def _describe_error(path: Path, problem: BaseException) -> str:
-    """What went wrong in a user's file, and at which of its lines."""
+    """Description of an error in a user's file, with its line."""
     import traceback  # here, because only a mistake needs it
 
     line, text = 0, f"{type(problem).__name__}: {problem}"
@@ -219,6 +219,6 @@ def _describe_error(path: Path, problem: BaseException) -> str:
         line, text = problem.lineno or 0, f"{type(problem).__name__}: {problem.msg}"
     elif isinstance(problem, InputError):
         text = str(problem)
-        if text.startswith(f"{path}:"):  # the place is known better than by the traceback
+        if text.startswith(f"{path}:"):  # the message already has the location
             return text
     return f"{path}:{line}: {text}" if line else f"{path}: {text}"

@@ -1,4 +1,4 @@
-"""Results of the public functions: each has a short repr, converts to plain values, and saves itself."""
+"""Results of the public functions: a short repr, conversion to plain values, and `save`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Result:
     @property
     def folder(self) -> Path | None:
         """The run folder of the result; None if it was not saved."""
-        found: Path | None = self.__dict__.get("_folder")
-        return found
+        path: Path | None = self.__dict__.get("_folder")
+        return path
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain values, ready for JSON."""
@@ -79,22 +79,24 @@ class Result:
 
 
 def in_folder(result: R, folder: Path) -> R:
-    """The same result, which now knows its run folder."""
-    object.__setattr__(result, "_folder", folder.resolve())  # frozen; and it is none of the values
+    """The same result with its run folder set."""
+    object.__setattr__(
+        result, "_folder", folder.resolve()
+    )  # the class is frozen, and the folder is not a field
     return result
 
 
 def look_up(home: str) -> Any:
     """The function of module:function, imported now.
 
-    Results find their pages and tables by name: the results of work must not depend on how they are shown.
+    Results refer to their pages and tables by name, so that they do not depend on their presentation.
     """
     module, _, name = home.partition(":")
     return getattr(importlib.import_module(f"holdfast.{module}"), name)
 
 
 def optional(package: str, purpose: str) -> Any:
-    """Import a package that holdfast does not depend on; HoldfastError with the pip line if it is missing."""
+    """Import a package that holdfast does not depend on; raise HoldfastError if it is missing."""
     try:
         return importlib.import_module(package)
     except ImportError:
@@ -115,13 +117,13 @@ def rows_to_csv(rows: list[dict[str, Any]]) -> str:
 def rows_to_html(rows: list[dict[str, Any]]) -> str:
     """Rows as an HTML table."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    lines = ["".join(f"<td>{html.escape(_shown(row.get(key)))}</td>" for key in keys) for row in rows]
+    lines = ["".join(f"<td>{html.escape(_cell_text(row.get(key)))}</td>" for key in keys) for row in rows]
     head = "".join(f"<th>{html.escape(key)}</th>" for key in keys)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
 
 
-def _shown(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value)

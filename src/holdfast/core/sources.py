@@ -1,7 +1,7 @@
-"""What a cache key says of the software: library versions, and every holdfast module that work runs through.
+"""Software part of cache keys: library versions, and every holdfast module that a kind of work uses.
 
-Each kind of work that keeps results declares the packages and modules it runs through; they are hashed whole,
-except a feature's options, commands and pages, which do not change results.
+Each kind of work with cached results declares the packages and modules it uses. They are hashed completely,
+except a feature's options, commands and pages, which do not affect results.
 A test traces every kind of work and fails if it calls a module that is not declared.
 """
 
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from holdfast.core import fingerprint
 
 PACKAGE = Path(__file__).parents[1]
-# Modules of a feature that read options or show results: they never change a result.
+# Modules of a feature that read options or present results: they never affect a result.
 SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
@@ -29,7 +29,7 @@ _EVALUATE = (
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
-# Kind of work -> the packages and modules below `holdfast` that can change its results.
+# Kind of work -> the packages and modules below `holdfast` that can affect its results.
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "signs": ("core.fingerprint", "core.types", "data.embedded", "data.signs"),  # the embedded images
@@ -61,7 +61,7 @@ OPTIONAL = (
     "jpeglib", "kornia-rs",
     "nvidia-dali-cuda110", "nvidia-dali-cuda120", "nvidia-dali-cuda130", "tensorflow", "tensorflow-cpu",
 )  # fmt: skip
-# What some kinds of work run through besides.
+# Additional libraries of some kinds of work.
 MORE = {
     "attack": ("torch",), "train": ("torch",), "verify": ("torch", "numba", "highspy"),
     "language": ("tokenizers",), "speech": ("scipy", "librosa", "torch"),
@@ -70,7 +70,7 @@ MORE = {
 
 @functools.cache
 def code_of(kind: str) -> str:
-    """The hash of the source that work of this kind runs through."""
+    """The hash of the source code that work of this kind uses."""
     return fingerprint.of([[name, _hash(name)] for name in SOURCES[kind]])
 
 
@@ -89,15 +89,15 @@ def _hash(name: str) -> str:
 
 
 def _below(folder: str) -> list[str]:
-    """All Python files below a folder that can change a result, sorted."""
-    found = []
+    """All Python files below a folder that can affect a result, sorted."""
+    files = []
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in SHOWING]
-        found += [f"{at}/{n}" for n in names if n.endswith(".py") and n[:-3].split("_")[-1] not in SHOWING]
-    return sorted(found)
+        files += [f"{at}/{n}" for n in names if n.endswith(".py") and n[:-3].split("_")[-1] not in SHOWING]
+    return sorted(files)
 
 
-@functools.cache  # asking takes longer than most of what is asked for
+@functools.cache  # the lookup is slow
 def versions(kind: str = "") -> dict[str, str]:
     """Name -> version of Python and of the libraries the numbers of a kind of work depend on."""
     there = installed((*LIBRARIES, *OPTIONAL, *MORE.get(kind, ())))
@@ -106,8 +106,8 @@ def versions(kind: str = "") -> dict[str, str]:
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
     """Name -> version of those of the packages that are installed."""
-    found = {}
+    by_name = {}
     for name in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            by_name[name] = metadata.version(name)
+    return by_name

@@ -1,4 +1,4 @@
-"""Names of products and of papers that lead to registered names, as hints in error messages."""
+"""Names of products and papers mapped to registered names, for hints in error messages."""
 
 import difflib
 from collections.abc import Collection
@@ -108,7 +108,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
-    """The known names that people may mean by `name`; a FAMILY=OPTION also where only families are known.
+    """Known names that `name` may refer to; a FAMILY=OPTION also if only families are known.
 
     They come from the table, then from names that contain `name` as a word: 'bilinear' in 'opencv-bilinear'.
     """
@@ -117,20 +117,20 @@ def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
         inside = [one.removeprefix(f"{family}=") for one in known if one.startswith(f"{family}=")]
         return tuple(f"{family}={one}" for one in suggestions(option, inside))
     word = name.lower().replace("_", "-").replace(" ", "-")
-    found = [one for one in known if one.lower() == word]
-    for target in () if found else SYNONYMS.get(word, ()):
+    matches = [one for one in known if one.lower() == word]
+    for target in () if matches else SYNONYMS.get(word, ()):
         kind, _, part = target.partition("=")
         if part and part in known:
-            found.append(part)
+            matches.append(part)
         elif kind in known or target in known:
-            found.append(target)
-    if not found:
-        found = [one for one in known if f"-{word}-" in f"-{one}-" and word != one]
-    return tuple(dict.fromkeys(found))
+            matches.append(target)
+    if not matches:
+        matches = [one for one in known if f"-{word}-" in f"-{one}-" and word != one]
+    return tuple(dict.fromkeys(matches))
 
 
 def did_you_mean(name: str, known: Collection[str], cutoff: float = 0.5) -> str:
-    """A question with the names that may be meant, else with the most similar one; empty if none is near."""
+    """A "Did you mean" question with synonyms, else with the most similar name; empty if none is similar."""
     names = [*suggestions(name, known)[:4]] or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if not names:
         return ""

@@ -18,7 +18,7 @@ Tensor: TypeAlias = NDArray[Any]
 
 
 def plain_name(name: str) -> str:
-    """The name of a class as names are compared: without case, spaces, hyphens and underscores."""
+    """The normalised name of a class for comparison: without case, spaces, hyphens and underscores."""
     return "".join(c for c in name.casefold() if c not in " -_")
 
 
@@ -31,7 +31,7 @@ class Size(NamedTuple):
 
 def _column(owner: str, name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     try:
-        array = np.array(value, dtype=dtype, order="C")  # a copy: the caller keeps the right to write
+        array = np.array(value, dtype=dtype, order="C")  # a copy: the caller may still modify the original
     except (ValueError, TypeError) as problem:
         raise InputError(f"{owner}.{name}: expected numbers of shape {shape}, got: {problem}") from problem
     if array.size == 0 and 0 in shape:
@@ -81,7 +81,7 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a detector says of one image: boxes (n, 4) xyxy in pixels, scores (n,), classes (n,)."""
+    """Output of a detector for one image: boxes (n, 4) xyxy in pixels, scores (n,), classes (n,)."""
 
     boxes: Floats
     scores: Floats
@@ -105,7 +105,7 @@ class Detections:
 
 
 def no_detections() -> Detections:
-    """An image on which nothing was found."""
+    """The detections of an image without objects."""
     return Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
 
 
@@ -128,7 +128,7 @@ Truth: TypeAlias = Boxes | Label | MaskFile
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a classifier says of one image: one score per class (k,)."""
+    """Output of a classifier for one image: one score per class (k,)."""
 
     values: Floats
 
@@ -138,7 +138,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class LabelMap:
-    """What a segmenter says of one image: a class per pixel (height, width)."""
+    """Output of a segmenter for one image: a class per pixel (height, width)."""
 
     classes: NDArray[np.uint16]
 
@@ -154,7 +154,7 @@ class Sample:
     data: bytes = field(repr=False)
     truth: Truth = field(repr=False)
     classes: tuple[str, ...] = field(default=(), repr=False)  # names that indices of the truth refer to
-    task: str = field(default="", repr=False)  # of the dataset it is from
+    task: str = field(default="", repr=False)  # of its dataset
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -104,10 +104,10 @@ def _texture(shot: SceneDrawing) -> None:
     shift = shot.rng.uniform(0, 1024, 2).astype(np.float32)
     u = depth[:, None] * columns + shift[0]
     v = np.repeat((depth * np.float32(_GRAINS) + shift[1])[:, None], width, axis=1)
-    seen = cv2.remap(rough(), u, v, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
+    grain = cv2.remap(rough(), u, v, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
     # far grains are smaller than a pixel: they even out
     fade = np.clip(6 * 64 / depth, 16, 64).astype(np.int16)[:, None]
-    level = (128 + (((seen.astype(np.int16) - 128) * fade) >> 6)).astype(np.uint8)
+    level = (128 + (((grain.astype(np.int16) - 128) * fade) >> 6)).astype(np.uint8)
     colours = cv2.cvtColor(level, cv2.COLOR_GRAY2RGB)
     canvas.image[top:] = cv2.multiply(canvas.image[top:], colours, scale=1 / 128)
 

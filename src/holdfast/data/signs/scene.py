@@ -171,9 +171,9 @@ _ENTRIES: Final = frozenset({_MARK, _NAMES, "annotations.json", "annotations.jso
 def _claim(folder: Path, images: int, seed: int) -> None:
     """Mark a folder as ours, with what it will hold; DataError if something else is in it."""
     mark = orjson.dumps({"data": "signs", "images": images, "seed": seed})
-    found = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    if found and (_MARK not in found or found - _ENTRIES):
-        strange = sorted(found - _ENTRIES) or sorted(found)
+    present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    if present and (_MARK not in present or present - _ENTRIES):
+        strange = sorted(present - _ENTRIES) or sorted(present)
         raise DataError(
             f"expected an empty folder or one written by this command, got {folder} with {strange[0]!r}; "
             "choose another folder, or empty this one"
@@ -212,13 +212,13 @@ def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]
     pictures: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number in range(images):
-        found = scene(seed, number)
+        drawing = scene(seed, number)
         name = f"{number:06d}"
-        (folder / "images" / f"{name}.jpg").write_bytes(encode(found.image))
-        Pillow.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
+        (folder / "images" / f"{name}.jpg").write_bytes(encode(drawing.image))
+        Pillow.fromarray(drawing.mask).save(folder / "masks" / f"{name}.png")
         pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
-        labels = found.classes.tolist()
-        annotations += coco_annotations(found.boxes, labels, number + 1, len(annotations) + 1)
+        labels = drawing.classes.tolist()
+        annotations += coco_annotations(drawing.boxes, labels, number + 1, len(annotations) + 1)
         progress(number + 1)
     categories = [
         {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
