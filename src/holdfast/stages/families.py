@@ -121,8 +121,8 @@ def family(name: str) -> Family:
 def families() -> tuple[Family, ...]:
     """All families, the paper's first, then those of parts of kind `noise` that were loaded."""
     own = sorted({str(part("noise", n).facts.get("family", n)) for n in names("noise")})
-    names_known = {f.name for f in FAMILIES}
-    return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in names_known))
+    built_in = {f.name for f in FAMILIES}
+    return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in built_in))
 
 
 def options(of: Family) -> tuple[NoiseOption, ...]:

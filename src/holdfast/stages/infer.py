@@ -33,8 +33,8 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     session = open_graph(source, str(model.path), threads)
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        names_found = ", ".join(i.name for i in inputs) or "none"
-        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({names_found})")
+        listed = ", ".join(i.name for i in inputs) or "none"
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({listed})")
     shape, spec = inputs[0].shape, model.card.input
     w, h = spec.size
     expected = [1, 3, h, w] if spec.layout == "nchw" else [1, h, w, 3]

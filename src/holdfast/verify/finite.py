@@ -277,10 +277,10 @@ def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
     place[own] = np.arange(len(own))
     climbs, begin = [], trace.inputs
     for climb in trace.climbs:
-        rows_kept = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
+        own_rows = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
         begin += len(climb.parents)
-        if len(rows_kept):
-            climbs.append((climb.step, place[climb.parents[rows_kept]], climb.constants[rows_kept, None]))
+        if len(own_rows):
+            climbs.append((climb.step, place[climb.parents[own_rows]], climb.constants[own_rows, None]))
     cuts = []
     for cut in trace.cuts.values():
         read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})

@@ -77,7 +77,7 @@ def _decode(
     used = np.flatnonzero(scores.max(axis=1) >= least)
     cells = scores[used].astype(np.float64)
     probabilities = cells if chosen.activation == "none" else candidates.sigmoid(cells)
-    rows, classes, reached = above(probabilities, card.score, chosen.multi_label)
+    rows, classes, selected_scores = above(probabilities, card.score, chosen.multi_label)
     maps = candidates.levels(card.input.size, strides, len(scores))
     if maps is None:
         width, height = card.input.size
@@ -89,7 +89,7 @@ def _decode(
     spread = candidates.softmax(bins[used].reshape(len(used), 4, bins.shape[1] // 4))
     far = spread @ np.arange(spread.shape[2], dtype=np.float64) * stride[:, None]
     boxes = np.concatenate([centres - far[:, :2], centres + far[:, 2:]], axis=1)
-    return boxes[rows], reached, classes
+    return boxes[rows], selected_scores, classes
 
 
 def paired(

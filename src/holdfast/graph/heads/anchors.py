@@ -47,14 +47,14 @@ def anchors(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> De
     values, is_logit = values[:, first : first + k], chosen.activation == "sigmoid"
     used = np.flatnonzero(values.max(axis=1) >= (candidates.logit(card.score) if is_logit else card.score))
     values = candidates.sigmoid(values[used]) if is_logit else values[used].astype(np.float64)
-    rows, classes, reached = above(values, card.score, chosen.multi_label)
+    rows, classes, selected_scores = above(values, card.score, chosen.multi_label)
     cells = used[rows]
     own = deltas[cells].astype(np.float64)
     if own.shape[1] > 4:  # deltas of their own for every class, with or without the background
         own = own.reshape(len(own), own.shape[1] // 4, 4)
         own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
     moved = candidates.apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp)
-    return Detections(moved, reached, classes)
+    return Detections(moved, selected_scores, classes)
 
 
 def checked(chosen: AnchorsOptions, card: Card) -> AnchorsOptions:

@@ -237,26 +237,26 @@ class _Search:
         passed = forward(self.machine, inputs)
         middle = self.goals.excess(batch.case, inputs.middle[batch.box], self.net(inputs.middle)[batch.box])
         sure = (1e-3 * middle.abs()).clamp(max=SURE).nan_to_num(SURE)
-        pairs_open = self.bounded(inputs, passed, batch, sure)
-        if pairs_open is None or not len(pairs_open.pair):
+        open_pairs = self.bounded(inputs, passed, batch, sure)
+        if open_pairs is None or not len(open_pairs.pair):
             return None, batch.part(slice(0))
-        box, lower = batch.box[pairs_open.pair], pairs_open.mix.lower
+        box, lower = batch.box[open_pairs.pair], open_pairs.mix.lower
         fixed = ~((batch.upper - batch.lower) > self.floor).any(1)[box]
         done = (lower > 0) & fixed
         if bool(done.any()):
             self.margin = min(self.margin, float(lower[done].min()))
         self.parked += int((fixed & ~done).sum())
         self.worst = float(lower.min())
-        witness = self.find_witness(inputs, box, batch.case[pairs_open.pair], pairs_open.mix)
+        witness = self.find_witness(inputs, box, batch.case[open_pairs.pair], open_pairs.mix)
         pairs = (~fixed).nonzero().reshape(-1)
         if witness is not None or not len(pairs):
             return witness, batch.part(slice(0))
         # Clipped parts exceed their case by this much, so the margin is at most that.
-        margin = sure[pairs_open.pair[pairs]]
+        margin = sure[open_pairs.pair[pairs]]
         self.margin = min(self.margin, float(margin.min()))
-        base, slopes = pairs_open.base[pairs] - margin[:, None], pairs_open.slopes[pairs]
-        rest = clipped(batch, pairs_open.pair[pairs], base, slopes)
-        score = pairs_open.loss.index_add(0, box, pairs_open.mix.slopes.abs())
+        base, slopes = open_pairs.base[pairs] - margin[:, None], open_pairs.slopes[pairs]
+        rest = clipped(batch, open_pairs.pair[pairs], base, slopes)
+        score = open_pairs.loss.index_add(0, box, open_pairs.mix.slopes.abs())
         lowest = torch.full((len(batch),), torch.inf, dtype=torch.float64)
         lowest = lowest.scatter_reduce(0, box, lower, "amin")
         open_boxes = torch.unique(box[pairs])

@@ -35,20 +35,20 @@ def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     """
     tables: dict[str, list[TableEntry]] = {}
     for source in sources:
-        name_given, sign, after = source.partition("=")
-        name_given, path = (
-            (name_given.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
+        explicit, sign, after = source.partition("=")
+        explicit, path = (
+            (explicit.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
         )
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
         ours = path.read_text("utf-8-sig").startswith(header())
         folder = path.resolve().parent.name
-        name = name_given or (
+        name = explicit or (
             "holdfast" if ours else folder if path.stem in ("results", "result") else path.stem
         )
         names = {_names(row) for row in rows}
-        if not name_given and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
+        if not explicit and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             name = f"{name} ({path.stem})"
         if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
