@@ -181,19 +181,19 @@ class Trainable(nn.Module):
 
     def _check_movable(self) -> None:
         owners: dict[str, str] = {}
-        for norm in self.normalisations:
-            if norm.operator != "BatchNormalization":
+        for op in self.normalisations:
+            if op.operator != "BatchNormalization":
                 continue
-            for name in (norm.mean, norm.variance):
+            for name in (op.mean, op.variance):
                 if not name:
                     raise InputError(
-                        f"node {norm.node!r}: its running statistics are no float32 initializers of the file, "
+                        f"node {op.node!r}: its running statistics are no float32 initializers of the file, "
                         'so they cannot be moved; use statistics "file"'
                     )
-                other = owners.setdefault(name, norm.node)
-                if other != norm.node:
+                other = owners.setdefault(name, op.node)
+                if other != op.node:
                     raise InputError(
-                        f"nodes {other!r} and {norm.node!r} share the running statistics {name!r}, so they "
+                        f"nodes {other!r} and {op.node!r} share the running statistics {name!r}, so they "
                         'cannot be moved; use statistics "file"'
                     )
 
