@@ -213,7 +213,7 @@ def _first(names: list[str]) -> str:
 
 
 def read_manifest(folder: Path) -> Mapping[str, str]:
-    """Image -> sha256 of its file when the contest was made."""
+    """Image -> sha256 of its file when the contest was created."""
     path = folder / MANIFEST
     try:
         rows: list[dict[str, Any]] = orjson.loads(path.read_bytes())["order"]

@@ -372,21 +372,21 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     with phase("clean", len(contest.shots)) as step:
         cells = contest.judge([noise] * len(contest.shots), step, jobs, run_after=False)
     for name, records in scenarios(contest, cells.records(after=False)).items():
-        found = mean_ap(records, rules, len(contest.classes))
-        if not found > 0:
+        value = mean_ap(records, rules, len(contest.classes))
+        if not value > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
             raise DataError(
-                f"the {name} model{least} has mAP {found:g} on the original images; S_e needs more"
+                f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
             )
     if not unknown:
         return rules.distance_max
-    found = frechet(cells.features(after=False), cells.features(after=True))
-    if not found > rules.distance_min:
+    distance = frechet(cells.features(after=False), cells.features(after=True))
+    if not distance > rules.distance_min:
         raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {found:g}, not "
+            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, not "
             f"more than distance.min {rules.distance_min:g}; give --distance-max"
         )
-    return found
+    return distance
 
 
 def publish_rules(folder: Path, rules: Rules) -> bool:
