@@ -84,7 +84,7 @@ def model_case(size: int) -> Case:
     picture = place(pillow(entry.load().data), detector.model.card.input, pillow_bilinear)[0]
     patch = np.zeros((size, size, 3), np.uint8)
     clean, content = detector.tensor(picture)[None], detector.tensor(patch)
-    target, side = detector.says(clean), 65 - size
+    target, side = detector.predict(clean), 65 - size
     spots = np.argwhere(np.ones((side, side), bool))
 
     def alone(share: np.ndarray) -> list[np.ndarray]:

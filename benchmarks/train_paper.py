@@ -164,7 +164,7 @@ def learned(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     rows = matrix_rows(training.model, "decode", DECODERS, DECODERS)
     models = dict(train(training, training_jobs(rows, seeds), bench.say))
     weights = ROOT / "src" / "holdfast" / "models" / "decoder" / "restore.onnx"
-    apart = replace(training, folder=bench.work / f"learned-{of_file(weights)[:8]}", seen=())
+    apart = replace(training, folder=bench.work / f"learned-{of_file(weights)[:8]}", extra_choices=())
     row = TrainingRecipe(LEARNED, (choice_of(training.model, "decode", LEARNED),))
     models |= train(apart, training_jobs((row,), seeds), bench.say)
     found = matrix(apart, tested, "decode", models, (*DECODERS, LEARNED), bench.say)

@@ -76,14 +76,14 @@ def test_made_once_and_finished_after_a_kill(model, data, tmp_path, monkeypatch)
     whole, steps = made(tmp_path / "whole")
     assert steps == [(32, 0), (32, 0), (6, 0)]
     assert made(tmp_path / "whole")[1] == [(32, 32), (32, 32), (6, 6)]
-    shown = module.ImageWork.shown
+    shown = module.ImageWork.preprocessed
 
     def killed(work, entry):
         if entry is data.entries[37]:
             raise KeyboardInterrupt
         return shown(work, entry)
 
-    monkeypatch.setattr(module.ImageWork, "shown", killed)
+    monkeypatch.setattr(module.ImageWork, "preprocessed", killed)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path / "cut")
     monkeypatch.undo()

@@ -45,17 +45,17 @@ def attack(options: AttackOptions) -> int:
     task = load_model(options.model, options.card).card.task
     if task not in ("detect", "single"):  # before the dataset is read, which would be the wrong error
         raise InputError(f"{options.model}: expected a detector, got a {MODEL_KINDS[task]}")
-    evaluated = evaluation_plan(carry(options, EvaluationOptions), command=command_line(options))
-    plan = attack_plan(evaluated, options, options.out, options.seed)
+    evaluation = evaluation_plan(carry(options, EvaluationOptions), command=command_line(options))
+    plan = attack_plan(evaluation, options, options.out, options.seed)
     check_attack(plan)
-    for reason in evaluated.model.guessed:
+    for reason in evaluation.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
     outcome = run_attack(plan, options.contiguous, progress)
     if options.json:
         write_json(options.json, as_plain(outcome))
     say("\n\n".join(to_text(table) for table in tables(outcome)))
     if options.page:
-        say(f"report: {write(outcome, decoded(evaluated), plan.out / 'report.html').resolve()}")
+        say(f"report: {write(outcome, decoded(evaluation), plan.out / 'report.html').resolve()}")
     for failure in outcome.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"images   {plan.out / 'images'}\n")
@@ -63,7 +63,7 @@ def attack(options: AttackOptions) -> int:
 
 
 def run_attack(plan: AttackPlan, contiguous: bool, watch: Watch) -> AttackResult:
-    """Run the attack, before it the search of a universal patch, after it the one with contiguous squares."""
+    """Run the attack: first the universal patch, if any, and last the attack with contiguous squares."""
     from holdfast.attack.plan import is_scattered
     from holdfast.attack.run import add_contiguous
     from holdfast.attack.run import attack as run
@@ -74,11 +74,11 @@ def run_attack(plan: AttackPlan, contiguous: bool, watch: Watch) -> AttackResult
         with watch("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
             patch = make_universal(plan, step)
     with watch("attack", images) as step:
-        found = run(plan, step, patch)
+        result = run(plan, step, patch)
     if contiguous and is_scattered(plan):
         with watch("contiguous squares", images) as step:
-            found = add_contiguous(found, plan, step)
-    return found
+            result = add_contiguous(result, plan, step)
+    return result
 
 
 def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:
@@ -118,7 +118,7 @@ def apply(options: ApplyOptions) -> None:
 
     from holdfast.core.errors import DataError, ImageError, InputError
     from holdfast.core.patch import OnBoxes, Position, changed_pixels
-    from holdfast.core.patch import apply as lay
+    from holdfast.core.patch import apply as apply_patch
     from holdfast.data.patchfile import png_of, read_patch
     from holdfast.engine.store import write_atomic
     from holdfast.stages.decode.libjpeg import pillow
@@ -140,7 +140,7 @@ def apply(options: ApplyOptions) -> None:
             clean = pillow(path.read_bytes())
         except ImageError as problem:
             raise DataError(f"{path}: {problem}") from problem
-        image = lay(clean, patch, boxes)
+        image = apply_patch(clean, patch, boxes)
         write_atomic(target, png_of(image), durable=False)
         lines.append(f"{target}: {changed_pixels(clean, image)} pixels changed")
     say("\n".join(lines))
@@ -157,10 +157,10 @@ def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
         return [(source, out)]
     if not source.is_dir():
         raise DataError(f"{source}: no such image or folder")
-    found = sorted(p for p in source.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
-    if not found:
+    paths = sorted(p for p in source.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    if not paths:
         raise DataError(f"{source}: expected images, found none")
-    return [(path, out / f"{path.stem}.png") for path in found]
+    return [(path, out / f"{path.stem}.png") for path in paths]
 
 
 def _numbers(text: str, count: int, option: str) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Masks: which pixels an attack may change, never more than its budget.
 
-`gradient` is the clean image's as one number (h, w) per pixel, negative where pixels may not be touched.
+`gradient` (h, w) is the gain per pixel of the clean image, negative where pixels may not be changed.
 """
 
 import numpy as np
@@ -13,10 +13,10 @@ from holdfast.core.types import Bools, Floats, Ints
 
 def inside(target: Target) -> Bools:
     """(h, w): the pixels that any box of the targets covers at least in part."""
-    found = np.zeros(target.image.shape[:2], bool)
+    mask = np.zeros(target.image.shape[:2], bool)
     for x1, y1, x2, y2 in _corners(target):
-        found[y1:y2, x1:x2] = True
-    return found
+        mask[y1:y2, x1:x2] = True
+    return mask
 
 
 def within(target: Target, method: Method) -> Bools:
@@ -30,11 +30,11 @@ def within(target: Target, method: Method) -> Bools:
 def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
     """One square per target, together as large as the budget: where the gradient is largest, or centred."""
     gains = _gains(target, gradient)
-    found = np.zeros(gains.shape, bool)
-    # Anywhere, if pixels outside of all boxes may be touched.
-    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
+    mask = np.zeros(gains.shape, bool)
+    # Any position, if pixels outside the boxes may be changed.
+    anywhere = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
     for box, share in zip(_corners(target).tolist(), _shares(target, budget), strict=True):
-        x1, y1, x2, y2 = (0, 0, gains.shape[1], gains.shape[0]) if free else box
+        x1, y1, x2, y2 = (0, 0, gains.shape[1], gains.shape[0]) if anywhere else box
         side = min(int(np.sqrt(share)), x2 - x1, y2 - y1)
         if side < 1:
             continue
@@ -44,30 +44,30 @@ def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.
             total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
             row, column = np.unravel_index(int(total.argmax()), total.shape)
             x, y = x1 + int(column), y1 + int(row)
-        found[y : y + side, x : x + side] = True
-    return _at_most(found & (gains >= 0), budget, gains)
+        mask[y : y + side, x : x + side] = True
+    return _at_most(mask & (gains >= 0), budget, gains)
 
 
 @stage("mask")
 def cross(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
     """A horizontal and a vertical line, 3 pixels wide, through the middle of each target; ends cut to fit."""
     gains = _gains(target, gradient)
-    found = np.zeros(gains.shape, bool)
+    mask = np.zeros(gains.shape, bool)
     for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
         x, y = (x1 + x2) // 2, (y1 + y2) // 2
         lines = np.zeros(gains.shape, bool)
         lines[max(y - 1, y1) : min(y + 2, y2), x1:x2] = True
         lines[y1:y2, max(x - 1, x1) : min(x + 2, x2)] = True
         far = np.maximum(*np.abs(np.indices(gains.shape) - np.array([y, x])[:, None, None]))
-        found |= _at_most(lines, share, -far.astype(np.float64))
-    return _at_most(found & (gains >= 0), budget, gains)
+        mask |= _at_most(lines, share, -far.astype(np.float64))
+    return _at_most(mask & (gains >= 0), budget, gains)
 
 
 @stage("mask")
 def grid(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
     """Single pixels in even rows and columns over each target, as close as the budget allows."""
     gains = _gains(target, gradient)
-    found = np.zeros(gains.shape, bool)
+    mask = np.zeros(gains.shape, bool)
     for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
         width, height = x2 - x1, y2 - y1
         step = max(1, int(np.sqrt(width * height / max(1, share))))
@@ -75,31 +75,31 @@ def grid(target: Target, budget: int, gradient: Floats | None, rng: np.random.Ge
             step += 1
         part = np.zeros(gains.shape, bool)
         part[y1 + (height - 1) % step // 2 : y2 : step, x1 + (width - 1) % step // 2 : x2 : step] = True
-        found |= _at_most(part, share, gains)
-    return _at_most(found & (gains >= 0), budget, gains)
+        mask |= _at_most(part, share, gains)
+    return _at_most(mask & (gains >= 0), budget, gains)
 
 
 @stage("mask")
 def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
     """Clusters around the pixels of largest gradient: each with the better half of its eight neighbours."""
     gains = _gains(target, gradient)
-    found = np.zeros(gains.shape, bool)
+    mask = np.zeros(gains.shape, bool)
     order = rng.permutation(gains.size)  # of equal ones, any first
     order = order[np.argsort(-gains.ravel()[order], kind="stable")]
     for y, x in zip(*np.unravel_index(order, gains.shape), strict=True):
-        room = budget - int(found.sum())
+        room = budget - int(mask.sum())
         if room <= 0 or gains[y, x] < 0:
             break
-        if found[y, x]:
+        if mask[y, x]:
             continue
         rows, columns = np.s_[max(y - 1, 0) : y + 2], np.s_[max(x - 1, 0) : x + 2]
-        around = np.argwhere((gains[rows, columns] >= 0) & ~found[rows, columns])
+        around = np.argwhere((gains[rows, columns] >= 0) & ~mask[rows, columns])
         around += (max(y - 1, 0), max(x - 1, 0))
         around = around[(around != (y, x)).any(axis=1)]
         around = around[np.argsort(-gains[around[:, 0], around[:, 1]], kind="stable")][: min(4, room - 1)]
-        found[y, x] = True
-        found[around[:, 0], around[:, 1]] = True
-    return found
+        mask[y, x] = True
+        mask[around[:, 0], around[:, 1]] = True
+    return mask
 
 
 @stage("mask", grows=True)
@@ -110,19 +110,19 @@ def top_gradient(target: Target, budget: int, gradient: Floats | None, rng: np.r
 
 
 def limited(mask: Bools, gains: Floats, budget: int, regions: int, allowed: Bools) -> Bools:
-    """The mask with at most so many regions: the heaviest stay, and grow along the gradient to the budget."""
-    found = heaviest(mask, np.maximum(gains, 0.0) + 1e-12, regions)
-    while (room := budget - int(found.sum())) > 0:
-        edge = dilated(found) & ~found & allowed
+    """The mask with at most `regions` regions: the heaviest ones, grown along the gradient to the budget."""
+    grown = heaviest(mask, np.maximum(gains, 0.0) + 1e-12, regions)
+    while (room := budget - int(grown.sum())) > 0:
+        edge = dilated(grown) & ~grown & allowed
         if not edge.any():
             break
-        found |= _at_most(edge, min(room, max(1, int(edge.sum()) // 2)), gains)
-    # Two regions that met are one; none was torn.
-    return found
+        grown |= _at_most(edge, min(room, max(1, int(edge.sum()) // 2)), gains)
+    # Regions can merge here but never split.
+    return grown
 
 
 def _gains(target: Target, gradient: Floats | None) -> Floats:
-    """What a mask ranks pixels by, negative where they may not be touched."""
+    """The rank of each pixel (h, w), negative where it may not be changed."""
     if gradient is not None:
         return np.asarray(gradient, np.float64)
     return np.where(inside(target), 0.0, -1.0)
@@ -148,15 +148,15 @@ def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
     """The mask, or its `budget` pixels of largest gain if it has more."""
     if int(mask.sum()) <= budget:
         return mask
-    places = np.flatnonzero(mask)
-    best = places[np.argsort(-gains.ravel()[places], kind="stable")[: max(budget, 0)]]
-    found = np.zeros(mask.size, bool)
-    found[best] = True
-    return found.reshape(mask.shape)
+    indices = np.flatnonzero(mask)
+    best = indices[np.argsort(-gains.ravel()[indices], kind="stable")[: max(budget, 0)]]
+    selected = np.zeros(mask.size, bool)
+    selected[best] = True
+    return selected.reshape(mask.shape)
 
 
 def labelled(mask: Bools) -> tuple[int, Ints]:
-    """How many regions (8 neighbours) a mask has, and the number of each pixel's, 0 outside."""
+    """Number of regions (8 neighbours) of a mask, and the region of each pixel, 0 outside."""
     cv2 = require("an attack", "cv2", "attack")
 
     count, labels = cv2.connectedComponents(np.ascontiguousarray(mask, np.uint8), connectivity=8)
@@ -164,18 +164,18 @@ def labelled(mask: Bools) -> tuple[int, Ints]:
 
 
 def count_regions(mask: Bools) -> int:
-    """How many regions (8 neighbours) a mask has."""
+    """Number of regions (8 neighbours) of a mask."""
     return labelled(mask)[0]
 
 
 def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
-    """The mask without all but the `count` regions of largest weight."""
-    found, labels = labelled(mask)
-    if found <= count:
+    """The `count` regions of largest weight of a mask."""
+    regions, labels = labelled(mask)
+    if regions <= count:
         return mask
-    heavy = np.bincount(labels.ravel(), weights=weights.ravel(), minlength=found + 1)[1:]
-    kept = np.argsort(-heavy, kind="stable")[:count] + 1
-    return np.asarray(np.isin(labels, kept), bool)
+    totals = np.bincount(labels.ravel(), weights=weights.ravel(), minlength=regions + 1)[1:]
+    heaviest_labels = np.argsort(-totals, kind="stable")[:count] + 1
+    return np.asarray(np.isin(labels, heaviest_labels), bool)
 
 
 def dilated(mask: Bools) -> Bools:

@@ -24,9 +24,9 @@ SHOWN = 6  # images with pictures
 LISTED = 200  # rows of the table of images
 
 
-def shape_of(found: AttackResult) -> str:
+def shape_of(result: AttackResult) -> str:
     """The shape of the changed pixels: scattered pixels, contiguous squares, one universal patch."""
-    about = found.about
+    about = result.about
     if about["universal"] != "none":
         return "a universal patch"
     if about["method"]["mask"] == "square":
@@ -35,144 +35,149 @@ def shape_of(found: AttackResult) -> str:
     return "contiguous regions" if regions else "scattered pixels"
 
 
-def tables(found: AttackResult) -> tuple[Table, ...]:
+def tables(result: AttackResult) -> tuple[Table, ...]:
     """The effect on every model, the changes per image, and mAP by pixel budget."""
     columns: list[Column | str] = [
         "model", "changed pixels", "mAP before", "mAP after", Column("S_e", 3, "1 − after / before"),
         "success", Column("pixels, mean", 1),
     ]  # fmt: skip
-    rows = _effect_rows(found) + (_effect_rows(found.contiguous) if found.contiguous else [])
+    rows = _effect_rows(result) + (_effect_rows(result.contiguous) if result.contiguous else [])
     effects = Table(
-        columns, rows, f"Effect of the attack (AP rule {_rule(found)}, n = {len(found.attempts)})"
+        columns, rows, f"Effect of the attack (AP rule {_rule(result)}, n = {len(result.attempts)})"
     )
     values = {
-        "changed pixels": [float(a.pixels) for a in found.aimed],
-        "amplitude": [float(a.amplitude) for a in found.aimed],
-        "PSNR, dB": [a.psnr for a in found.aimed if a.psnr is not None],
-        "SSIM": [a.ssim for a in found.aimed],
-        "seconds": [a.seconds for a in found.aimed],
+        "changed pixels": [float(a.pixels) for a in result.aimed],
+        "amplitude": [float(a.amplitude) for a in result.aimed],
+        "PSNR, dB": [a.psnr for a in result.aimed if a.psnr is not None],
+        "SSIM": [a.ssim for a in result.aimed],
+        "seconds": [a.seconds for a in result.aimed],
     }
     rows = []
-    for name, each in values.items():
-        rows.append([name, *((float(np.mean(each)), min(each), max(each)) if each else (None, None, None))])
+    for name, numbers in values.items():
+        rows.append(
+            [
+                name,
+                *((float(np.mean(numbers)), min(numbers), max(numbers)) if numbers else (None, None, None)),
+            ]
+        )
     heads = (Column(name, -4) for name in ("mean", "min", "max"))
-    changes = Table(["", *heads], rows, f"Changes per image ({shape_of(found)}, n = {len(found.aimed)})")
+    changes = Table(["", *heads], rows, f"Changes per image ({shape_of(result)}, n = {len(result.aimed)})")
     points: list[Column[BudgetPoint]] = [
         Column("pixel budget", get=lambda p: p.budget),
         Column("images attacked", get=lambda p: p.attacked),
         Column("pixels, mean", 1, get=lambda p: p.pixels),
         Column("mAP", get=lambda p: p.map),
-        Column(found.distance, 4, get=lambda p: p.distance),
+        Column(result.distance, 4, get=lambda p: p.distance),
     ]
     caption = "mAP by pixel budget (images that need more pixels stay clean)"
-    return effects, changes, Table.of(found.points, points if found.distance else points[:-1], caption)
+    return effects, changes, Table.of(result.points, points if result.distance else points[:-1], caption)
 
 
-def _effect_rows(found: AttackResult) -> list[list[Cell]]:
+def _effect_rows(result: AttackResult) -> list[list[Cell]]:
     """The attacked model first, then the models that were not attacked."""
-    success = f"{sum(a.success for a in found.aimed)} of {many(len(found.aimed), 'image')}"
-    pixels = found.mean(lambda a: a.pixels)
+    success = f"{sum(a.success for a in result.aimed)} of {many(len(result.aimed), 'image')}"
+    pixels = result.mean(lambda a: a.pixels)
     return [
-        [e.model, f"{shape_of(found)}{', not attacked' if i else ''}", e.before, e.after, e.effect,
+        [e.model, f"{shape_of(result)}{', not attacked' if i else ''}", e.before, e.after, e.effect,
          "" if i else success, None if i else pixels]
-        for i, e in enumerate(found.effects)
+        for i, e in enumerate(result.effects)
     ]  # fmt: skip
 
 
-def _rule(found: AttackResult) -> str:
-    return str(found.about["settings"]["rule"])
+def _rule(result: AttackResult) -> str:
+    return str(result.about["settings"]["rule"])
 
 
-def write(found: AttackResult, clean: Clean, out: Path) -> Path:
+def write(result: AttackResult, clean: Clean, out: Path) -> Path:
     """Write the page and return its path; `clean` gives an image's decoded pixels by its name."""
-    return write_page(page(found, clean), out)
+    return write_page(page(result, clean), out)
 
 
-def page(found: AttackResult, clean: Clean) -> str:
+def page(result: AttackResult, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
-    about, first = found.about, found.effects[0]
+    about, first = result.about, result.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
-    rule, aimed = f"AP rule {_rule(found)}, n = {len(found.attempts)}", f"n = {len(found.aimed)}"
+    rule, aimed = f"AP rule {_rule(result)}, n = {len(result.attempts)}", f"n = {len(result.aimed)}"
     cards = [
         Card("mAP before", first.before, f"clean images; {rule}"),
-        Card("mAP after", first.after, f"{shape_of(found)}; {rule}"),
+        Card("mAP after", first.after, f"{shape_of(result)}; {rule}"),
     ]
-    if found.contiguous:
-        note = f"contiguous squares, same pixel budget; AP rule {_rule(found)}, n = {len(found.attempts)}"
-        cards.append(Card("mAP after", found.contiguous.effects[0].after, note))
+    if result.contiguous:
+        note = f"contiguous squares, same pixel budget; AP rule {_rule(result)}, n = {len(result.attempts)}"
+        cards.append(Card("mAP after", result.contiguous.effects[0].after, note))
     cards += [
-        Card("pixels changed", found.mean(lambda a: a.pixels), f"mean of attacked images, {aimed}", 0),
-        Card("success", found.success, f"share of attacked images, {aimed}"),
+        Card("pixels changed", result.mean(lambda a: a.pixels), f"mean of attacked images, {aimed}", 0),
+        Card("success", result.success, f"share of attacked images, {aimed}"),
     ]
     return document(
         Document(
             title=f"Attack on {name}",
             subject=(name, data),
             facts=(
-                ("images", str(len(found.attempts))),
-                ("attacked", str(len(found.aimed))),
+                ("images", str(len(result.attempts))),
+                ("attacked", str(len(result.aimed))),
                 ("goal", about["method"]["goal"]),
                 ("pixel budget", str(about["limits"]["pixels"])),
                 ("created", about["created"]),
             ),
-            verdict=verdict(found),
-            next_step=next_step(found),
+            verdict=verdict(result),
+            next_step=next_step(result),
             cards=tuple(cards),
             rule=about["rule"],
             command=about["command"],
-            sections=(*sections(found, clean), _about(found)),
+            sections=(*sections(result, clean), _about(result)),
             kind="attack",
         )
     )
 
 
-def verdict(found: AttackResult) -> str:
+def verdict(result: AttackResult) -> str:
     """The outcome in a sentence or two."""
-    first = found.effects[0]
-    if not found.aimed:
+    first = result.effects[0]
+    if not result.aimed:
         return f"{first.model} detects no true object in these images: there is nothing to attack."
-    text = _sentence(found)
-    if found.contiguous and found.contiguous.aimed:
-        text += f" {_sentence(found.contiguous)}"
-    others = [f"{e.model} from {e.before:.3f} to {e.after:.3f}" for e in found.effects[1:]]
+    text = _sentence(result)
+    if result.contiguous and result.contiguous.aimed:
+        text += f" {_sentence(result.contiguous)}"
+    others = [f"{e.model} from {e.before:.3f} to {e.after:.3f}" for e in result.effects[1:]]
     return text + (f" Models that were not attacked: {'; '.join(others)}." if others else "")
 
 
-def _sentence(found: AttackResult) -> str:
-    first, pixels = found.effects[0], found.mean(lambda a: a.pixels) or 0.0
-    share = pixels / np.mean([a.size.width * a.size.height for a in found.aimed])
-    shape = shape_of(found)
+def _sentence(result: AttackResult) -> str:
+    first, pixels = result.effects[0], result.mean(lambda a: a.pixels) or 0.0
+    share = pixels / np.mean([a.size.width * a.size.height for a in result.aimed])
+    shape = shape_of(result)
     return (
         f"{shape[0].upper()}{shape[1:]} ({pixels:.0f} per image, {100 * share:.2f}%) lower mAP from "
-        f"{first.before:.3f} to {first.after:.3f} and succeed in {sum(a.success for a in found.aimed)} of "
-        f"{many(len(found.aimed), 'image')}."
+        f"{first.before:.3f} to {first.after:.3f} and succeed in {sum(a.success for a in result.aimed)} of "
+        f"{many(len(result.aimed), 'image')}."
     )
 
 
-def next_step(found: AttackResult) -> str:
+def next_step(result: AttackResult) -> str:
     """What to do next, in one sentence."""
-    if not found.aimed:
+    if not result.aimed:
         return "Attack images in which the model detects an object: check the dataset with holdfast evaluate."
-    if found.success:
+    if result.success:
         return "Run holdfast audit on this model to see whether the attack still works under your deployment."
     return (
         "Raise --pixels, --steps or --restarts. A failed attack is not a proof: holdfast verify gives proofs."
     )
 
 
-def sections(found: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
+def sections(result: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
     """The sections of an attack, for its own page or for a larger one."""
     effects, changes, curve = (
-        Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found)
+        Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(result)
     )
     wide = (dataclasses.replace(one, wide=True) for one in (effects, curve))
-    figures = (next(wide), changes, *_charts(found), next(wide))
-    attack = Section("attack", "Attack", figures, verdict(found))
-    return (attack, *_pictures(found, clean, shown))
+    figures = (next(wide), changes, *_charts(result), next(wide))
+    attack = Section("attack", "Attack", figures, verdict(result))
+    return (attack, *_pictures(result, clean, shown))
 
 
-def _charts(found: AttackResult) -> list[Figure]:
-    maps = np.array([p.map for p in found.points])
+def _charts(result: AttackResult) -> list[Figure]:
+    maps = np.array([p.map for p in result.points])
     top = max(1e-9, float(maps.max()))
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
 
@@ -183,44 +188,44 @@ def _charts(found: AttackResult) -> list[Figure]:
         )
         return Figure(title, chart, note)
 
-    pixels = np.array([float(p.budget) for p in found.points])
+    pixels = np.array([float(p.budget) for p in result.points])
     right, note = max(float(pixels.max()), 1.0), "Images that need more pixels stay clean."
     charts = [chart(pixels, right, "pixel budget", "changed pixels per image", note)]
-    distances = np.array([np.nan if p.distance is None else p.distance for p in found.points])
+    distances = np.array([np.nan if p.distance is None else p.distance for p in result.points])
     if np.isfinite(distances).all() and distances.max() > 0:
-        label = f"{found.distance} of the attacked images"
+        label = f"{result.distance} of the attacked images"
         note = "Fréchet distance between the features of the attacked and the clean images."
-        charts.append(chart(distances, float(distances.max()), found.distance, label, note))
+        charts.append(chart(distances, float(distances.max()), result.distance, label, note))
     return charts
 
 
-def _pictures(found: AttackResult, clean: Clean, shown: int) -> list[Section]:
+def _pictures(attack_result: AttackResult, clean: Clean, shown: int) -> list[Section]:
     """The attacked images, with scattered pixels and with contiguous squares."""
-    names = [attempt.name for attempt in chosen(found, shown)]
+    names = [attempt.name for attempt in chosen(attack_result, shown)]
     lead = "Detections before and after: correct, wrong, and true boxes that are missed."
-    outcomes = [found, *([found.contiguous] if found.contiguous else [])]
-    result = []
-    for number, one in enumerate(outcomes):
+    results = [attack_result, *([attack_result.contiguous] if attack_result.contiguous else [])]
+    sections = []
+    for number, result in enumerate(results):
         images = [
             image
-            for attempt in one.attempts
-            if attempt.name in names and (image := _image(one, attempt, clean)) is not None
+            for attempt in result.attempts
+            if attempt.name in names and (image := _image(result, attempt, clean)) is not None
         ]
         if images:
-            least = float(one.about["method"]["rule"]["iou"])
-            body = attacked_gallery(images, one.alignment.names, least, f"attacked-{number}")
+            least = float(result.about["method"]["rule"]["iou"])
+            body = attacked_gallery(images, result.alignment.names, least, f"attacked-{number}")
             figure = Figure("", body, READING, wide=True)
-            shape = shape_of(one)
-            result.append(Section(f"attacked-{number}", f"Attacked images: {shape}", (figure,), lead))
-    return result or [Section("attacked-0", "Attacked images", (), "No image was changed.")]
+            shape = shape_of(result)
+            sections.append(Section(f"attacked-{number}", f"Attacked images: {shape}", (figure,), lead))
+    return sections or [Section("attacked-0", "Attacked images", (), "No image was changed.")]
 
 
-def _image(found: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImage | None:
+def _image(result: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImage | None:
     """The attacked image with its boxes; None if it is unchanged or cannot be read."""
     before = clean(attempt.name) if attempt.pixels else None
     if before is None:
         return None
-    records = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
+    records = realign([attempt.record(attempt.model, after) for after in (False, True)], result.alignment)
     first, second = (record for record in records if isinstance(record, DetectionRecord))
     summary = (
         f"{many(attempt.pixels, 'pixel')} changed, amplitude {attempt.amplitude}; "
@@ -236,17 +241,17 @@ def _image(found: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImage
     )
 
 
-def chosen(found: AttackResult, count: int) -> list[Attempt]:
+def chosen(result: AttackResult, count: int) -> list[Attempt]:
     """The images to show: from the fewest to the most changed pixels, failures last."""
-    changed = sorted((a for a in found.aimed if a.pixels), key=lambda a: (not a.success, a.pixels))
+    changed = sorted((a for a in result.aimed if a.pixels), key=lambda a: (not a.success, a.pixels))
     if len(changed) <= count:
         return changed
-    places = np.linspace(0, len(changed) - 1, count).round().astype(int)
-    return [changed[i] for i in dict.fromkeys(places.tolist())]
+    indices = np.linspace(0, len(changed) - 1, count).round().astype(int)
+    return [changed[i] for i in dict.fromkeys(indices.tolist())]
 
 
-def _about(found: AttackResult) -> Section:
-    about = found.about
+def _about(result: AttackResult) -> Section:
+    about = result.about
     facts: list[list[Cell]] = [
         ["model", f"{about['model']['name']} (sha256 {about['model']['sha256'][:16]}…)"],
         ["model unchanged", "file and outputs are identical before and after the attack"],
@@ -255,7 +260,7 @@ def _about(found: AttackResult) -> Section:
         ["surrogates", ", ".join(m["name"] for m in about["surrogates"]) or "none"],
         ["deployments", ", ".join(about["deployments"]) or "none"],
     ]
-    how = scroll(to_html(Table(["setting", "value"], facts), sortable=False), "Method")
+    method = scroll(to_html(Table(["setting", "value"], facts), sortable=False), "Method")
     digits = {"PSNR": 1, "seconds": 1}
     names = ("name", "targets", "left", "pixels", "amplitude", "psnr", "ssim", "seconds", "note")
     heads = [
@@ -263,8 +268,8 @@ def _about(found: AttackResult) -> Section:
         for name in names
     ]
     columns = [Column(head, digits.get(head, 3)) for head in heads]
-    rows = [[getattr(a, name) for name in names] for a in found.attempts[:LISTED]]
-    rest = len(found.attempts) - len(rows)
+    rows = [[getattr(a, name) for name in names] for a in result.attempts[:LISTED]]
+    rest = len(result.attempts) - len(rows)
     note = f"{many(rest, 'more row')} in images.csv." if rest > 0 else ""
     images = Figure("Images", scroll(to_html(Table(columns, rows)), "Images"), note, wide=True)
-    return Section("about", "How it was run", (images, Figure("Method", how)))
+    return Section("about", "How it was run", (images, Figure("Method", method)))

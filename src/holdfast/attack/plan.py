@@ -38,9 +38,11 @@ class AttackPlan:
     surrogates: tuple[Model, ...] = ()  # attacked together with the model
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # evaluated before and after, never attacked
-    features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
+    features: str = (
+        "signs"  # network of the Fréchet distance; "none" (stored as the empty string): no distance
+    )
     universal: Literal["none", "spot", "boxes"] = "none"
-    shared: bool = False  # whether `out` may hold more images of this attack than those of the plan
+    shared: bool = False  # whether `out` may contain more images of this attack than the plan
 
     def __post_init__(self) -> None:
         if self.features == "none":
@@ -106,7 +108,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
-    """The attack in a folder with the hash of its setup, apart from other versions."""
+    """The attack with the hash of its setup in the folder name, separate from other versions."""
     setup = task_of(attack, alignment).setup.name
     return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
 
@@ -124,42 +126,42 @@ def check_attack(attack: AttackPlan) -> None:
                 f"--surrogate {other.name}: none of its {len(other.card.classes)} classes is a class of "
                 f"{plan.model.name}; correct the names in its card"
             )
-    for one in (option for text in attack.deployments for option in options_of(text)):
-        if one.calibrated:
+    for deployment in (option for text in attack.deployments for option in options_of(text)):
+        if deployment.calibrated:
             raise InputError(
-                f"--deployment {one.label}: needs calibration images, which an attack does not have; "
+                f"--deployment {deployment.label}: needs calibration images, which an attack does not have; "
                 "use fp16 or bf16, or attack a quantised model"
             )
     check("an attack", "cv2", extra="attack")
     if not attack.method.black_box:
         check("a gradient attack (--black-box works without)", "torch", extra="attack")
     names = [m.name for m in attack.unseen]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
-    method, limits, black = attack.method, attack.limits, attack.method.black_box
-    lone, gradients = attack.universal != "none", "needs gradients; omit --black-box"
-    several = "a black-box attack under deployments supports only --goal vanish"
-    useless = (
-        ("--surrogate", black and attack.surrogates, gradients),
-        ("--universal", black and lone, gradients),
-        ("--transform", black and method.transforms, gradients),
-        ("--diverse", black and method.diversity, gradients),
-        ("--deployment", black and attack.deployments and method.goal != "vanish", several),
-        ("--mask", lone and method.mask != Method.mask, "a universal patch is a square; omit --mask"),
-        ("--regions", lone and limits.regions, "a universal patch is one square; omit --regions"),
+    duplicates = [name for name in names if names.count(name) > 1]
+    if duplicates:
+        raise InputError(f"--unseen: two models are called {duplicates[0]!r}; rename one of the files")
+    method, limits, black_box = attack.method, attack.limits, attack.method.black_box
+    universal, needs_gradients = attack.universal != "none", "needs gradients; omit --black-box"
+    only_vanish = "a black-box attack under deployments supports only --goal vanish"
+    conflicts = (
+        ("--surrogate", black_box and attack.surrogates, needs_gradients),
+        ("--universal", black_box and universal, needs_gradients),
+        ("--transform", black_box and method.transforms, needs_gradients),
+        ("--diverse", black_box and method.diversity, needs_gradients),
+        ("--deployment", black_box and attack.deployments and method.goal != "vanish", only_vanish),
+        ("--mask", universal and method.mask != Method.mask, "a universal patch is a square; omit --mask"),
+        ("--regions", universal and limits.regions, "a universal patch is one square; omit --regions"),
         (
             "--amplitude",
-            lone and limits.amplitude < 255,
+            universal and limits.amplitude < 255,
             "a universal patch may have any colour; omit --amplitude",
         ),
         (
             "--anywhere",
-            lone and not method.inside,
+            universal and not method.inside,
             "--universal determines the position of the patch; omit --anywhere",
         ),
     )
-    for option, given, why in useless:
+    for option, given, why in conflicts:
         if given:
             raise InputError(f"{option}: {why}")
     part("mask", attack.method.mask)  # UnknownName before the folder is created
@@ -181,5 +183,5 @@ def contiguous_plan(attack: AttackPlan) -> AttackPlan:
 
 def to_model(alignment: Alignment) -> Ints:
     """Per class of the data its number in the model, -1 where the model has none."""
-    number = {int(place): at for at, place in enumerate(alignment.of_model) if place >= 0}
-    return np.array([number.get(int(place), -1) for place in alignment.of_data], np.int64)
+    number = {int(position): index for index, position in enumerate(alignment.of_model) if position >= 0}
+    return np.array([number.get(int(position), -1) for position in alignment.of_data], np.int64)

@@ -1,8 +1,8 @@
-"""A search from predictions alone: any runtime, no gradient, no torch.
+"""Black-box search: predictions of any runtime, no gradient, no torch.
 
-A sparse random search: paint in extreme colours is put down in blocks, moved and painted over; what brings
-the goal no nearer is taken back (in the spirit of Square Attack and Sparse-RS, the loss being what the
-detections that match the targets say). After success the paint is thinned out.
+A sparse random search in the spirit of Square Attack and Sparse-RS: blocks in extreme colours are added,
+moved and recoloured, and a change is accepted unless the loss rises. The loss is computed from the detections
+that match the targets. After success the painted pixels are pruned.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from holdfast.core.patch import amplitude, changed, changed_pixels
 from holdfast.core.registry import part
 from holdfast.core.types import Bools, Detections, Floats, Image, no_detections
 
-LINE = 3  # pixels: the width of the lines that designs are made of
-STUCK = 1000  # moves in a row that the limits forbid: there is no way on
+LINE = 3  # width of the lines of a design, in pixels
+STUCK = 1000  # consecutive moves rejected by the limits after which the search stops
 Judge: TypeAlias = Callable[[Image], Detections]
 
 
@@ -36,30 +36,30 @@ class Paint:
     def __len__(self) -> int:
         return int(np.count_nonzero(self.where))
 
-    def without(self, gone: Bools) -> Paint:
-        """The paint with some pixels (h, w) taken away."""
-        return replace(self, where=self.where & ~gone)
+    def without(self, removed: Bools) -> Paint:
+        """The paint without some pixels (h, w)."""
+        return replace(self, where=self.where & ~removed)
 
 
 def search_black(
     judge: Judge, target: Target, method: Method, limits: Limits, rng: np.random.Generator
 ) -> SearchResult:
-    """The best image found by asking `judge`, at most `limits.steps` times a restart."""
+    """The best image of a search with at most `limits.steps` queries to `judge` per restart."""
     allowed, mask = within(target, method), part("mask", method.mask)
-    if not mask.facts.get("grows"):  # a mask that does needs a gradient: then anywhere in the boxes
+    if not mask.facts.get("grows"):  # a growing mask needs a gradient: then anywhere in the boxes
         allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    inquiry = QuerySession(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
-    if not inquiry.allowed.any():
-        inquiry.ask(inquiry.blank)
-        return inquiry.result("no pixel may be changed: no box meets the image")
+    session = QuerySession(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
+    if not session.allowed.any():
+        session.ask(session.blank)
+        return session.result("no pixel may be changed: no box meets the image")
     for restart in range(1, limits.restarts + 1):
         end = restart * limits.steps
-        paint, lacks = inquiry.improved(*inquiry.started(end), limits.pixels, end)
-        if lacks == 0 and method.shrink:
-            inquiry.thin(paint, end)
-        if lacks == 0 or inquiry.spent(limits.restarts * limits.steps):
+        paint, loss = session.improved(*session.started(end), limits.pixels, end)
+        if loss == 0 and method.shrink:
+            session.prune(paint, end)
+        if loss == 0 or session.spent(limits.restarts * limits.steps):
             break
-    return inquiry.result()
+    return session.result()
 
 
 def _extremes(image: Image, amplitude: int) -> tuple[Image, Image]:
@@ -71,7 +71,7 @@ def _extremes(image: Image, amplitude: int) -> tuple[Image, Image]:
 
 @dataclass
 class QuerySession:
-    """The questions asked of one model about one image: counted, timed, the best answer kept."""
+    """The queries to one model about one image: their number, time, and the best result."""
 
     judge: Judge
     target: Target
@@ -101,56 +101,56 @@ class QuerySession:
         return np.where(paint.where[..., None], colours, self.target.image)
 
     def ask(self, paint: Paint, extremes: tuple[Image, Image] | None = None) -> float:
-        """What the goal lacks with this paint; 0: reached."""
+        """Query the model and return the distance from the goal; 0: reached."""
         image = self.painted(paint, extremes or self.extremes)
         after = self.judge(image)
         self.queries += 1
-        lacks = shortfall(self.method.goal, self.target, after, self.method.rule)
+        loss = shortfall(self.method.goal, self.target, after, self.method.rule)
         pixels = changed_pixels(self.target.image, image)
-        if lacks == 0 and not self.first:
+        if loss == 0 and not self.first:
             self.first = self.queries
-        if lacks == 0 or not self.trail:
-            self.trail[pixels, lacks == 0] = None
-        rank = lacks, pixels, amplitude(self.target.image, image)
+        if loss == 0 or not self.trail:
+            self.trail[pixels, loss == 0] = None
+        rank = loss, pixels, amplitude(self.target.image, image)
         if rank < self.best:
             self.best, self.image, self.after = rank, image, after
-        return lacks
+        return loss
 
     def spent(self, queries: int) -> bool:
-        """Whether this many queries were asked, or the time is over."""
+        """Whether this many queries were used, or the time limit has passed."""
         late = 0 < self.limits.seconds <= time.perf_counter() - self.began
         return late or self.queries >= queries
 
     def result(self, note: str = "") -> SearchResult:
-        """The image that lacks least, of those the one with the fewest pixels."""
-        lacks, pixels, _ = self.best
+        """The image nearest to the goal, among equals the one with the fewest pixels."""
+        loss, pixels, _ = self.best
         note = note or (f"first success at query {self.first}" if self.first else "")
-        trail = tuple({**self.trail, (pixels, lacks == 0): None})
+        trail = tuple({**self.trail, (pixels, loss == 0): None})
         seconds = time.perf_counter() - self.began
         return SearchResult(
-            self.image, self.after, lacks == 0, steps=self.queries, seconds=seconds, trail=trail, note=note
+            self.image, self.after, loss == 0, steps=self.queries, seconds=seconds, trail=trail, note=note
         )
 
     def visible(self, paint: Paint) -> Bools:
-        """(h, w): the pixels that differ: one whose colour is its clean one joins no region."""
+        """(h, w): the pixels that differ from the clean image; only these form regions."""
         return changed(self.target.image, self.painted(paint, self.extremes))
 
-    def torn(self, paint: Paint) -> bool:
+    def exceeds_regions(self, paint: Paint) -> bool:
         """Whether the paint has more regions than the limits allow."""
         return self.limits.regions > 0 and count_regions(self.visible(paint)) > self.limits.regions
 
     def cut(self, paint: Paint) -> Paint:
-        """The paint with no more regions than the limits allow; which ones stay is left to chance."""
-        if not self.torn(paint):
+        """The paint cut to the allowed number of regions, which are chosen at random."""
+        if not self.exceeds_regions(paint):
             return paint
-        seen = self.visible(paint)
-        _, labels = labelled(seen)
+        visible = self.visible(paint)
+        _, labels = labelled(visible)
         weights = self.rng.random(int(labels.max()) + 1)[labels]
         sizes = np.bincount(labels.ravel())[labels]
-        return Paint(heaviest(seen, weights / sizes, self.limits.regions), paint.bright)
+        return Paint(heaviest(visible, weights / sizes, self.limits.regions), paint.bright)
 
     def started(self, end: int) -> tuple[Paint, float]:
-        """The best of some random designs, a tenth of the queries."""
+        """The best of several random designs, which use a tenth of the queries."""
         limits, (height, width) = self.limits, self.allowed.shape
         boxes = np.array([[0.0, 0.0, width, height]])
         if len(self.target.boxes) and (self.method.inside or self.method.goal != "fabricate"):
@@ -160,23 +160,23 @@ class QuerySession:
             if self.spent(end) or least == 0:
                 break
             paint = self.cut(design(self.allowed, boxes, limits.pixels, self.rng))
-            if 0 < len(paint) <= limits.pixels and (lacks := self.ask(paint)) < least:
-                best, least = paint, lacks
-        if not len(best):  # every design was too large: one block is not
+            if 0 < len(paint) <= limits.pixels and (loss := self.ask(paint)) < least:
+                best, least = paint, loss
+        if not len(best):  # every design was too large: use one block
             best = self.cut(shifted(self.allowed, best, limits.pixels, self.side(0.0), self.rng))
             least = self.ask(best)
         return best, least
 
     def side(self, spent: float) -> int:
-        """The side of a block: a quarter of what is allowed at first, one or two pixels in the end."""
+        """The side of a block: a quarter of the allowed area at first, one or two pixels at the end."""
         area = min(int(np.count_nonzero(self.allowed)), 4 * self.limits.pixels)
         side: float = 0.25 * float(np.sqrt(area)) * 0.5 ** (5.0 * spent)
         return max(1, min(round(side), int(np.sqrt(self.limits.pixels))))
 
-    def improved(self, paint: Paint, lacks: float, budget: int, end: int) -> tuple[Paint, float]:
-        """The paint after moves that never lost ground, until the goal is reached or all is spent."""
+    def improved(self, paint: Paint, loss: float, budget: int, end: int) -> tuple[Paint, float]:
+        """The paint after moves that never increase the loss, until the goal or the limit is reached."""
         first, stuck = self.queries, 0
-        while lacks > 0 and not self.spent(end) and stuck < STUCK:
+        while loss > 0 and not self.spent(end) and stuck < STUCK:
             side = self.side((self.queries - first) / max(1, end - first))
             if self.rng.random() < 0.5:
                 candidate = recoloured(paint, side, self.rng)
@@ -187,46 +187,46 @@ class QuerySession:
                 stuck += 1  # no query was spent on it
                 continue
             stuck = 0
-            now = self.ask(candidate)
-            if now <= lacks:
-                paint, lacks = candidate, now
-        return paint, lacks
+            new_loss = self.ask(candidate)
+            if new_loss <= loss:
+                paint, loss = candidate, new_loss
+        return paint, loss
 
-    def thin(self, paint: Paint, end: int) -> None:
-        """Remove paint; the fewest pixels seen to succeed are kept as the best image.
+    def prune(self, paint: Paint, end: int) -> None:
+        """Prune the paint; the successful image with the fewest pixels becomes the best image.
 
-        Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
-        nevertheless and the search continues with the smaller budget.
+        Parts are removed while the attack still succeeds. If no more can be removed, the search continues
+        with a smaller budget.
         """
-        last = max(8, (end - self.queries) // 50)  # queries kept for the amplitude
-        paint = self.without_parts(paint, end - last)
-        while not self.spent(end - last) and len(paint) > 1:
+        reserved = max(8, (end - self.queries) // 50)  # queries reserved for the amplitude
+        paint = self.without_parts(paint, end - reserved)
+        while not self.spent(end - reserved) and len(paint) > 1:
             budget = max(1, int(0.85 * len(paint)))
             fewer = paint
             for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), self.rng):
                 fewer = fewer.without(pixels) if len(fewer) > budget else fewer
-            if self.torn(fewer):
+            if self.exceeds_regions(fewer):
                 break
-            patience = min(end - last, self.queries + max(40, (end - self.queries) // 3))
-            fewer, lacks = self.improved(fewer, self.ask(fewer), budget, patience)
-            if lacks > 0:
+            limit = min(end - reserved, self.queries + max(40, (end - self.queries) // 3))
+            fewer, loss = self.improved(fewer, self.ask(fewer), budget, limit)
+            if loss > 0:
                 break
-            paint = self.without_parts(fewer, end - last)
+            paint = self.without_parts(fewer, end - reserved)
         low, high = 0, self.limits.amplitude  # the same pixels with less amplitude, by bisection
         while high - low > 4 and not self.spent(end):
             middle = (low + high) // 2
-            lacks = self.ask(paint, _extremes(self.target.image, middle))
-            low, high = (low, middle) if lacks == 0 else (middle, high)
+            loss = self.ask(paint, _extremes(self.target.image, middle))
+            low, high = (low, middle) if loss == 0 else (middle, high)
 
     def without_parts(self, paint: Paint, end: int) -> Paint:
-        """The paint without every part that is not needed; parts halve from an eighth to single pixels."""
+        """The paint without unnecessary parts; their size halves from an eighth to single pixels."""
         size = max(1, len(paint) // 8)
         while True:
             for pixels in _parts(paint, size, self.rng):
                 if self.spent(end):
                     return paint
                 fewer = paint.without(pixels)
-                if len(fewer) and not self.torn(fewer) and self.ask(fewer) == 0:
+                if len(fewer) and not self.exceeds_regions(fewer) and self.ask(fewer) == 0:
                     paint = fewer
             if size == 1 or len(paint) // size > 256:
                 return paint
@@ -234,24 +234,24 @@ class QuerySession:
 
 
 def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
-    """The painted pixels cut into parts of about that size that lie together, in random order."""
+    """The painted pixels divided into adjacent parts of about that size, in random order."""
     y, x = np.nonzero(paint.where)
     step = max(1, int(np.sqrt(size)))
     order = np.lexsort([x % step, y % step, x // step, y // step])
     parts = []
     for start in range(0, len(order), size):
         part = np.zeros_like(paint.where)
-        chosen = order[start : start + size]
-        part[y[chosen], x[chosen]] = True
+        selected = order[start : start + size]
+        part[y[selected], x[selected]] = True
         parts.append(part)
     rng.shuffle(parts)
     return parts
 
 
 def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:
-    """Paint of a random kind to begin with, in random colours: lines across each box, blocks, or a square.
+    """A random initial design in random colours: lines across each box, blocks, or a square.
 
-    Where no more is allowed than the budget, all of it is painted, in blocks or stripes.
+    If no more pixels than the budget are allowed, all of them are painted, in blocks or stripes.
     """
     if np.count_nonzero(allowed) <= budget:
         mean = float(np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).mean()))
@@ -263,20 +263,20 @@ def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator)
         return Paint(allowed, coarse[y[:, None], x])
     kind = rng.choice(["lines", "blocks", "square"], p=[0.4, 0.4, 0.2])
     where, bright = np.zeros(allowed.shape, bool), np.zeros((*allowed.shape, 3), bool)
-    each = max(1, budget // max(1, len(boxes)))
+    share = max(1, budget // max(1, len(boxes)))
     for box in boxes:
-        left = each
+        remaining = share
         for _ in range(400):
-            place = _stroke(box, each, str(kind), rng)
-            count = int(np.count_nonzero(allowed[place] & ~where[place]))
+            window = _stroke(box, share, str(kind), rng)
+            count = int(np.count_nonzero(allowed[window] & ~where[window]))
             if not count:
                 continue
-            if count > left:
+            if count > remaining:
                 break
-            left -= count
-            where[place] |= allowed[place]
-            bright[place] = _colour(rng)
-            if left <= 0 or kind == "square":
+            remaining -= count
+            where[window] |= allowed[window]
+            bright[window] = _colour(rng)
+            if remaining <= 0 or kind == "square":
                 break
     return Paint(where, bright)
 
@@ -304,7 +304,7 @@ def _colour(rng: np.random.Generator) -> Bools:
 
 
 def recoloured(paint: Paint, side: int, rng: np.random.Generator) -> Paint:
-    """The paint with all that lies in one random window in one colour, of one or of all channels."""
+    """The paint with one random window recoloured, in one channel or in all."""
     rows, columns = _window(paint.where, side, rng)
     bright = paint.bright.copy()
     if rng.random() < 0.5:
@@ -315,28 +315,28 @@ def recoloured(paint: Paint, side: int, rng: np.random.Generator) -> Paint:
 
 
 def shifted(allowed: Bools, paint: Paint, budget: int, side: int, rng: np.random.Generator) -> Paint:
-    """The paint with a new block of one colour, and as much taken away elsewhere as the budget asks."""
-    place = _window(allowed, side, rng)
+    """The paint with a new block of one colour, and pixels elsewhere removed to stay within the budget."""
+    window = _window(allowed, side, rng)
     block = np.zeros_like(paint.where)
-    block[place] = allowed[place]
+    block[window] = allowed[window]
     bright = paint.bright.copy()
     bright[block] = _colour(rng)
     candidate = Paint(paint.where | block, bright)
     for _ in range(200):
-        over, old = len(candidate) - budget, candidate.where & ~block
-        if over <= 0 or not old.any():
+        excess, old = len(candidate) - budget, candidate.where & ~block
+        if excess <= 0 or not old.any():
             break
-        place = _window(old, max(side, 2), rng)
-        gone = np.zeros_like(old)
-        gone[place] = old[place]
-        gone.flat[np.flatnonzero(gone)[over:]] = False
-        candidate = candidate.without(gone)
+        window = _window(old, max(side, 2), rng)
+        removed = np.zeros_like(old)
+        removed[window] = old[window]
+        removed.flat[np.flatnonzero(removed)[excess:]] = False
+        candidate = candidate.without(removed)
     return candidate
 
 
 def _window(mask: Bools, side: int, rng: np.random.Generator) -> tuple[slice, slice]:
     """A square window around a random pixel of the mask."""
-    at = np.flatnonzero(mask)
-    y, x = divmod(int(at[rng.integers(len(at))]), mask.shape[1])
+    indices = np.flatnonzero(mask)
+    y, x = divmod(int(indices[rng.integers(len(indices))]), mask.shape[1])
     y, x = y - int(rng.integers(side)), x - int(rng.integers(side))
     return slice(max(y, 0), y + side), slice(max(x, 0), x + side)

@@ -46,7 +46,7 @@ class Attempt:
     truth: Boxes  # by the data's class numbers
     model: Pair
     targets: int  # true boxes detected before
-    left: int  # those still detected after
+    left: int  # true boxes still detected after
     success: bool
     pixels: int
     amplitude: int
@@ -135,8 +135,8 @@ def row_of(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _detections_plain(found: Detections) -> dict[str, Any]:
-    return {f.name: getattr(found, f.name).tolist() for f in dataclasses.fields(found)}
+def _detections_plain(detections: Detections) -> dict[str, Any]:
+    return {f.name: getattr(detections, f.name).tolist() for f in dataclasses.fields(detections)}
 
 
 def _detections(plain: dict[str, Any]) -> Detections:
@@ -260,7 +260,7 @@ def _map(
     settings: Settings,
 ) -> float:
     """The mAP with the attacked image where `after` is true, else the clean one."""
-    records = [a.record(p, which) for a, p, which in zip(attempts, pairs, after, strict=True)]
+    records = [a.record(p, attacked) for a, p, attacked in zip(attempts, pairs, after, strict=True)]
     metrics = score_records(realign(records, alignment), "detect", alignment.names, settings)["metrics"]
     return float(metrics.get("mAP", metrics.get("AP50")) or 0.0)
 
@@ -274,13 +274,15 @@ def points_of(
     pairs = [a.model for a in attempts]
     aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
     features = [a.features for a in attempts if a.features is not None]
-    both = np.stack(features) if len(features) >= max(2, len(attempts)) else None
-    each = np.arange(len(features))
+    stacked = np.stack(features) if len(features) >= max(2, len(attempts)) else None
+    index = np.arange(len(features))
     points = []
     for budget in budgets:
         after = [0 < a.pixels <= budget for a in attempts]
-        spent = sum(a.pixels for a, which in zip(attempts, after, strict=True) if which)
+        pixels = sum(a.pixels for a, attacked in zip(attempts, after, strict=True) if attacked)
         value = _map(attempts, pairs, after, alignment, settings)
-        distance = None if both is None else frechet(both[each, 0], both[each, np.array(after, int)])
-        points.append(BudgetPoint(budget, sum(after), spent / aimed, value, distance))
+        distance = (
+            None if stacked is None else frechet(stacked[index, 0], stacked[index, np.array(after, int)])
+        )
+        points.append(BudgetPoint(budget, sum(after), pixels / aimed, value, distance))
     return tuple(points)

@@ -42,7 +42,7 @@ LOOKED_AT = 8  # images whose outputs are compared before and after
 def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> AttackResult:
     """Run the attack and write its files to the plan's folder; an interrupted run resumes.
 
-    `patch` is the universal patch. Raise ModelError if the model file or its outputs have changed afterwards.
+    `patch` is the universal patch. Raise ModelError if the model file or its outputs changed.
     """
     from holdfast.stages.features import open_features
 
@@ -66,7 +66,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     if not attempts:
         raise DataError(f"none of the {len(failed)} images could be attacked; first: {failed[0]}")
     settings, model = plan.plan.settings, plan.plan.model.name
-    found = AttackResult(
+    result = AttackResult(
         attempts=attempts,
         failed=failed,
         effects=(
@@ -80,31 +80,31 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
         cells=cells.of(),
         files=work.names,
     )
-    write_atomic(plan.out / MANIFEST, to_json(as_plain(found), indent=True))
+    write_atomic(plan.out / MANIFEST, to_json(as_plain(result), indent=True))
     rows = to_csv(table_of([row_of(a) for a in attempts]))
     write_atomic(plan.out / TABLE, rows.encode("utf-8", "replace"))
-    return in_folder(found, plan.out)
+    return in_folder(result, plan.out)
 
 
-def add_contiguous(found: AttackResult, plan: AttackPlan, progress: Progress = silent) -> AttackResult:
+def add_contiguous(result: AttackResult, plan: AttackPlan, progress: Progress = silent) -> AttackResult:
     """Attack again with contiguous squares at the same pixel budget, and save both results."""
-    both = dataclasses.replace(found, contiguous=attack(contiguous_plan(plan), progress))
+    both = dataclasses.replace(result, contiguous=attack(contiguous_plan(plan), progress))
     write_atomic(plan.out / MANIFEST, to_json(as_plain(both), indent=True))
     return in_folder(both, plan.out)
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:
-    evaluated = plan.plan
+    evaluation = plan.plan
     return {
-        "command": evaluated.command,
+        "command": evaluation.command,
         "created": now(),
         "seconds": round(seconds, 3),
-        "model": {**_named(evaluated.model), "unchanged": state},
-        "data": {"name": evaluated.dataset.name, "images": len(evaluated.dataset), **evaluated.source},
+        "model": {**_named(evaluation.model), "unchanged": state},
+        "data": {"name": evaluation.dataset.name, "images": len(evaluation.dataset), **evaluation.source},
         "classes": list(alignment.names),
         "alignment": alignment.to_plain(),
         "note": alignment.note,
-        "pipeline": (evaluated.pipeline or pipeline_of(evaluated.model.card)).describe(),
+        "pipeline": (evaluation.pipeline or pipeline_of(evaluation.model.card)).describe(),
         "method": dataclasses.asdict(plan.method),
         "limits": dataclasses.asdict(plan.limits),
         "seed": plan.seed,
@@ -112,8 +112,8 @@ def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], second
         "unseen": [_named(m) for m in plan.unseen],
         "deployments": list(plan.deployments),
         "universal": plan.universal,
-        "rule": f"{evaluated.settings.rule}; IoU {evaluated.settings.iou}",
-        "settings": settings_plain(evaluated.settings),
+        "rule": f"{evaluation.settings.rule}; IoU {evaluation.settings.iou}",
+        "settings": settings_plain(evaluation.settings),
         "versions": versions(),
     }
 
@@ -122,21 +122,21 @@ def _named(model: Model) -> dict[str, str]:
     return {"name": model.name, "path": str(model.path), "sha256": model.sha256}
 
 
-def as_plain(found: AttackResult) -> dict[str, Any]:
+def as_plain(result: AttackResult) -> dict[str, Any]:
     """The outcome as JSON values: effects, means, curves, and one row per image."""
     return {
-        "about": found.about,
-        "effects": [{**dataclasses.asdict(e), "S_e": e.effect} for e in found.effects],
-        "success": found.success,
-        "mean_pixels": found.mean(lambda a: a.pixels),
-        "mean_amplitude": found.mean(lambda a: a.amplitude),
-        "mean_ssim": found.mean(lambda a: a.ssim),
-        "distance": {"name": found.distance, "value": found.points[-1].distance},
-        "curve": [dataclasses.asdict(p) for p in found.points],
-        "images": [{**row_of(a), **_detections(a)} for a in found.attempts],
-        "failed": [str(f) for f in found.failed],
-        "cells": found.cells.to_plain() if found.cells else None,
-        "contiguous": as_plain(found.contiguous) if found.contiguous else None,
+        "about": result.about,
+        "effects": [{**dataclasses.asdict(e), "S_e": e.effect} for e in result.effects],
+        "success": result.success,
+        "mean_pixels": result.mean(lambda a: a.pixels),
+        "mean_amplitude": result.mean(lambda a: a.amplitude),
+        "mean_ssim": result.mean(lambda a: a.ssim),
+        "distance": {"name": result.distance, "value": result.points[-1].distance},
+        "curve": [dataclasses.asdict(p) for p in result.points],
+        "images": [{**row_of(a), **_detections(a)} for a in result.attempts],
+        "failed": [str(f) for f in result.failed],
+        "cells": result.cells.to_plain() if result.cells else None,
+        "contiguous": as_plain(result.contiguous) if result.contiguous else None,
     }
 
 
@@ -146,10 +146,12 @@ def _detections(attempt: Attempt) -> dict[str, Any]:
     return {
         f"{name}{when}": [
             {"box": box.tolist(), "score": float(score), "class": int(number)}
-            for box, score, number in zip(said.boxes, said.scores, said.classes, strict=True)
+            for box, score, number in zip(
+                detections.boxes, detections.scores, detections.classes, strict=True
+            )
         ]
         for name, pair in pairs.items()
-        for when, said in vars(pair).items()
+        for when, detections in vars(pair).items()
     }
 
 
@@ -169,14 +171,16 @@ def decoded(plan: EvaluationPlan) -> Callable[[str], Image | None]:
 
 
 def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = False) -> None:
-    """Claim the folder for this attack; DataError if it holds another one, or other images.
+    """Claim the folder for this attack; raise DataError if it contains another attack or other images.
 
-    A shared folder may hold other images: an audit attacks as many as its time allows.
+    A shared folder may contain other images: an audit attacks as many as its time allows.
     """
     path, names = folder / CLAIM, [e.name for e in entries]
     try:
-        held = orjson.loads(path.read_bytes())
-        same = held["setup"] == setup and (shared or set(held["images"]) <= set(map(printable, names)))
+        existing = orjson.loads(path.read_bytes())
+        same = existing["setup"] == setup and (
+            shared or set(existing["images"]) <= set(map(printable, names))
+        )
     except FileNotFoundError:
         same = True
     except (OSError, ValueError, KeyError, TypeError):
@@ -193,34 +197,34 @@ def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
     """The hash of the model file and of its outputs on the first readable images."""
     model = plan.plan.model
     judge = open_judge(model, plan.plan.pipeline, plan.method.rule)
-    said: dict[str, list[tuple[str, str]]] = {}
+    outputs: dict[str, list[tuple[str, str]]] = {}
     for entry in entries[:LOOKED_AT]:
         try:
             tensor = judge.prepared(judge.machine.decode(entry.load().data)).tensor
         except DataError:
             continue
-        said[entry.name] = [
+        outputs[entry.name] = [
             (name, fingerprint.of_bytes(np.ascontiguousarray(value).tobytes()))
             for name, value in judge.machine.run(tensor).items()
         ]
     content = fingerprint.of_bytes(model.read())
-    return {"sha256": content, "images": str(len(said)), "outputs": fingerprint.of(said)}
+    return {"sha256": content, "images": str(len(outputs)), "outputs": fingerprint.of(outputs)}
 
 
 def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
     """Image -> file name in the results: without its extension, unless two images would collide."""
     short = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
-    times = Counter(name.casefold() for name in short.values())
-    taken = {stem for stem, count in times.items() if count == 1}
-    found = {}
+    counts = Counter(name.casefold() for name in short.values())
+    taken = {stem for stem, count in counts.items() if count == 1}
+    names = {}
     for name, stem in short.items():
-        if times[stem.casefold()] > 1:
-            whole = _inside(name)
-            choices = itertools.chain([whole], (f"{whole}-{number}" for number in itertools.count(2)))
+        if counts[stem.casefold()] > 1:
+            full = _inside(name)
+            choices = itertools.chain([full], (f"{full}-{number}" for number in itertools.count(2)))
             stem = next(choice for choice in choices if choice.casefold() not in taken)
             taken.add(stem.casefold())
-        found[name] = stem
-    return found
+        names[name] = stem
+    return names
 
 
 def _inside(name: str) -> str:

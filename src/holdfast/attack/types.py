@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rule:
-    """When a target counts as detected: a detection of its class, score and overlap at least these."""
+    """When a target counts as detected: a detection of its class with at least this score and IoU."""
 
     score: float = 0.25
     iou: float = 0.5
@@ -39,11 +39,11 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What is attacked in one image (decoded pixels): true boxes, at least one of which the model finds."""
+    """The target in one image (decoded pixels): true boxes, at least one of which the model detects."""
 
     image: Image
     boxes: Boxes
-    before: Detections  # what the model says of the clean image, by its pipeline, at the rule's thresholds
+    before: Detections  # in the clean image, through the pipeline, at the rule's thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class SearchResult:
     success: bool  # vanish: no target is detected any more
     steps: int  # gradient steps or queries spent
     seconds: float
-    trail: tuple[tuple[int, bool], ...] = ()  # (changed pixels, success) of every image judged on the way
+    trail: tuple[tuple[int, bool], ...] = ()  # (changed pixels, success) of every judged image
     note: str = ""
 
 
@@ -79,6 +79,6 @@ class Method:
 
 
 def check_time(until: float) -> None:
-    """Raise BudgetSpent once the moment (of time.monotonic) has passed."""
+    """Raise BudgetSpent once the deadline (of time.monotonic) has passed."""
     if time.monotonic() >= until:
         raise BudgetSpent("time budget reached before the image was finished")

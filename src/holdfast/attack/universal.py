@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from holdfast.attack.gradient.victim import Oracle, Victim
 
 SIDE = 16  # pixels of a patch that is scaled to every box
-BATCH = 4  # targets a step
-WAY = 1500.0  # divided by the number of steps: the first step's size, of 255, within FIRST
+BATCH = 4  # targets per step
+WAY = 1500.0  # divided by the number of steps: the size of the first step, of 255, clipped to FIRST
 FIRST, LAST = (16.0, 128.0), 2.0
 MOMENTUM = 0.9
-FLOOR = 0.4  # of the rule's score: candidates shall be dead with something to spare
-CHECKS = 6  # times a restart's patch is judged; the best of them is kept
-JUDGED = 40  # targets that are judged each time, at most
+FLOOR = 0.4  # factor on the rule's score, so that candidates are suppressed with a margin
+CHECKS = 6  # times the patch of a restart is judged; the best one is returned
+JUDGED = 40  # maximum number of targets per check
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
     progress: Progress
 
     def setups(self) -> list[Setup]:
-        """The attack and where the patch lies."""
+        """The attack and the position of the patch."""
         return [Setup("attack", [self.task.facts, "universal", self.task.attack.universal])]
 
     def contents(self, item: tuple[Entry, ...]) -> list[Any]:
@@ -65,28 +65,28 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
             try:
                 sample = entry.load()
                 image = judge.machine.decode(sample.data)
-            except ImageError:  # reported when it is its turn to be attacked
+            except ImageError:  # reported when the image is attacked
                 continue
             if isinstance(sample.truth, Boxes):
                 boxes = known_boxes(sample.truth, task.to_model)
                 targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
-        found = [target for target in targets if target]
-        if not found:
+        detected = [target for target in targets if target]
+        if not detected:
             name = plan.plan.dataset.name
             raise DataError(f"{task.model.name} detects no true object in {name}: nothing to attack")
         rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Position()
         victims, method, limits = victims_of(task), plan.method, plan.limits
-        return patch_to_plain(universal(victims, found, method, limits, where, rng, self.progress))
+        return patch_to_plain(universal(victims, detected, method, limits, where, rng, self.progress))
 
 
 def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
-    """One patch for the whole dataset, searched on the images in which something true is found.
+    """Search one patch for the whole dataset, on the images in which a true object is detected.
 
     It is stored as a cell: a resumed run continues with the same patch.
     """
     task = task_of(plan, alignment_of(plan.plan))
-    (found,) = run(UniversalWork(task, progress), [plan.plan.dataset.entries], task.store).read()
-    return patch_from_plain(found)
+    (plain,) = run(UniversalWork(task, progress), [plan.plan.dataset.entries], task.store).read()
+    return patch_from_plain(plain)
 
 
 def universal(
@@ -98,24 +98,24 @@ def universal(
     rng: np.random.Generator,
     progress: Progress = silent,
 ) -> Patch:
-    """The patch, of those seen on the way, that leaves the fewest targets.
+    """Search the patch that leaves the fewest targets detected.
 
-    `limits.steps` steps, each on a few of the targets. It covers at most `limits.pixels` of every target's
-    image: on boxes by its side, at a spot by its own size.
+    Each of the `limits.steps` steps uses a few of the targets. The patch covers at most `limits.pixels` of
+    every image: on boxes this limits its relative side, at a fixed position its own size.
     """
     from holdfast.attack.gradient.victim import open_oracle  # here, because it needs torch
 
     blank = blank_patch(targets, limits, where)
-    aimed = [open_oracle(victims, t, method) for t in targets]
+    oracles = [open_oracle(victims, t, method) for t in targets]
     end = time.perf_counter() + (limits.seconds * len(targets) if limits.seconds else np.inf)
-    best, least = blank, np.inf
+    best, fewest = blank, np.inf
     first = float(np.clip(WAY / limits.steps, *FIRST))
-    judged = [aimed[i] for i in rng.permutation(len(aimed))[:JUDGED]]
+    sample = [oracles[i] for i in rng.permutation(len(oracles))[:JUDGED]]
     for _ in range(limits.restarts):
         pixels = rng.uniform(0.0, 255.0, (blank.mask.size, 3))
         momentum = np.zeros_like(pixels)
         for step in range(limits.steps):
-            momentum = MOMENTUM * momentum + _mean_slope(aimed, blank, pixels, rng)
+            momentum = MOMENTUM * momentum + _mean_slope(oracles, blank, pixels, rng)
             size = first * (LAST / first) ** (step / max(1, limits.steps - 1))
             pixels = np.clip(pixels - size * np.sign(momentum), 0.0, 255.0)
             progress(1, 0)
@@ -123,15 +123,15 @@ def universal(
             if late or (step + 1) % max(1, limits.steps // CHECKS) == 0 or step + 1 == limits.steps:
                 values = np.rint(pixels).astype(np.uint8).reshape(blank.pixels.shape)
                 patch = Patch(values, blank.mask, blank.where)
-                left = remaining(judged, patch, method)
-                best, least = (patch, left) if left <= least else (best, least)
+                surviving = remaining(sample, patch, method)
+                best, fewest = (patch, surviving) if surviving <= fewest else (best, fewest)
             if late:
                 return best
     return best
 
 
 def blank_patch(targets: Sequence[Target], limits: Limits, where: Position | OnBoxes) -> Patch:
-    """A grey patch as large as the limits allow, or InputError where they ask for what no patch can keep."""
+    """A grey patch as large as the limits allow. Raise InputError if no patch can satisfy them."""
     if not targets:
         raise InputError("a universal patch needs targets, got none")
     if limits.amplitude < 255:
@@ -150,7 +150,7 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Position | OnB
             f"a patch on every box: an image has {most} boxes, more than --regions {limits.regions}; "
             "raise it, or use --universal spot"
         )
-    # Whole pixels may round up: a pixel to spare on every box.
+    # Sides are rounded up to whole pixels, hence a margin of one pixel per box.
     reach = min(where.side, *(_reach(t, limits.pixels) for t in targets))
     return _grey(SIDE, SIDE, dataclasses.replace(where, side=reach))
 
@@ -160,7 +160,7 @@ def _grey(height: int, width: int, where: Position | OnBoxes) -> Patch:
 
 
 def _reach(target: Target, pixels: int) -> float:
-    """The largest part of the shorter sides at which patches on all boxes stay within so many pixels."""
+    """The largest share of the shorter sides at which the patches on all boxes cover at most `pixels`."""
     sides = np.maximum((target.boxes.xyxy[:, 2:] - target.boxes.xyxy[:, :2]).min(axis=1), 1e-9)
     low, high = 0.0, 1.0
     for _ in range(20):
@@ -171,46 +171,46 @@ def _reach(target: Target, pixels: int) -> float:
 
 
 def places_of(target: Target, patch: Patch) -> Ints:
-    """Which pixel of the patch (h, w) `core.patch.apply` shows where; -1: none."""
+    """Per image pixel (h, w) the index of the patch pixel that `core.patch.apply` draws there; -1: none."""
     height, width = patch.mask.shape
     number = np.arange(1, height * width + 1).reshape(height, width)
-    # The number of a pixel, as its colour: so the places are exactly those of `apply`.
+    # Encode the index as a colour, so that the positions are exactly those of `apply`.
     colours = np.stack([number & 255, number >> 8 & 255, number >> 16], axis=2).astype(np.uint8)
     numbered = Patch(colours, patch.mask, patch.where)
-    seen = apply(np.zeros_like(target.image), numbered, target.boxes.xyxy).astype(np.int64)
-    return np.asarray(seen[..., 0] + (seen[..., 1] << 8) + (seen[..., 2] << 16) - 1, np.int64)
+    drawn = apply(np.zeros_like(target.image), numbered, target.boxes.xyxy).astype(np.int64)
+    return np.asarray(drawn[..., 0] + (drawn[..., 1] << 8) + (drawn[..., 2] << 16) - 1, np.int64)
 
 
-def remaining(aimed: Sequence[Oracle], patch: Patch, method: Method) -> float:
-    """The part of targets that the first victim still finds under the patch; of images where goals differ."""
-    left, total = 0, 0
-    for oracle in aimed:
+def remaining(oracles: Sequence[Oracle], patch: Patch, method: Method) -> float:
+    """The share of targets (goal vanish) or of images that survive the patch, for the first victim."""
+    surviving, total = 0, 0
+    for oracle in oracles:
         first = oracle.parties[0]
         image = apply(first.target.image, patch, first.target.boxes.xyxy)
         if method.goal == "vanish":
-            left += int(found_boxes(first.victim.judge(image), first.target.boxes, method.rule).sum())
+            surviving += int(found_boxes(first.victim.judge(image), first.target.boxes, method.rule).sum())
             total += len(first.target.boxes)
         else:
-            left += not oracle.judged(image)[0]
+            surviving += not oracle.judged(image)[0]
             total += 1
-    return left / max(1, total)
+    return surviving / max(1, total)
 
 
 def slope_of(oracle: Oracle, blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
-    """The slope (k, 3) of the loss for the patch's pixels (k, 3) where they lie in one image."""
+    """The gradient (k, 3) of the loss in one image for the patch's pixels (k, 3)."""
     target = oracle.parties[0].target
-    places = places_of(target, blank)
-    here = places >= 0
-    _, slope = oracle.slope(np.where(here[..., None], pixels[places], target.image), rng, FLOOR)
-    at, found = places[here], slope[here]
-    return np.stack([np.bincount(at, found[:, c], len(pixels)) for c in range(3)], axis=1)
+    indices = places_of(target, blank)
+    covered = indices >= 0
+    _, slope = oracle.slope(np.where(covered[..., None], pixels[indices], target.image), rng, FLOOR)
+    at, gradient = indices[covered], slope[covered]
+    return np.stack([np.bincount(at, gradient[:, c], len(pixels)) for c in range(3)], axis=1)
 
 
-def _mean_slope(aimed: Sequence[Oracle], blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
-    """The slope (k, 3) over a few targets drawn at random, of mean size 1."""
-    chosen = rng.choice(len(aimed), size=min(BATCH, len(aimed)), replace=False)
+def _mean_slope(oracles: Sequence[Oracle], blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
+    """The gradient (k, 3) over a few random targets, with mean magnitude 1."""
+    batch = rng.choice(len(oracles), size=min(BATCH, len(oracles)), replace=False)
     total = np.zeros_like(pixels)
-    for i in chosen:
-        total += slope_of(aimed[i], blank, pixels, rng)
+    for i in batch:
+        total += slope_of(oracles[i], blank, pixels, rng)
     size = float(np.abs(total).mean())
     return total / size if size else total

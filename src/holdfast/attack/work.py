@@ -36,7 +36,7 @@ WEAK = 0.01  # lowest score of detections that a black-box search uses
 
 @dataclass(frozen=True)
 class AttackWorker:
-    """What a process holds open: the judges, and the search with all it needs."""
+    """The open resources of a process: the judges, the search, the feature network."""
 
     judge: Judge
     unseen: dict[str, Judge]
@@ -70,7 +70,7 @@ class AttackWork(ItemWork[Entry, AttackWorker]):
         return AttackWorker(judge, unseen, _search(task, judge, threads), features)
 
     def compute_item(self, state: AttackWorker, item: Entry) -> dict[str, Any]:
-        """The attempt on one image; one that cannot be read is counted, not fatal."""
+        """Attack one image; an unreadable image is counted and does not stop the run."""
         try:
             sample = item.load()
             image = state.judge.machine.decode(sample.data)
@@ -107,14 +107,14 @@ def _search(
     plan, patch, method = task.attack, task.patch, task.attack.method
     if patch is not None:
 
-        def lay(target: Target, _rng: np.random.Generator) -> SearchResult:
+        def apply_universal(target: Target, _rng: np.random.Generator) -> SearchResult:
             image = apply(target.image, patch, target.boxes.xyxy)
             after = judge(image)
             return SearchResult(
                 image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0
             )
 
-        return lay
+        return apply_universal
     if not method.black_box:
         from holdfast.attack.gradient.search import search
 
@@ -133,8 +133,8 @@ def _search(
         return Detections(*map(np.concatenate, columns))
 
     def search_from_predictions(target: Target, rng: np.random.Generator) -> SearchResult:
-        found = search_black(hints, target, method, plan.limits, rng)
-        return dataclasses.replace(found, after=judge(found.image))
+        result = search_black(hints, target, method, plan.limits, rng)
+        return dataclasses.replace(result, after=judge(result.image))
 
     return search_from_predictions
 
@@ -151,7 +151,7 @@ def victims_of(task: AttackTask, threads: int = 1) -> list[Any]:
     return [open_victim(m, pipeline, task.attack.method.rule, threads) for m, pipeline in own + others]
 
 
-def _attempt(task: AttackTask, opened: AttackWorker, sample: Sample, image: Image) -> Attempt:
+def _attempt(task: AttackTask, worker: AttackWorker, sample: Sample, image: Image) -> Attempt:
     truth, method = sample.truth, task.attack.method
     if not isinstance(truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
@@ -159,37 +159,39 @@ def _attempt(task: AttackTask, opened: AttackWorker, sample: Sample, image: Imag
         size = f"{image.shape[1]}×{image.shape[0]}"
         raise ImageError(f"expected an image of at least {SMALLEST}×{SMALLEST} pixels, got {size}")
     boxes = known_boxes(truth, task.to_model)
-    target = target_in(opened.judge, image, boxes, method.rule, method.goal)
+    target = target_in(worker.judge, image, boxes, method.rule, method.goal)
     if target is None:
-        before = opened.judge(image)
-        found = SearchResult(
+        before = worker.judge(image)
+        result = SearchResult(
             image, before, False, 0, 0.0, note="no true object is detected in the clean image"
         )
-        ours = still = np.zeros(0, bool)
+        before_mask = after_mask = np.zeros(0, bool)
     else:
         before = target.before
-        found = opened.search(target, generator(task.attack.seed, "attack", sample.name))
-        ours, still = (found_boxes(said, target.boxes, method.rule) for said in (before, found.after))
-    ratio = psnr(image, found.image)
+        result = worker.search(target, generator(task.attack.seed, "attack", sample.name))
+        before_mask, after_mask = (
+            found_boxes(detections, target.boxes, method.rule) for detections in (before, result.after)
+        )
+    ratio = psnr(image, result.image)
     return Attempt(
         sample.name,
         Size(image.shape[1], image.shape[0]),
         truth,
-        Pair(before, found.after),
-        targets=int(ours.sum()),
-        left=int((ours & still).sum()),
-        success=found.success,
-        pixels=changed_pixels(image, found.image),
-        amplitude=amplitude(image, found.image),
-        regions=count_regions(changed(image, found.image)),
+        Pair(before, result.after),
+        targets=int(before_mask.sum()),
+        left=int((before_mask & after_mask).sum()),
+        success=result.success,
+        pixels=changed_pixels(image, result.image),
+        amplitude=amplitude(image, result.image),
+        regions=count_regions(changed(image, result.image)),
         psnr=ratio if math.isfinite(ratio) else None,
-        ssim=ssim(image, found.image),
-        steps=found.steps,
-        seconds=round(found.seconds, 3),
-        patch=difference(image, found.image),
-        image_sha256=fingerprint.of_bytes(png_of(found.image)),
-        unseen={name: Pair(judge(image), judge(found.image)) for name, judge in opened.unseen.items()},
-        trail=found.trail,
-        note=found.note,
-        features=None if opened.features is None else opened.features([image, found.image]),
+        ssim=ssim(image, result.image),
+        steps=result.steps,
+        seconds=round(result.seconds, 3),
+        patch=difference(image, result.image),
+        image_sha256=fingerprint.of_bytes(png_of(result.image)),
+        unseen={name: Pair(judge(image), judge(result.image)) for name, judge in worker.unseen.items()},
+        trail=result.trail,
+        note=result.note,
+        features=None if worker.features is None else worker.features([image, result.image]),
     )

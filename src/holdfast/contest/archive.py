@@ -4,7 +4,7 @@
 Before it runs: position, size and entries of the list. After it ran: paths, encryption, links, sizes and
 ratios; local headers, which must agree with the list; and the layout, in which files must follow one another
 from the first byte of the zip to its list. Data is inflated up to its stated size, and bytes after the end of
-a stream are refused.
+a stream are rejected.
 """
 
 import stat
@@ -28,13 +28,13 @@ _NONE32 = 0xFFFFFFFF  # "see the zip64 record"
 _UTF8 = 1 << 11
 _ENCRYPTED = 1 | 1 << 6 | 1 << 13
 _BEHIND = 1 << 3  # a data descriptor follows the data
-_DESCRIPTOR = 24  # its length at most
-_SLACK = 1 << 16  # deflate lengthens what it cannot compress
+_DESCRIPTOR = 24  # its maximum length
+_SLACK = 1 << 16  # overhead of deflate for incompressible data
 
 
 def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:
-    """The files in the zip, in the order of its list; EntryError if a figure is out of bounds."""
-    most = 4 * images + 100  # files that macOS adds for each image are better named than refused
+    """The files in the zip, in the order of its list; raise EntryError if a value is out of bounds."""
+    most = 4 * images + 100  # leaves room to report the files that macOS adds per image
     with _opened(path) as file:
         start, size, count = _list_position(file, limits.bytes, most)
         infos = _infolist(file, start + size)
@@ -80,7 +80,7 @@ def read_image(path: Path, info: ZipInfo, size: Size) -> Image:
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open the zip for reading; every error inside becomes an EntryError that names the zip."""
-    if path.exists() and not path.is_file():  # opening a pipe would wait for somebody to write
+    if path.exists() and not path.is_file():  # opening a pipe would block until somebody writes
         facts = {"found": "a folder or device", "found_zh": "文件夹或设备"}
         raise EntryError(Problem("no-file", str(path), facts))
     try:
@@ -89,8 +89,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except OSError as problem:
         facts = {"found": problem.strerror or "nothing", "found_zh": "无法读取的文件"}
         raise EntryError(Problem("no-file", str(path), facts)) from None
-    except EntryError as refused:
-        problems = [replace(problem, where=problem.where or path.name) for problem in refused.problems]
+    except EntryError as error:
+        problems = [replace(problem, where=problem.where or path.name) for problem in error.problems]
         raise EntryError(*problems, archive=path.name) from None
 
 
@@ -103,32 +103,32 @@ def _list_position(file: BinaryIO, limit: int, most: int) -> tuple[int, int, int
         raise EntryError(Problem("empty"))
     file.seek(max(0, length - _END.size - 0xFFFF))
     tail = file.read()
-    found = tail.rfind(b"PK\5\6")  # `zipfile` finds the same record, since nothing follows it
-    if found < 0 or len(tail) - found < _END.size:
+    record = tail.rfind(b"PK\5\6")  # `zipfile` finds the same record, since nothing follows it
+    if record < 0 or len(tail) - record < _END.size:
         file.seek(0)
         head = file.read(16)
         cut = head.startswith(b"PK")
         raise EntryError(Problem("zip-cut") if cut else Problem("no-zip", facts={"got": content_kind(head)}))
-    _, disk, first, here, count, size, start, comment = _END.unpack_from(tail, found)
-    behind = len(tail) - found - _END.size - comment
-    if behind:
-        raise EntryError(Problem("zip-behind" if behind > 0 else "zip-cut", facts={"got": behind}))
-    at = length - len(tail) + found
-    file.seek(max(at - 20, 0))
+    _, disk, first, entries_on_disk, count, size, start, comment = _END.unpack_from(tail, record)
+    trailing = len(tail) - record - _END.size - comment
+    if trailing:
+        raise EntryError(Problem("zip-behind" if trailing > 0 else "zip-cut", facts={"got": trailing}))
+    record_start = length - len(tail) + record
+    file.seek(max(record_start - 20, 0))
     if file.read(4) == b"PK\6\7" or _NONE32 in (size, start):
         raise EntryError(Problem("zip64"))
-    if disk or first or here != count:
+    if disk or first or entries_on_disk != count:
         raise EntryError(Problem("zip-parts"))
     if count > most:
         raise EntryError(Problem("zip-members", facts={"count": count, "limit": most}))
     if not count:
         raise EntryError(Problem("zip-none"))
-    if start + size > at:
-        raise EntryError(Problem("list-place", facts={"got": start + size, "limit": at}))
-    if start + size < at:
-        raise EntryError(Problem("zip-between", facts={"got": at - start - size}))
+    if start + size > record_start:
+        raise EntryError(Problem("list-place", facts={"got": start + size, "limit": record_start}))
+    if start + size < record_start:
+        raise EntryError(Problem("zip-between", facts={"got": record_start - start - size}))
     file.seek(start)
-    # zipfile ignores the count and makes an object for each entry that it finds in these bytes.
+    # zipfile ignores the count and creates an object per entry in these bytes.
     if size > 65536 + 1024 * count or file.read(size).count(b"PK\1\2") > 2 * count:
         raise EntryError(Problem("list-bytes", facts={"got": size, "count": count}))
     return start, size, count
@@ -157,7 +157,7 @@ def _raw_name(info: ZipInfo) -> bytes:
 
 
 def _name(info: ZipInfo) -> str:
-    """The name of a file; if it is not marked as UTF-8, GB 18030 of Chinese Windows is tried too."""
+    """The name of a file; if it is not marked as UTF-8, GB 18030 of Chinese Windows is tested too."""
     if not info.flag_bits & _UTF8:
         for code in ("utf-8", "gb18030"):
             try:
@@ -189,7 +189,7 @@ def _extra_fields(info: ZipInfo) -> Iterator[tuple[int, bytes]]:
 
 
 def _kind_problems(info: ZipInfo, limits: Archive) -> Iterator[Problem]:
-    """Yield why a file of this kind and of the stated sizes is not unpacked."""
+    """Yield the reasons not to unpack a file of this kind and of the stated sizes."""
     name, extras = info.filename, {kind for kind, _ in _extra_fields(info)}
     kind = stat.S_IFMT(info.external_attr >> 16)
     if info.flag_bits & _ENCRYPTED or info.compress_type == 99 or 0x9901 in extras:
@@ -218,18 +218,18 @@ def _kind_problems(info: ZipInfo, limits: Archive) -> Iterator[Problem]:
 
 def _check_layout(file: BinaryIO, infos: Sequence[ZipInfo], end: int) -> None:
     """Raise EntryError if files overlap, or if bytes before the list belong to no file."""
-    at, before, slack = 0, "", 0
+    position, previous, slack = 0, "", 0
     for info in sorted(infos, key=lambda info: info.header_offset):
-        if info.header_offset < at:
-            raise EntryError(Problem("overlap", info.filename, {"other": printable(before)}))
-        if info.header_offset > at + slack:
-            raise EntryError(Problem("zip-between", facts={"got": info.header_offset - at}))
-        at = _data_start(file, info) + info.compress_size
-        before, slack = info.filename, _DESCRIPTOR if info.flag_bits & _BEHIND else 0
-    if at > end:
-        raise EntryError(Problem("overlap", before, {"other": printable(Path(file.name).name)}))
-    if end > at + slack:
-        raise EntryError(Problem("zip-between", facts={"got": end - at}))
+        if info.header_offset < position:
+            raise EntryError(Problem("overlap", info.filename, {"other": printable(previous)}))
+        if info.header_offset > position + slack:
+            raise EntryError(Problem("zip-between", facts={"got": info.header_offset - position}))
+        position = _data_start(file, info) + info.compress_size
+        previous, slack = info.filename, _DESCRIPTOR if info.flag_bits & _BEHIND else 0
+    if position > end:
+        raise EntryError(Problem("overlap", previous, {"other": printable(Path(file.name).name)}))
+    if end > position + slack:
+        raise EntryError(Problem("zip-between", facts={"got": end - position}))
 
 
 def _data_start(file: BinaryIO, info: ZipInfo) -> int:
@@ -239,10 +239,12 @@ def _data_start(file: BinaryIO, info: ZipInfo) -> int:
     if len(head) < _LOCAL.size or head[:4] != b"PK\3\4":
         raise EntryError(Problem("local", info.filename))
     _, _, flags, method, _, _, crc, packed, size, name_length, extra_length = _LOCAL.unpack(head)
-    later = flags & _BEHIND  # the figures are in the data descriptor
+    deferred = flags & _BEHIND  # the figures are in the data descriptor
     figures = ((crc, info.CRC), (packed, info.compress_size), (size, info.file_size))
-    same = all(here in (listed, _NONE32) or (later and not here) for here, listed in figures)
-    same = same and method == info.compress_type and not (flags ^ info.flag_bits) & (_ENCRYPTED | _BEHIND)
-    if not same or file.read(name_length) != _raw_name(info):
+    consistent = all(local in (listed, _NONE32) or (deferred and not local) for local, listed in figures)
+    consistent = (
+        consistent and method == info.compress_type and not (flags ^ info.flag_bits) & (_ENCRYPTED | _BEHIND)
+    )
+    if not consistent or file.read(name_length) != _raw_name(info):
         raise EntryError(Problem("local", info.filename))
     return info.header_offset + _LOCAL.size + int(name_length + extra_length)

@@ -1,4 +1,4 @@
-"""Entries anyone could hand in, scored with every new contest: what a real one must be better than."""
+"""Simple reference entries that are scored with a new contest; a real entry should beat them."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from holdfast.metrics.rules import rule_named
 
 PREFIX = "baseline-"
 GREY = 128
-STEPS = 50  # of gradient; most images need fewer
+STEPS = 50  # gradient steps; most images need fewer
 Baseline: TypeAlias = Callable[[Image, Boxes, int, np.random.Generator], Image]
 
 
@@ -47,9 +47,9 @@ def grey_square(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generato
 
 
 def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
-    """Write the images 1.png … N.png, attacked through the single model; a killed attack continues.
+    """Write the images 1.png … N.png, attacked through the single model; an interrupted attack resumes.
 
-    The hidden members are not used: this is what a participant could do with what is public. Patches are not
+    The hidden members are not used: a participant could run the same attack. Patches are not
     shrunk to the fewest pixels, which takes about five times as long (benchmarks/results/attack.md).
     """
     from holdfast.attack.plan import AttackPlan
@@ -67,22 +67,22 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
     method = Method(rule=Rule(rules.score, rules.iou, rules.nms_iou), shrink=False)
     limits = Limits(pixels=rules.pixels, steps=STEPS)
     with phase("baseline-attack images", len(data)) as step:
-        found = attack(AttackPlan(plan, out, method, limits, seed=rules.seed, features=""), step)
-    if found.failed:
-        raise DataError(f"baseline-attack: {found.failed[0]}")
+        result = attack(AttackPlan(plan, out, method, limits, seed=rules.seed, features=""), step)
+    if result.failed:
+        raise DataError(f"baseline-attack: {result.failed[0]}")
     shutil.rmtree(folder, ignore_errors=True)
     (out / "images").replace(folder)
     for old in (contest.folder / CACHE).glob("attack-*"):
         shutil.rmtree(old)
 
 
-# name -> what it does to one image; the team is called baseline-NAME
+# name -> its function on one image; the team is called baseline-NAME
 BASELINES: dict[str, Baseline] = {
-    "identity": lambda image, _boxes, _pixels, _rng: image,  # S_e must be 0 and the distance too
+    "identity": lambda image, _boxes, _pixels, _rng: image,  # S_e and distance must be 0
     "grey": grey_square,
     "random": lambda image, boxes, pixels, rng: noisy(image, boxes.xyxy, pixels, rng),
 }
-# name -> what writes 1.png … N.png of a whole contest into a folder: for what needs more than one image
+# name -> a function that writes 1.png … N.png of a whole contest to a folder, if it needs all images
 WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_attack}
 
 
@@ -107,7 +107,7 @@ class BaselineWork(ItemWork[ContestImage, None]):
         """Open nothing."""
 
     def is_valid(self, setup: int, data: bytes) -> bool:
-        """Whether the image is there, and is the one that was written."""
+        """Whether the image exists and is the one that was written."""
         return is_written(self.folder, data)
 
     def compute_item(self, state: None, item: ContestImage) -> dict[str, str]:
@@ -120,14 +120,14 @@ class BaselineWork(ItemWork[ContestImage, None]):
 
 
 def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[ScoreRecord, ...]:
-    """The records of all baselines, packed and scored as any entry; those that are there stay as they are.
+    """Pack and score all baselines like any entry and return their records; existing records are reused.
 
-    Our attack is one of them where torch is installed.
+    Our attack is one of them if torch is installed.
     """
-    there = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
+    records = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
     names = (*BASELINES, *(WHOLE if is_installed("torch") else ()))
     for name, team in ((name, f"{PREFIX}{name}") for name in names):
-        if team in there:
+        if team in records:
             continue
         folder = contest.folder / CACHE / team
         if name in WHOLE:
@@ -139,7 +139,7 @@ def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Scor
         archive = pack(folder, team, contest.folder / CACHE)
         with phase(team, len(contest.shots)) as step:
             result = score(contest, archive, step, jobs)
-        there[team] = enter(contest.folder, archive, result)
+        records[team] = enter(contest.folder, archive, result)
         archive.unlink()
         shutil.rmtree(folder)
-    return tuple(there[f"{PREFIX}{name}"] for name in names)
+    return tuple(records[f"{PREFIX}{name}"] for name in names)

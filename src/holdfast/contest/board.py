@@ -33,10 +33,10 @@ class ScoreRecord:
     submission: int  # of the zip; a rescore has another number, not another submission
     submitted: str  # ISO 8601, UTC
     scored: str
-    archive: str  # the zip: inside the contest's folder if it was kept, else where it was
+    archive: str  # path of the zip: relative to the contest's folder if it was copied, else absolute
     sha256: str  # of the zip
     hashes: Hashes
-    score: dict[str, Any]  # what `Score.to_plain` gives
+    score: dict[str, Any]  # from `Score.to_plain`
 
     @property
     def final(self) -> float:
@@ -45,7 +45,7 @@ class ScoreRecord:
 
 
 def read_ledger(folder: Path) -> tuple[ScoreRecord, ...]:
-    """All scores, by team and number; InputError names a file that cannot be read."""
+    """All scores, by team and number; raise InputError for a file that cannot be read."""
     paths = sorted((folder / ENTRIES).glob("*/*.json"))
     return tuple(sorted((_read(p) for p in paths), key=lambda r: (r.team, r.number)))
 
@@ -65,13 +65,13 @@ def _read(path: Path) -> ScoreRecord:
 
 
 def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> ScoreRecord:
-    """The record of a new submission; the zip is copied into the folder unless `keep` is False.
+    """Save a new submission and return its record; the zip is copied to the folder unless `keep` is False.
 
-    The zip of the team's last submission once more is that submission, scored again.
+    If the zip is the one of the team's last submission, it counts as that submission, scored again.
     """
-    mine = [r for r in read_ledger(folder) if r.team == score.team]
+    own = [r for r in read_ledger(folder) if r.team == score.team]
     where = _copy_archive(folder, archive, score) if keep else str(archive.resolve())
-    last = max(mine, key=lambda r: r.submission, default=None)
+    last = max(own, key=lambda r: r.submission, default=None)
     if last is not None and last.sha256 == score.archive:
         return write_record(folder, score, last.submission, last.submitted, where)
     return write_record(folder, score, last.submission + 1 if last else 1, "", where)
@@ -83,7 +83,7 @@ def images_csv(rows: tuple[ImageScore, ...]) -> str:
 
 
 def _copy_archive(folder: Path, archive: Path, score: Score) -> str:
-    """The path inside the folder of the copied zip; equal zips are kept once."""
+    """Copy the zip to the folder and return its path inside it; identical zips are stored once."""
     inside = f"{ENTRIES}/{score.team}/zips/{score.archive[:16]}/{archive.name}"
     target = folder / inside
     try:
@@ -132,7 +132,7 @@ def write_record(folder: Path, score: Score, submission: int, submitted: str, ar
 
 @dataclass(frozen=True)
 class Standing:
-    """A team's place: its best and its last submission under the rules as they are now."""
+    """A team's rank, with its best and last submission under the current rules."""
 
     rank: int
     team: str
@@ -146,18 +146,18 @@ class StaleScore:
     """A score under other rules, models, data, feature network or code; it is not ranked."""
 
     record: ScoreRecord
-    changed: tuple[str, ...]  # what is another one now: "rules", "models", "data", "features", "code"
+    changed: tuple[str, ...]  # what has changed: "rules", "models", "data", "features", "code"
 
 
 @dataclass(frozen=True)
 class Board:
-    """The standings of one contest; all scores in them are of the same hashes, so of one distance."""
+    """The standings of one contest; all their scores have the same hashes, hence the same distance."""
 
     rules: Rules
     hashes: Hashes
     standings: tuple[Standing, ...]
-    history: tuple[ScoreRecord, ...]  # every score that counts, in the order of submission
-    stale: tuple[StaleScore, ...]  # submissions that have no score that counts, by the latest they have
+    history: tuple[ScoreRecord, ...]  # every current score, in order of submission
+    stale: tuple[StaleScore, ...]  # the latest score of each submission without a current one
 
     def to_plain(self) -> dict[str, Any]:
         """The board as JSON values."""
@@ -187,14 +187,14 @@ def board(folder: Path) -> Board:
     """The leaderboard of the contest in a folder."""
     rules = read_rules(folder)
     hashes = hashes_of(folder, rules)
-    # Scores of one submission are one: the last made under these hashes counts, else the last of all.
+    # One score per submission: the last under these hashes, or else the last of all.
     current: dict[tuple[str, int, str], ScoreRecord] = {}
     old: dict[tuple[str, int, str], ScoreRecord] = {}
     for record in read_ledger(folder):
-        # With the zip's hash: two zips scored at the same time may have got one number.
-        which = record.team, record.submission, record.sha256
-        (current if record.hashes == hashes else old)[which] = record
-    old = {which: record for which, record in old.items() if which not in current}
+        # With the zip's hash: two zips scored at the same time can have the same number.
+        submission = record.team, record.submission, record.sha256
+        (current if record.hashes == hashes else old)[submission] = record
+    old = {submission: record for submission, record in old.items() if submission not in current}
     counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
     stale = [
         StaleScore(r, tuple(key for key, value in asdict(hashes).items() if value != getattr(r.hashes, key)))
@@ -202,9 +202,9 @@ def board(folder: Path) -> Board:
     ]
     rows = []
     for team in sorted({record.team for record in counted}):
-        mine = sorted((r for r in counted if r.team == team), key=lambda r: (r.submission, r.number))
-        best = max(mine, key=lambda r: round(r.final, DIGITS))  # of equal ones the first
-        rows.append((-round(best.final, DIGITS), team, best, mine[-1], len(mine)))
+        own = sorted((r for r in counted if r.team == team), key=lambda r: (r.submission, r.number))
+        best = max(own, key=lambda r: round(r.final, DIGITS))  # of equal ones the first
+        rows.append((-round(best.final, DIGITS), team, best, own[-1], len(own)))
     rows.sort(key=lambda row: row[:2])
     finals = [row[0] for row in rows]
     standings = tuple(Standing(finals.index(row[0]) + 1, *row[1:]) for row in rows)
@@ -214,7 +214,7 @@ def board(folder: Path) -> Board:
 def score_row(record: ScoreRecord, *, name_distance: bool = False) -> dict[str, Cell]:
     """The numbers of one score by column.
 
-    With `name_distance` the distance is a text with its name, for scores of several distances in one table.
+    With `name_distance` the distance is a string with its name, for tables with several distances.
     """
     score = record.score
     scenarios, name, value = score["scenarios"], score["distance"]["name"], score["distance"]["value"]
@@ -255,7 +255,7 @@ def board_table(board: Board) -> Table:
 
 
 def history_table(board: Board) -> Table:
-    """Every score that counts, in the order of submission."""
+    """Every current score, in order of submission."""
     return _table([{"submitted": r.submitted, **record_row(r)} for r in board.history], "history")
 
 
@@ -281,23 +281,23 @@ def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[ScoreRecord | st
     if not records:
         return ()
     contest = open_contest(folder)
-    return tuple(_again(contest, record, phase, jobs) for record in records)
+    return tuple(_rescore_one(contest, record, phase, jobs) for record in records)
 
 
-def _again(contest: Contest, record: ScoreRecord, phase: Phase, jobs: int) -> ScoreRecord | str:
+def _rescore_one(contest: Contest, record: ScoreRecord, phase: Phase, jobs: int) -> ScoreRecord | str:
     path = contest.folder / record.archive  # an absolute path stays as it is
-    what = f"{record.team}, submission {record.submission}"
+    label = f"{record.team}, submission {record.submission}"
     if not path.is_file():
-        return f"{what}: its zip is missing ({path}); not rescored"
+        return f"{label}: its zip is missing ({path}); not rescored"
     if fingerprint.of_file(path) != record.sha256:
-        return f"{what}: {path} has changed since it was scored; not rescored"
+        return f"{label}: {path} has changed since it was scored; not rescored"
     problems = examine(path, contest.folder, contest.rules).problems
     if problems:
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        return f"{what}: not valid under these rules: {problems[0]}{more}"
+        return f"{label}: not valid under these rules: {problems[0]}{more}"
     try:
         with phase(f"{record.team} {record.submission}", len(contest.shots)) as step:
-            again = score(contest, path, step, jobs)
+            result = score(contest, path, step, jobs)
     except InputError as problem:
-        return f"{what}: {problem}"
-    return write_record(contest.folder, again, record.submission, record.submitted, record.archive)
+        return f"{label}: {problem}"
+    return write_record(contest.folder, result, record.submission, record.submitted, record.archive)

@@ -70,16 +70,16 @@ def score(options: opts.ContestScoreOptions) -> int:
 
     check_outputs({"--json": options.json, "--csv": options.csv}, {})
     archive = options.archive
-    opened = open_contest(options.contest)
+    contest = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
         raise InputError(
             f"{archive.name}: team names that begin with {PREFIX} are reserved; choose another name"
         )
-    examined = _examine(archive, options.contest, opened.rules, options.lang, options.jobs, "check")
-    if examined.problems:
-        return _refuse(examined, options.lang)
-    with progress("score", len(opened.shots)) as step:
-        result = score_archive(opened, archive, step, options.jobs)
+    examination = _examine(archive, options.contest, contest.rules, options.lang, options.jobs, "check")
+    if examination.problems:
+        return _refuse(examination, options.lang)
+    with progress("score", len(contest.shots)) as step:
+        result = score_archive(contest, archive, step, options.jobs)
     if options.json:
         write_json(options.json, result.to_plain())
     if options.csv:
@@ -109,9 +109,9 @@ def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, 
         return examine(archive, contest, rules, lang, jobs or min(cores(), 8), lambda done: step(done, 0))
 
 
-def _refuse(examined: Examination, lang: Lang) -> int:
+def _refuse(examination: Examination, lang: Lang) -> int:
     """Print the problems of an entry; return the exit code."""
-    sys.stderr.write("".join(f"{line}\n" for line in examined.lines(lang)))
+    sys.stderr.write("".join(f"{line}\n" for line in examination.lines(lang)))
     return 2
 
 
@@ -122,25 +122,25 @@ def board(options: opts.BoardOptions) -> int:
     from holdfast.report.tables import to_csv, to_text
 
     check_outputs({"--json": options.json, "--html": options.html}, {})
-    found = board_of(options.contest)
+    leaderboard = board_of(options.contest)
     if options.json:
-        write_json(options.json, found.to_plain())
+        write_json(options.json, leaderboard.to_plain())
     if options.html:
         from holdfast.contest.page import board_page
         from holdfast.report.html import write_page
 
-        write_page(board_page(found, command_line(options)), options.html, "contest.html")
+        write_page(board_page(leaderboard, command_line(options)), options.html, "contest.html")
         sys.stderr.write(f"page     {options.html.resolve()}\n")
-    shown = [history_table(found)] if options.history else []
+    shown = [history_table(leaderboard)] if options.history else []
     if options.csv:
-        say("\n".join(to_csv(table) for table in (board_table(found), *shown)), end="")
+        say("\n".join(to_csv(table) for table in (board_table(leaderboard), *shown)), end="")
     else:
-        say("\n\n".join(to_text(table) for table in (board_table(found), *shown)))
-    for stale in found.stale:
+        say("\n\n".join(to_text(table) for table in (board_table(leaderboard), *shown)))
+    for stale in leaderboard.stale:
         record, other = stale.record, " and ".join(stale.changed)
-        what = f"{record.team}, submission {record.submission}, final {record.final:.4f}"
-        sys.stderr.write(f"stale    {what}: not ranked, because {other} changed after it was scored\n")
-    if found.stale:
+        label = f"{record.team}, submission {record.submission}, final {record.final:.4f}"
+        sys.stderr.write(f"stale    {label}: not ranked, because {other} changed after it was scored\n")
+    if leaderboard.stale:
         sys.stderr.write(f"stale    holdfast contest rescore --contest {options.contest}\n")
     return 0
 
@@ -150,13 +150,13 @@ def rescore(options: opts.RescoreOptions) -> int:
 
     Exit code 4: some submissions could not be rescored.
     """
-    from holdfast.contest.board import rescore as again
+    from holdfast.contest.board import rescore as rescore_all
     from holdfast.contest.make import PUBLIC, publish_rules
     from holdfast.contest.rules import read_rules
     from holdfast.engine.progress import progress
 
     contest = options.contest
-    outcomes = again(contest, progress, options.jobs)
+    outcomes = rescore_all(contest, progress, options.jobs)
     if (contest / PUBLIC).is_dir() and publish_rules(contest, read_rules(contest)):
         say(f"{contest / PUBLIC / 'rules.toml'}: updated; publish it again")
     if not outcomes:
@@ -183,9 +183,9 @@ def show(options: opts.ContestShowOptions) -> int:
 
     check_outputs({"--out": options.out}, {})
     rules = open_contest(options.contest).rules
-    seen = examine(options.archive, options.contest, rules, "en", options.jobs or cores())
-    if seen.problems:
-        return _refuse(seen, "en")
+    examination = examine(options.archive, options.contest, rules, "en", options.jobs or cores())
+    if examination.problems:
+        return _refuse(examination, "en")
     page, final = write_entry_page(options, progress)
     say(f"final {final:.4f}\npage: {page} ({page.stat().st_size / 1e6:.1f} MB)")
     return 0
@@ -200,20 +200,20 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     from holdfast.core.fingerprint import of_file
     from holdfast.report.html import write_page
 
-    archive, opened = options.archive, open_contest(options.contest)
-    entry = open_entry(archive, opened.rules)
-    with watch("judge", len(opened.shots)) as step:
-        judged = judge(opened, entry, step, options.jobs)
-    result = score_of(opened, judged, entry.team, of_file(archive))
+    archive, contest = options.archive, open_contest(options.contest)
+    entry = open_entry(archive, contest.rules)
+    with watch("judge", len(contest.shots)) as step:
+        judgement = judge(contest, entry, step, options.jobs)
+    result = score_of(contest, judgement, entry.team, of_file(archive))
     best, worst = (
-        attacked_images(opened, judged, entry, rows) for rows in chosen(result.rows, options.images)
+        attacked_images(contest, judgement, entry, rows) for rows in chosen(result.rows, options.images)
     )
-    page = show_page(result, opened.rules, best, worst, opened.classes, command_line(options))
+    page = show_page(result, contest.rules, best, worst, contest.classes, command_line(options))
     return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
 def attacked_images(
-    contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[ImageScore]
+    contest: Contest, judgement: Judgement, entry: Entry, rows: Sequence[ImageScore]
 ) -> list[AttackedImage]:
     """The attacked images of these rows with their boxes."""
     from holdfast.contest.page import describe_row
@@ -222,12 +222,12 @@ def attacked_images(
 
     result = []
     for row in rows:
-        place, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
+        index, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
         single, mimic = (
-            (judged.before[name][place].detections, judged.after[name][place].detections)
+            (judgement.before[name][index].detections, judgement.after[name][index].detections)
             for name in (SINGLE, MIMIC)
         )
-        truth, pictures = judged.before[SINGLE][place].truth, (shot.before(), entry.image(row.number))
+        truth, pictures = judgement.before[SINGLE][index].truth, (shot.before(), entry.image(row.number))
         image = AttackedImage(
             shot.name, describe_row(row), *pictures, truth=truth, detections=single, also=mimic
         )
@@ -247,24 +247,25 @@ def validate(options: opts.ValidateOptions) -> int:
 
     Nothing from the zip is written to disk. A damaged or malicious zip is rejected with one line.
     """
-    examined = _validate(options.archive, options.contest, options.lang, options.jobs)
+    examination = _validate(options.archive, options.contest, options.lang, options.jobs)
     if options.json:
-        write_json(options.json, examination_dict(examined))
-    return 2 if examined.problems else 0
+        write_json(options.json, examination_dict(examination))
+    return 2 if examination.problems else 0
 
 
-def examination_dict(examined: Examination) -> dict[str, Any]:
-    """What was found in an entry as JSON values."""
-    changed = {str(number): count for number, count in examined.changed.items()}
+def examination_dict(examination: Examination) -> dict[str, Any]:
+    """The examination of an entry as JSON values."""
+    changed = {str(number): count for number, count in examination.changed.items()}
     problems = [
-        {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)} for p in examined.problems
+        {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
+        for p in examination.problems
     ]
     return {
-        "archive": examined.archive,
-        "team": examined.team,
+        "archive": examination.archive,
+        "team": examination.team,
         "good": not problems,
         "files": len(changed),
-        "changed_pixels": {"largest": examined.largest, "mean": examined.mean, "images": changed},
+        "changed_pixels": {"largest": examination.largest, "mean": examination.mean, "images": changed},
         "problems": problems,
     }
 
@@ -284,6 +285,6 @@ def _validate(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examinatio
     """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
 
-    examined = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")
-    say("\n".join(examined.lines(lang)))
-    return examined
+    examination = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")
+    say("\n".join(examination.lines(lang)))
+    return examination

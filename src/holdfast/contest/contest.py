@@ -51,16 +51,16 @@ class Hashes:
 
 
 def hashes_of(folder: Path, rules: Rules) -> Hashes:
-    """The hashes of the contest in a folder as it is now; the models are taken by the hashes in the rules."""
+    """The current hashes of the contest in a folder; those of the models come from the rules."""
     members = rules.mimic.members
     models = [[m.name, m.sha256, _content((folder / m.file).with_suffix(".toml"))] for m in members]
     return Hashes(
-        # Not where the feature net's file lies: its hash is one of its own.
+        # Without the path of the feature network: its hash is separate.
         rules=fingerprint.of(dataclasses.replace(rules, features="")),
         models=fingerprint.of([rules.single.name, models]),
         data=fingerprint.of([_content(folder / MANIFEST), _content(folder / TRUTH)]),
         features=fingerprint.of([rules.distance, rules.features_sha256]),
-        # The source of everything a score goes through, and the libraries that do the arithmetic.
+        # The source code behind a score, and the libraries that do the arithmetic.
         code=fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in LIBRARIES}]),
     )
 
@@ -76,7 +76,7 @@ def _content(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Contest:
-    """A contest whose files are all there and are those the rules name."""
+    """A contest whose files all exist and match the rules."""
 
     folder: Path
     rules: Rules
@@ -88,30 +88,30 @@ class Contest:
 
     @property
     def store(self) -> Store:
-        """Where answers and features are kept."""
+        """The store of predictions and features."""
         return Store(self.folder / CACHE)
 
     @property
     def single(self) -> int:
-        """The place of the single model among the members."""
+        """The index of the single model among the members."""
         return self.rules.mimic.members.index(self.rules.single)
 
     def judge(
-        self, changes: Sequence[Change], progress: Progress, jobs: int, *, ask_after: bool = True
+        self, changes: Sequence[Change], progress: Progress, jobs: int, *, run_after: bool = True
     ) -> JudgeCells:
         """Run every member and the feature net on the images before and after these changes."""
         classes = len(self.classes)
-        # What is handed in was decoded when it was checked; the members see those very pixels.
+        # Entries were decoded when they were checked; the members get exactly these pixels.
         decoded = [(m, ImagePipeline(pipeline_of(m.card).replace(decode="pillow"))) for m in self.models]
         members = tuple(PipelineWork(m, (p,), classes, strict=True, fatal=True) for m, p in decoded)
-        work = JudgeWork(members, self.rules.features, self.rules.features_sha256, ask_after)
+        work = JudgeWork(members, self.rules.features, self.rules.features_sha256, run_after)
         pairs = zip(self.shots, changes, strict=True)
         shots = [dataclasses.replace(shot, change=change) for shot, change in pairs]
         return JudgeCells(run(work, shots, self.store, jobs=jobs, progress=progress), len(members))
 
 
 def open_contest(folder: Path) -> Contest:
-    """The contest in a folder; InputError names every problem of its rules, models, images and truth."""
+    """The contest in a folder; raise InputError with every problem of its rules, models, images and truth."""
     return assemble(folder, read_rules(folder))
 
 
@@ -125,7 +125,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     problems, models, alignments = list[str](), list[Model](), list[Alignment]()
     classes, shots = tuple[str, ...](), tuple[ContestImage, ...]()
     for member in rules.mimic.members:
-        with _noted(problems):
+        with _collect_errors(problems):
             if not (folder / member.file).is_file():
                 raise InputError(f"{member.name}: no file {member.file}")
             digest = fingerprint.of_file(folder / member.file)
@@ -135,12 +135,12 @@ def assemble(folder: Path, rules: Rules) -> Contest:
                     f"expected {member.sha256}"
                 )
             models.append(with_thresholds(load_model(folder / member.file), rules))
-    with _noted(problems):
+    with _collect_errors(problems):
         classes, shots = _shots(folder, rules, problems)
-    with _noted(problems):
+    with _collect_errors(problems):
         opened_features(rules.features, rules.features_sha256, 1, rules.distance)
     for model in models if classes else ():
-        with _noted(problems):
+        with _collect_errors(problems):
             alignments.append(aligned(model, classes))
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
@@ -151,7 +151,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
 
 
 @contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
+def _collect_errors(problems: list[str]) -> Iterator[None]:
     """Add an InputError to the problems instead of raising it."""
     try:
         yield
@@ -166,16 +166,16 @@ def with_thresholds(model: Model, rules: Rules) -> Model:
 
 
 def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
-    """How the model's classes become those of the truth; DataError if it lacks one or is no detector."""
+    """The alignment of a detector's classes with the truth. Raise DataError if a class is missing."""
     try:
         if model.card.task != "detect":
             raise DataError(f"expected a detector, got a {MODEL_KINDS[model.card.task]}")
-        found = align(model.card.classes, classes)
-        if found.of_data.tolist() != list(range(len(classes))):
+        alignment = align(model.card.classes, classes)
+        if alignment.of_data.tolist() != list(range(len(classes))):
             raise DataError("several classes of the data are one class of the model; rename them")
     except DataError as problem:
         raise DataError(f"{model.name}: {problem}") from None
-    return found
+    return alignment
 
 
 def _shots(
@@ -186,20 +186,20 @@ def _shots(
     data = coco(folder / TRUTH, image_folder=folder / "images")
     entries = {e.name: e for e in data.entries if isinstance(e, FileEntry)}
     names = [f"{n}.png" for n in range(1, rules.images + 1)]
-    gone = [name for name in names if name not in entries or name not in manifest]
-    if gone:
+    missing = [name for name in names if name not in entries or name not in manifest]
+    if missing:
         raise DataError(
-            f"images: the rules say {rules.images}, but {_first(gone)} are missing in images/, {TRUTH} or "
+            f"images: the rules say {rules.images}, but {_first(missing)} are missing in images/, {TRUTH} or "
             f"{MANIFEST}"
         )
-    # What is wrong with the originals shall not be laid to a participant.
+    # Participants must not be blamed for problems of the originals.
     size = Size(rules.width, rules.height)
-    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
-    if other:
-        problems.append(f"images: {_first(other)}: not the images the contest was made with")
-    elif (found := sniff((folder / "images" / names[0]).read_bytes(), names[0]).size) != size:
-        want, got = (f"{s.width}×{s.height}" for s in (size, found))
-        problems.append(f"width, height: the rules say {want}, the images are {got}")
+    changed = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
+    if changed:
+        problems.append(f"images: {_first(changed)}: not the images the contest was made with")
+    elif (image_size := sniff((folder / "images" / names[0]).read_bytes(), names[0]).size) != size:
+        expected, got = (f"{s.width}×{s.height}" for s in (size, image_size))
+        problems.append(f"width, height: the rules say {expected}, the images are {got}")
     shots = (
         ContestImage(number, Path(entries[name].path), manifest[name], truth, size)
         for number, name in enumerate(names, 1)
@@ -213,7 +213,7 @@ def _first(names: list[str]) -> str:
 
 
 def read_manifest(folder: Path) -> Mapping[str, str]:
-    """Image -> sha256 of its file when the contest was made."""
+    """Image -> sha256 of its file when the contest was created."""
     path = folder / MANIFEST
     try:
         rows: list[dict[str, Any]] = orjson.loads(path.read_bytes())["order"]

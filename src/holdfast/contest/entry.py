@@ -1,4 +1,4 @@
-"""An entry: the names in it, everything that is wrong with it, in one run, and its zip from a folder."""
+"""An entry: its file names, all of its problems in one run, and packing it from a folder."""
 
 import os
 import re
@@ -26,19 +26,19 @@ TEAM_RULE = "1 to 64 letters (of any script), digits, - and _"
 _NUMBERED = re.compile(r"([0-9]{1,9})\.([A-Za-z]{3,5})")
 _PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "apng")
 _ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
-_RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder can be called so on Windows
-BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
+_RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # not allowed as folder names on Windows
+BOMBS = ("packed-longer", "png-longer")  # never accidental: the examination ends at the first
 
 
 def team_of(name: str) -> str | None:
-    """The team named by advimages_TEAM.zip, None if the name is another."""
-    plain = unicodedata.normalize("NFC", name)  # macOS takes names apart: e and ´ for é
+    """The team in the name advimages_TEAM.zip; None for any other name."""
+    plain = unicodedata.normalize("NFC", name)  # macOS decomposes names: e and ´ for é
     team = plain.removeprefix("advimages_").removesuffix(".zip")
     return team if plain == f"advimages_{team}.zip" and is_team(team) else None
 
 
 def is_team(team: str) -> bool:
-    """Whether this can be a team: it becomes a file's and a folder's name on any system."""
+    """Whether this is a valid team name: it must work as a file and folder name on any system."""
     plain = unicodedata.normalize("NFC", team)
     if not 1 <= len(plain) <= 64 or plain != unicodedata.normalize("NFKC", plain):
         return False
@@ -48,36 +48,38 @@ def is_team(team: str) -> bool:
 
 
 def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Problem]]:
-    """The images of a zip by number, as far as they can be told, and every problem with a name."""
+    """The recognisable images of a zip by number, and every problem with a name."""
     images, members = rules.images, read_members(path, rules.images, rules.archive)
     files = [m for m in members if not m.is_dir()]
     base, problems = _base(files)
     junk = [m.filename for m in members if is_junk(m.filename)]
-    rest = [m for m in files if not is_junk(m.filename)]
-    problems += _collisions(rest)
+    candidates = [m for m in files if not is_junk(m.filename)]
+    problems += _collisions(candidates)
     numbered: dict[int, ZipInfo] = {}
-    strange, outside = list[str](), list[str]()
-    # The right names first: 17.png is image 17 whatever else calls itself so.
-    for member in sorted(rest, key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base))):
+    unexpected, out_of_range = list[str](), list[str]()
+    # Correct names first: 17.png is image 17 even if another file claims the number.
+    for member in sorted(
+        candidates, key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base))
+    ):
         name = member.filename
-        home, want = _numbered(name)
-        if home != base or not want:
-            strange.append(name)
-        elif 1 <= int(want[:-4]) <= images:
-            problems += _misnamed(name, name.removeprefix(base), want)
-            numbered.setdefault(int(want[:-4]), member)
+        folder, expected = _numbered(name)
+        if folder != base or not expected:
+            unexpected.append(name)
+        elif 1 <= int(expected[:-4]) <= images:
+            problems += _misnamed(name, name.removeprefix(base), expected)
+            numbered.setdefault(int(expected[:-4]), member)
         else:
-            outside.append(name)
+            out_of_range.append(name)
     folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
-    strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
+    unexpected += [name for name in folders if not base.startswith(name)]  # x/ is reported with x/images/
     missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
-    nested = [name for name in strange if name.lower().endswith(_ARCHIVES)]
-    apple = [name for name in junk if "__MACOSX" in name.split("/")]
-    others = [name for name in strange if name not in nested]
+    nested = [name for name in unexpected if name.lower().endswith(_ARCHIVES)]
+    macos = [name for name in junk if "__MACOSX" in name.split("/")]
+    others = [name for name in unexpected if name not in nested]
     groups = (
         ("missing", missing, missing),
-        ("number", outside, outside),
-        ("junk", junk, ["__MACOSX/"] * bool(apple) + sorted(set(junk) - set(apple))),
+        ("number", out_of_range, out_of_range),
+        ("junk", junk, ["__MACOSX/"] * bool(macos) + sorted(set(junk) - set(macos))),
         ("nested", nested, nested),
         ("unexpected", others, others),
     )
@@ -89,30 +91,30 @@ def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Pr
 
 
 def _base(files: Sequence[ZipInfo]) -> tuple[str, list[Problem]]:
-    """The folder the images are in, and a problem if it is not called as it should be."""
-    placed = (_numbered(m.filename) for m in files if not is_junk(m.filename))
-    homes = Counter(home for home, want in placed if want)
-    if not homes or FOLDER in homes:
+    """The folder of the images, and a problem if it has the wrong name."""
+    locations = (_numbered(m.filename) for m in files if not is_junk(m.filename))
+    folders = Counter(folder for folder, expected in locations if expected)
+    if not folders or FOLDER in folders:
         return FOLDER, []
-    base = min(homes, key=lambda home: (-homes[home], home))
+    base = min(folders, key=lambda folder: (-folders[folder], folder))
     return base, [Problem("folder", "", {"got": printable(base)}) if base else Problem("folder-none")]
 
 
 def _numbered(name: str) -> tuple[str, str]:
-    """The folder of a file, and what it should be called there: N.png, or empty if it is no such image."""
-    home, slash, last = name.rpartition("/")
-    found = _NUMBERED.fullmatch(last)
-    return home + slash, f"{int(found[1])}.png" if found and found[2].lower() in _PICTURES else ""
+    """The folder of a file and its correct name N.png, empty if it is not a numbered image."""
+    folder, slash, last = name.rpartition("/")
+    match = _NUMBERED.fullmatch(last)
+    return folder + slash, f"{int(match[1])}.png" if match and match[2].lower() in _PICTURES else ""
 
 
-def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:
+def _misnamed(name: str, got: str, expected: str) -> Iterator[Problem]:
     digits, _, ending = got.partition(".")
-    if digits != want[:-4]:
-        yield Problem("zeros", name, {"want": want})
+    if digits != expected[:-4]:
+        yield Problem("zeros", name, {"want": expected})
     if ending == ending.upper() and ending.lower() == "png":
-        yield Problem("upper", name, {"want": want})
+        yield Problem("upper", name, {"want": expected})
     elif ending != "png":
-        yield Problem("extension", name, {"want": want})
+        yield Problem("extension", name, {"want": expected})
 
 
 def _collisions(files: Sequence[ZipInfo]) -> Iterator[Problem]:
@@ -134,7 +136,7 @@ def is_junk(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a team handed in: the zip, and the file in it for each numbered image."""
+    """A submission: the zip, and the file in it for each numbered image."""
 
     path: Path
     team: str
@@ -147,7 +149,7 @@ class Entry:
 
 
 def open_entry(path: Path, rules: Rules) -> Entry:
-    """The entry in this zip; EntryError if a file is missing, superfluous or malformed, in one line."""
+    """The entry in this zip; raise EntryError if a file is missing, unexpected or misnamed."""
     numbered, problems = read_numbered(path, rules)
     team = team_of(path.name)
     if team is None:
@@ -159,7 +161,7 @@ def open_entry(path: Path, rules: Rules) -> Entry:
 
 @dataclass(frozen=True)
 class Examination:
-    """What an examination of an entry found: its problems, and the changed pixels of each image by number."""
+    """The result of examining an entry: its problems, and the changed pixels of each image by number."""
 
     archive: str
     team: str | None
@@ -201,12 +203,12 @@ def examine(
     problems = [] if team else [Problem("zip-name", path.name)]
     changed: dict[int, int] = {}
 
-    def look(number: int, info: ZipInfo) -> tuple[int | None, tuple[Problem, ...]]:
-        """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
+    def examine_image(number: int, info: ZipInfo) -> tuple[int | None, tuple[Problem, ...]]:
+        """The changed pixels of one image, None if they cannot be counted, and its problems."""
         try:
             image = read_image(path, info, size)
-        except EntryError as refused:
-            return None, refused.problems
+        except EntryError as error:
+            return None, error.problems
         count = changed_pixels(original(contest, number, size), image)
         if count <= rules.pixels:
             return count, ()
@@ -214,25 +216,25 @@ def examine(
 
     try:
         numbered, misnamed = read_numbered(path, rules)
-    except EntryError as refused:
-        problems += refused.problems
+    except EntryError as error:
+        problems += error.problems
     else:
         problems += misnamed
         with ThreadPoolExecutor(max(jobs, 1)) as pool:
-            answers = pool.map(look, numbered, numbered.values())
-            for number, (count, found) in zip(numbered, answers, strict=True):
+            results = pool.map(examine_image, numbered, numbered.values())
+            for number, (count, image_problems) in zip(numbered, results, strict=True):
                 if count is not None:
                     changed[number] = count
-                problems += found
+                problems += image_problems
                 progress(1)
-                if any(problem.kind in BOMBS for problem in found):
+                if any(problem.kind in BOMBS for problem in image_problems):
                     pool.shutdown(cancel_futures=True)
                     break
     return Examination(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
 
 
 def original(contest: Path, number: int, size: Size) -> Image:
-    """The contest's own image `number`; DataError if it is not there or not of the contest's kind."""
+    """The contest's own image `number`; raise DataError if it is missing or invalid."""
     path = contest / "images" / f"{number}.png"
     try:
         return decode(path.read_bytes(), size, str(path))
@@ -267,9 +269,9 @@ def write_zip(path: Path, inside: str, files: Sequence[Path], *, zip64: bool = T
         # PNG is compressed already; stored, the bytes depend on no version of zlib. No date, no user.
         with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED, allowZip64=zip64) as archive:
             for file in files:
-                about = zipfile.ZipInfo(f"{inside}{file.name}", (1980, 1, 1, 0, 0, 0))
-                about.create_system, about.external_attr = 3, 0o100644 << 16
-                archive.writestr(about, file.read_bytes())
+                info = zipfile.ZipInfo(f"{inside}{file.name}", (1980, 1, 1, 0, 0, 0))
+                info.create_system, info.external_attr = 3, 0o100644 << 16
+                archive.writestr(info, file.read_bytes())
         part.replace(path)
     finally:
         with suppress(OSError):  # the first error is the reason
@@ -282,29 +284,29 @@ def _images(folder: Path, target: Path) -> list[Path]:
         got = "a file" if folder.exists() else "nothing"
         raise DataError(f"{folder}: expected a folder of 1.png, 2.png, …, got {got}")
     inner = folder / FOLDER.rstrip("/")
-    home = inner if inner.is_dir() else folder
-    found, strange = dict[int, Path](), list[str]()
-    for path in sorted(home.iterdir()):
+    source = inner if inner.is_dir() else folder
+    images, unexpected = dict[int, Path](), list[str]()
+    for path in sorted(source.iterdir()):
         name = path.name
         if is_junk(name) or path.resolve() == target.resolve():
             continue
         if _numbered(name)[1] == name != "0.png" and path.is_file():
-            found[int(name[:-4])] = path
+            images[int(name[:-4])] = path
         else:
-            strange.append(name + "/" * path.is_dir())
-    if strange:
+            unexpected.append(name + "/" * path.is_dir())
+    if unexpected:
         raise DataError(
-            f"{home}: expected only images named 1.png, 2.png, … (no leading zeros, lower case), "
-            f"got {listed(strange)} ({len(strange)} {'name' if len(strange) == 1 else 'names'})"
+            f"{source}: expected only images named 1.png, 2.png, … (no leading zeros, lower case), "
+            f"got {listed(unexpected)} ({len(unexpected)} {'name' if len(unexpected) == 1 else 'names'})"
         )
-    if not found:
-        raise DataError(f"{home}: expected images named 1.png, 2.png, …, got none")
-    count = max(found) - len(found)
+    if not images:
+        raise DataError(f"{source}: expected images named 1.png, 2.png, …, got none")
+    count = max(images) - len(images)
     if count:  # it may be millions: a file called 20260101.png
-        gone = islice((f"{n}.png" for n in range(1, max(found)) if n not in found), SHOWN + 1)
-        raise DataError(f"{home}: missing: {listed(gone)} ({count} {'file' if count == 1 else 'files'})")
-    for path in found.values():
+        missing = islice((f"{n}.png" for n in range(1, max(images)) if n not in images), SHOWN + 1)
+        raise DataError(f"{source}: missing: {listed(missing)} ({count} {'file' if count == 1 else 'files'})")
+    for path in images.values():
         with path.open("rb") as file:
             if file.read(8) != SIGNATURE:
                 raise DataError(f"{path}: not a PNG by its content; expected a PNG image")
-    return [found[number] for number in sorted(found)]
+    return [images[number] for number in sorted(images)]

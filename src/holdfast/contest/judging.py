@@ -37,18 +37,18 @@ class ZippedImage:
 
 @dataclass(frozen=True)
 class NoiseOnTargets:
-    """The original with so many pixels inside its true boxes replaced by uniform noise."""
+    """The original with this many pixels inside its true boxes replaced by uniform noise."""
 
     pixels: int
     seed: int
 
 
-Change: TypeAlias = ZippedImage | NoiseOnTargets | None  # what an image becomes; None: nothing
+Change: TypeAlias = ZippedImage | NoiseOnTargets | None  # the replacement of an image; None: unchanged
 
 
 @dataclass(frozen=True)
 class ContestImage:
-    """One numbered image with its truth, and what it becomes."""
+    """One numbered image with its truth and its change."""
 
     number: int
     path: Path  # of the original
@@ -63,7 +63,7 @@ class ContestImage:
         return f"{self.number}.png"
 
     def before(self) -> Image:
-        """The pixels of the original; DataError if it is not the file the contest was made with."""
+        """The pixels of the original; raise DataError if the file has changed since `init`."""
         try:
             data = self.path.read_bytes()
         except OSError as problem:
@@ -76,7 +76,7 @@ class ContestImage:
             raise DataError(str(problem)) from None
 
     def after(self) -> Image:
-        """The pixels of what it became."""
+        """The pixels of the changed image."""
         if isinstance(self.change, ZippedImage):
             return read_image(self.change.archive, self.change.member, self.size)
         before = self.before()
@@ -88,7 +88,7 @@ class ContestImage:
 
 @dataclass(frozen=True, eq=False)
 class ImageInMemory:
-    """An image in memory, as pipelines take it. Equal pixels have equal keys, however they were packed."""
+    """An image in memory, for pipelines. Equal pixels have equal keys, however they are encoded."""
 
     name: str
     image: Image
@@ -113,14 +113,14 @@ class ImageInMemory:
 
 
 def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) -> Image:
-    """A copy in which `pixels` pixels of the boxes, or all they have, are of uniformly random colours."""
+    """A copy with uniformly random colours in `pixels` pixels of the boxes, or in all of them."""
     out = np.array(image)
     mask = np.zeros(out.shape[:2], bool)
     for x1, y1, x2, y2 in np.rint(boxes).astype(int).clip(0):
         mask[y1:y2, x1:x2] = True
-    places = np.flatnonzero(mask)
-    chosen = rng.choice(places, min(pixels, len(places)), replace=False)
-    out.reshape(-1, 3)[chosen] = rng.integers(0, 256, (len(chosen), 3), np.uint8)
+    indices = np.flatnonzero(mask)
+    selected = rng.choice(indices, min(pixels, len(indices)), replace=False)
+    out.reshape(-1, 3)[selected] = rng.integers(0, 256, (len(selected), 3), np.uint8)
     return out
 
 
@@ -135,12 +135,12 @@ class JudgeWork(Work[ContestImage, JudgeState]):
     members: tuple[PipelineWork, ...]  # each with one pipeline
     features: str  # how the feature net is opened
     features_sha256: str
-    ask_after: bool = True  # whether members are run on the changed images
+    run_after: bool = True  # whether members are run on the changed images
     batch: int = SHARD
 
     @property
     def count(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.members)
 
     def setups(self) -> list[Setup]:
@@ -150,13 +150,13 @@ class JudgeWork(Work[ContestImage, JudgeState]):
         return [*one, *one, Setup("contest", "difference")]
 
     def contents(self, item: ContestImage) -> list[Any]:
-        """Pixels and truth before and after; None where the image is not changed or members are not asked."""
+        """Pixels and truth before and after; None for unchanged images or if members are not run."""
         before, after = pictures(item)
         rows: list[Any] = [*[content_of(before)] * self.count, before.key()]
         if after is None:
             return [*rows, *[None] * (self.count + 2)]
-        asked = content_of(after) if self.ask_after else None
-        return [*rows, *[asked] * self.count, after.key(), [before.key(), after.key()]]
+        changed = content_of(after) if self.run_after else None
+        return [*rows, *[changed] * self.count, after.key(), [before.key(), after.key()]]
 
     def open(self, threads: int) -> JudgeState:
         """The members and the feature net."""
@@ -172,22 +172,22 @@ class JudgeWork(Work[ContestImage, JudgeState]):
         networks, features = state
         block = self.count + 1
         for number, member in enumerate(self.members):
-            asked = [
-                (position, setup, MissingCells(picture, {0: wanted[setup]}))
-                for position, (shot, wanted) in enumerate(batch)
+            requests = [
+                (position, setup, MissingCells(picture, {0: setups[setup]}))
+                for position, (shot, setups) in enumerate(batch)
                 for setup, picture in zip((number, block + number), pictures(shot), strict=True)
-                if setup in wanted and picture is not None
+                if setup in setups and picture is not None
             ]
-            for one in member.compute(networks[number], [missing for *_, missing in asked]):
-                position, setup, _ = asked[one.position]
-                yield CellResult(position, setup, one.value)
-        for position, (shot, wanted) in enumerate(batch):
+            for result in member.compute(networks[number], [missing for *_, missing in requests]):
+                position, setup, _ = requests[result.position]
+                yield CellResult(position, setup, result.value)
+        for position, (shot, setups) in enumerate(batch):
             before, after = pictures(shot)
             for n, picture in ((self.count, before), (block + self.count, after)):
-                if n in wanted and picture is not None:
+                if n in setups and picture is not None:
                     row = np.ascontiguousarray(features([picture.image])[0], "<f8")
                     yield CellResult(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
-            if 2 * block in wanted and after is not None:
+            if 2 * block in setups and after is not None:
                 ratio = psnr(before.image, after.image)
                 changed = changed_pixels(before.image, after.image)
                 yield CellResult(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
@@ -195,14 +195,14 @@ class JudgeWork(Work[ContestImage, JudgeState]):
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch
 def pictures(shot: ContestImage) -> tuple[ImageInMemory, ImageInMemory | None]:
-    """The original, and what it became; None if it is not changed."""
+    """The original and the changed image; None if it is unchanged."""
     before = ImageInMemory(shot.name, shot.before(), shot.truth)
     return before, None if shot.change is None else ImageInMemory(shot.name, shot.after(), shot.truth)
 
 
 @dataclass(frozen=True)
 class JudgeCells:
-    """The cells of a contest's images, by what they hold."""
+    """The cells of a contest's images, by content."""
 
     cells: Cells
     members: int
@@ -213,7 +213,7 @@ class JudgeCells:
         return [self.cells.of(first + n) for n in range(self.members)]
 
     def features(self, *, after: bool) -> Floats:
-        """The features (n, d) of the images; of those that are not changed, the original's."""
+        """The features (n, d) of the images; an unchanged image has those of the original."""
         before = self.cells.read(self.members)
         rows = self.cells.read(2 * self.members + 1) if after else before
         packed = [old if new is None else new for old, new in zip(before, rows, strict=True)]
@@ -225,7 +225,7 @@ class JudgeCells:
 
 
 def opened_features(text: str, sha256: str, threads: int, name: str = "") -> Features:
-    """The feature net; InputError if it is another than the rules name, or called otherwise."""
+    """The feature network. Raise InputError if its hash or name differs from the rules."""
     from holdfast.stages.features import open_features
 
     net = open_features(text, threads)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from holdfast.contest.options import InitOptions
 
 POOL = "pool"  # folder of candidates in the cache
-MAKING = "making.json"  # there as long as the contest is not finished
-PUBLIC = "public"  # what participants may have: all but the hidden members
+MAKING = "making.json"  # exists until the contest is complete
+PUBLIC = "public"  # files for participants: all but the hidden members
 ORDER = "a permutation of the dataset by the seed; images without a detected target are skipped"
 HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
 SIZE = Size(416, 416)
@@ -59,47 +59,47 @@ SIZE = Size(416, 416)
 
 @dataclass(frozen=True)
 class ContestSetup:
-    """The options with everything opened: rules whose distance.max may still be unknown, data, models."""
+    """The options with opened data and models, and rules whose distance.max may still be unknown."""
 
     options: InitOptions
     size: Size
     rules: Rules
     data: Dataset = field(repr=False)
-    entries: tuple[Entry, ...] = field(repr=False)  # in the order in which they are looked at
+    entries: tuple[Entry, ...] = field(repr=False)  # in random order
     classes: tuple[str, ...]
     models: tuple[Model, ...] = field(repr=False)  # the single one first
 
     def identity(self) -> dict[str, Any]:
-        """What tells one contest from another; without the key "images", which COCO files are known by."""
-        other = {"images": "count", "rule": "ap", "vote": "least", "format": "data_format"}
-        left_out = ("folder", "members", "model", "baselines", "jobs")
-        given = dataclasses.asdict(self.options)
-        plain = {other.get(key, key): value for key, value in given.items() if key not in left_out}
+        """The values that identify a contest; without the key "images", which marks COCO files."""
+        renamed = {"images": "count", "rule": "ap", "vote": "least", "format": "data_format"}
+        skipped = ("folder", "members", "model", "baselines", "jobs")
+        values = dataclasses.asdict(self.options)
+        plain = {renamed.get(key, key): value for key, value in values.items() if key not in skipped}
         if not _embedded(plain["data"]):
             plain["data"] = str(Path(plain["data"]).resolve())
         models = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
         plain |= {"name": self.rules.name, "models": models, "size": self.size, "iou": self.rules.iou}
-        found: dict[str, Any] = orjson.loads(to_json(plain))
-        return found
+        identity: dict[str, Any] = orjson.loads(to_json(plain))
+        return identity
 
 
 def others_of(options: InitOptions) -> tuple[str, ...]:
-    """The mimic model's members besides the single one; the shipped ones if nothing is said of models."""
+    """The mimic model's members besides the single one; by default the shipped ones."""
     if options.members is None and options.model == "signs-yolo":
         return HIDDEN
     return tuple(m.strip() for m in (options.members or "").split(",") if m.strip())
 
 
 def open_setup(options: InitOptions, size: Size = SIZE) -> ContestSetup:
-    """Everything opened and checked; InputError for what does not fit together."""
+    """Open and check everything; raise InputError for a mismatch."""
     if options.rule not in AP_RULES:
         raise UnknownName("AP rule", options.rule, AP_RULES)
     data = _data(options)  # first: too few images are reported before any model is opened or run
     names = dict.fromkeys([options.model, *others_of(options)])
     models = tuple(map(_load, names))
-    twice = [m.name for m in models if sum(o.name == m.name for o in models) > 1]
-    if twice:
-        raise InputError(f"--members: two models are called {twice[0]!r}; rename one of the files")
+    duplicates = [m.name for m in models if sum(o.name == m.name for o in models) > 1]
+    if duplicates:
+        raise InputError(f"--members: two models are called {duplicates[0]!r}; rename one of the files")
     classes = data.classes or models[0].card.classes
     for model in models:
         aligned(model, classes)
@@ -128,7 +128,7 @@ def _embedded(data: str) -> bool:
 
 
 def _data(options: InitOptions) -> Dataset:
-    """The dataset, with at least as many images as the contest; of the embedded one twice as many scenes."""
+    """The dataset, with at least as many images as the contest; for the embedded one twice as many scenes."""
     count, name = options.images, options.data
     more = 2 * count if _embedded(name) and name.count(":") < 2 else None
     data = open_dataset(name, images=more, task="detect", format=options.format, split=options.split)
@@ -169,25 +169,25 @@ def _rules(options: InitOptions, size: Size, models: tuple[Model, ...], data: st
     )
 
 
-def claim(ready: ContestSetup) -> bool:
-    """Whether the folder holds this contest, unfinished; InputError if it holds something else."""
-    folder, mark = ready.options.folder, ready.options.folder / MAKING
+def claim(setup: ContestSetup) -> bool:
+    """Whether the folder contains this contest, incomplete; raise InputError for any other content."""
+    folder, marker = setup.options.folder, setup.options.folder / MAKING
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; expected a new or empty folder")
-    mine = ready.identity()
-    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    if not there:
-        write_atomic(mark, to_json(mine, indent=True))
+    identity = setup.identity()
+    names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    if not names:
+        write_atomic(marker, to_json(identity, indent=True))
         return False
-    if MAKING not in there:
-        what = "a finished contest" if RULES_FILE in there else f"{there[0]!r} in it"
-        raise InputError(f"{folder}: expected a new or empty folder, got one with {what}; give another")
+    if MAKING not in names:
+        content = "a finished contest" if RULES_FILE in names else f"{names[0]!r} in it"
+        raise InputError(f"{folder}: expected a new or empty folder, got one with {content}; give another")
     try:
-        before = orjson.loads(mark.read_bytes())
+        existing = orjson.loads(marker.read_bytes())
     except ValueError:
-        before = {}
-    if before != mine:
-        differ = [k for k in mine if before.get(k) != mine[k]]
+        existing = {}
+    if existing != identity:
+        differ = [k for k in identity if existing.get(k) != identity[k]]
         raise InputError(
             f"{folder}: holds an incomplete contest with other options ({', '.join(differ)}); "
             "use the same options, or another folder"
@@ -195,22 +195,23 @@ def claim(ready: ContestSetup) -> bool:
     return True
 
 
-def make(ready: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
+def make(setup: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
     """Create the contest in its folder, marked as incomplete; an incomplete one is resumed.
 
-    DataError if too few images are recognised or the mimic model finds nothing; the folder is then empty.
+    Raise DataError if too few images have a detected target or the mimic model detects nothing; the folder is
+    then empty.
     """
-    folder, begun_before = ready.options.folder, claim(ready)
-    if begun_before and (folder / RULES_FILE).is_file():  # written last
+    folder, resumed = setup.options.folder, claim(setup)
+    if resumed and (folder / RULES_FILE).is_file():  # written last
         return assemble(folder, read_rules(folder))
     try:
-        _write_images(folder, _candidates(ready, phase, jobs), ready)
-        for model in ready.models:
+        _write_images(folder, _candidates(setup, phase, jobs), setup)
+        for model in setup.models:
             path = folder / "models" / f"{model.name}.onnx"
             write_atomic(path, model.read())
             write_atomic(path.with_suffix(".toml"), card_text(model.card, model.guessed).encode())
-        contest = assemble(folder, ready.rules)
-        rules = dataclasses.replace(ready.rules, distance_max=_distance_max(contest, phase, jobs))
+        contest = assemble(folder, setup.rules)
+        rules = dataclasses.replace(setup.rules, distance_max=_distance_max(contest, phase, jobs))
         images = [folder / "images" / f"{n}.png" for n in range(1, rules.images + 1)]
         write_zip(folder / "images.zip", "images/", images)
         shutil.rmtree(folder / PUBLIC, ignore_errors=True)
@@ -219,13 +220,13 @@ def make(ready: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
             target = folder / PUBLIC / file.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(file, target)  # no second copy where the disk knows links
+                os.link(file, target)  # no second copy if the disk supports links
             except OSError:
                 shutil.copyfile(file, target)
         publish_rules(folder, rules)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
-    except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
-        if not begun_before:  # the folder was empty before
+    except InputError:  # invalid input; after a full disk or a killed process the run can be resumed
+        if not resumed:  # the folder was empty before
             for path in folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
@@ -238,23 +239,23 @@ def make(ready: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
 
 
 def finish(folder: Path) -> None:
-    """Remove the candidates and the mark of an unfinished contest."""
+    """Remove the candidates and the marker of an incomplete contest."""
     shutil.rmtree(folder / CACHE / POOL, ignore_errors=True)
     (folder / MAKING).unlink(missing_ok=True)
 
 
 def is_written(folder: Path, cell: bytes) -> bool:
-    """Whether the picture that a cell names is in the folder, and is the one that was written."""
-    found = orjson.loads(cell)
-    if found is None:
+    """Whether the picture named in a cell exists in the folder and is the one that was written."""
+    plain = orjson.loads(cell)
+    if plain is None:
         return True
-    file = folder / found["file"]
-    return file.is_file() and fingerprint.of_file(file) == str(found["sha256"])
+    file = folder / plain["file"]
+    return file.is_file() and fingerprint.of_file(file) == str(plain["sha256"])
 
 
 @dataclass(frozen=True)
 class PoolWork(ItemWork[Entry, LoadedPipeline]):
-    """The search for candidates; those the model recognises are written to `folder`."""
+    """The search for candidates; images with a detected target are written to `folder`."""
 
     model: Model  # with the thresholds of the rules
     alignment: Alignment
@@ -278,14 +279,14 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
         return load_pipeline(pipeline_of(self.model.card), self.model, threads)
 
     def is_valid(self, setup: int, data: bytes) -> bool:
-        """Whether the candidate's picture is there, and is the one that was written."""
+        """Whether the candidate's picture exists and is the one that was written."""
         return is_written(self.folder, data)
 
     def compute_item(self, state: LoadedPipeline, item: Entry) -> dict[str, Any] | None:
-        """The candidate as JSON values, None if the model recognises no target in it or it is no image.
+        """The candidate as JSON values; None if the model detects no target or the file is not an image.
 
-        The picture gets the contest's size by Pillow's bilinear filter, and the boxes are moved with it. A
-        box marked difficult becomes one that is ignored (COCO knows no other mark).
+        The picture is resized to the contest's size with Pillow's bilinear filter, and its boxes with it. A
+        difficult box becomes an ignored one (COCO has no other flag).
         """
         try:
             sample = item.load()
@@ -303,13 +304,13 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
             BoxRow._make([*corners, category, crowd, False, area * x * y])
             for corners, category, crowd, area in zip(*columns, strict=True)
         ]
-        shown = ImageInMemory(sample.name, image, PixelBoxes(pack(rows))).load()
-        said = state.predict(state.prepare(shown.data))
-        if not isinstance(said, Detections) or not isinstance(shown.truth, Boxes):
+        resized = ImageInMemory(sample.name, image, PixelBoxes(pack(rows))).load()
+        detections = state.predict(state.prepare(resized.data))
+        if not isinstance(detections, Detections) or not isinstance(resized.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")
-        places = self.alignment.of_model[said.classes]
-        known = dataclasses.replace(said.take(places >= 0), classes=places[places >= 0])
-        if not hits(shown.truth, known, self.iou).any():
+        classes = self.alignment.of_model[detections.classes]
+        known = dataclasses.replace(detections.take(classes >= 0), classes=classes[classes >= 0])
+        if not hits(resized.truth, known, self.iou).any():
             return None
         data = png_of(image)
         digest = fingerprint.of_bytes(data)
@@ -317,79 +318,79 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
         return {"source": sample.name, "file": f"{digest}.png", "sha256": digest, "rows": rows}
 
 
-def _candidates(ready: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, Any]]:
-    """The first images, in the order of the entries, in which the single model recognises a target."""
-    rules, count, entries = ready.rules, ready.options.images, ready.entries
-    model = with_thresholds(ready.models[0], rules)
-    cache = ready.options.folder / CACHE
-    work = PoolWork(model, aligned(model, ready.classes), ready.size, rules.iou, cache / POOL)
-    found: list[dict[str, Any]] = []
-    while entries and len(found) < count:
-        missing = count - len(found)
-        length = SHARD * -(-(missing + missing // 8) // SHARD)  # a little more than what is missing
+def _candidates(setup: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, Any]]:
+    """The first images, in the order of the entries, in which the single model detects a target."""
+    rules, count, entries = setup.rules, setup.options.images, setup.entries
+    model = with_thresholds(setup.models[0], rules)
+    cache = setup.options.folder / CACHE
+    work = PoolWork(model, aligned(model, setup.classes), setup.size, rules.iou, cache / POOL)
+    candidates: list[dict[str, Any]] = []
+    while entries and len(candidates) < count:
+        missing = count - len(candidates)
+        length = SHARD * -(-(missing + missing // 8) // SHARD)  # slightly more than the missing number
         part, entries = entries[:length], entries[length:]
         with phase("choose", len(part)) as step:
             rows = run(work, part, Store(cache), jobs=jobs, progress=step).read()
-        found += [row for row in rows if row is not None]
-    if len(found) < count:
+        candidates += [row for row in rows if row is not None]
+    if len(candidates) < count:
         raise DataError(
-            f"--images {count}: only {len(found)} of the {len(ready.entries)} images of "
-            f"{ready.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
-            f"{rules.iou:g}, right class); ask for {len(found) or 'other data'} or bring more"
+            f"--images {count}: only {len(candidates)} of the {len(setup.entries)} images of "
+            f"{setup.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
+            f"{rules.iou:g}, right class); ask for {len(candidates) or 'other data'} or bring more"
         )
-    return found[:count]
+    return candidates[:count]
 
 
-def _write_images(folder: Path, chosen: list[dict[str, Any]], ready: ContestSetup) -> None:
+def _write_images(folder: Path, candidates: list[dict[str, Any]], setup: ContestSetup) -> None:
     """Write images/N.png, the truth and the manifest."""
     images, annotations, order = (list[dict[str, Any]]() for _ in range(3))
-    for number, candidate in enumerate(chosen, 1):
+    for number, candidate in enumerate(candidates, 1):
         name, picture = f"{number}.png", (folder / CACHE / POOL / candidate["file"]).read_bytes()
         write_atomic(folder / "images" / name, picture, durable=False)
-        images.append({"id": number, "file_name": name, **ready.size._asdict()})
+        images.append({"id": number, "file_name": name, **setup.size._asdict()})
         order.append({"name": name, "source": candidate["source"], "sha256": candidate["sha256"]})
         for row in (BoxRow(*values) for values in candidate["rows"]):
-            about = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
+            ids = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
             box = [row.x1, row.y1, row.x2 - row.x1, row.y2 - row.y1]
-            annotations.append({**about, "bbox": box, "area": row.area, "iscrowd": int(row.crowd)})
-    categories = [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)]
+            annotations.append({**ids, "bbox": box, "area": row.area, "iscrowd": int(row.crowd)})
+    categories = [{"id": i, "name": name} for i, name in enumerate(setup.classes, 1)]
     truth = {"images": images, "annotations": annotations, "categories": categories}
     write_atomic(folder / TRUTH, to_json(truth))
-    data, seed = ready.data.name, ready.options.seed
-    manifest = {"contest": ready.rules.name, "data": data, "seed": seed, "how": ORDER, "order": order}
+    data, seed = setup.data.name, setup.options.seed
+    manifest = {"contest": setup.rules.name, "data": data, "seed": seed, "how": ORDER, "order": order}
     write_atomic(folder / MANIFEST, to_json(manifest, indent=True))
 
 
 def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
-    """The distance of the originals from themselves with noise; the clean answers are in the cache then.
+    """The distance between the originals and noisy copies; also caches the predictions on the originals.
 
-    The noise is what a team would reach that spends its whole budget on the targets without hiding it.
+    It is the distance of a team that uses its whole budget on the targets without hiding the changes.
     """
     rules = contest.rules
-    wanted = not math.isfinite(rules.distance_max)
-    noise = NoiseOnTargets(rules.pixels, rules.seed) if wanted else None
+    unknown = not math.isfinite(rules.distance_max)
+    noise = NoiseOnTargets(rules.pixels, rules.seed) if unknown else None
     with phase("clean", len(contest.shots)) as step:
-        cells = contest.judge([noise] * len(contest.shots), step, jobs, ask_after=False)
+        cells = contest.judge([noise] * len(contest.shots), step, jobs, run_after=False)
     for name, records in scenarios(contest, cells.records(after=False)).items():
-        found = mean_ap(records, rules, len(contest.classes))
-        if not found > 0:
+        value = mean_ap(records, rules, len(contest.classes))
+        if not value > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
             raise DataError(
-                f"the {name} model{least} has mAP {found:g} on the original images; S_e needs more"
+                f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
             )
-    if not wanted:
+    if not unknown:
         return rules.distance_max
-    found = frechet(cells.features(after=False), cells.features(after=True))
-    if not found > rules.distance_min:
+    distance = frechet(cells.features(after=False), cells.features(after=True))
+    if not distance > rules.distance_min:
         raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {found:g}, not "
+            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, not "
             f"more than distance.min {rules.distance_min:g}; give --distance-max"
         )
-    return found
+    return distance
 
 
 def publish_rules(folder: Path, rules: Rules) -> bool:
-    """Whether the participants' rules had to be written anew: without the names of the hidden members."""
+    """Write the rules for participants, without the hidden members; return whether they changed."""
     hidden = len(rules.mimic.members) - 1
     mimic = dataclasses.replace(rules.mimic, members=(rules.single,), hidden=hidden)
     path, text = folder / PUBLIC / RULES_FILE, rules_text(dataclasses.replace(rules, mimic=mimic)).encode()

@@ -35,7 +35,7 @@ def show_page(
     low, high = rules.distance_min, rules.distance_max
     basis = f"AP rule {rules.ap}, n = {len(changed)}"
     name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
-    fell = " and ".join(
+    changes = " and ".join(
         f"mAP of the {key} model falls from {s.map_before:.3f} to {s.map_after:.3f}"
         for key, s in score.scenarios.items()
     )
@@ -50,7 +50,7 @@ def show_page(
                 ("zip", f"sha256 {score.archive[:12]}"),
                 ("rules, models, data, features, code", score.hashes.whole[:12]),
             ),
-            verdict=f"Final score {score.final:.4f}: {fell} with {pixels:.0f} changed pixels per image.",
+            verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
             next_step=next_step(score),
             cards=(
                 Card(
@@ -120,8 +120,8 @@ def image_table(rows: Sequence[ImageScore]) -> Table:
     ]
     body = []
     for row in rows:
-        found = [n for name in scenarios for n in (row.found_before[name], row.found_after[name])]
-        body.append([row.number, row.changed_pixels, row.psnr, row.targets, *found, lost(row)])
+        counts = [n for name in scenarios for n in (row.found_before[name], row.found_after[name])]
+        body.append([row.number, row.changed_pixels, row.psnr, row.targets, *counts, lost(row)])
     return Table(columns, body)
 
 
@@ -156,12 +156,12 @@ def lost(row: ImageScore) -> float | None:
 
 
 def chosen(rows: Sequence[ImageScore], images: int) -> tuple[tuple[ImageScore, ...], tuple[ImageScore, ...]]:
-    """The best images for the attacker and the worst, `images` in all, none of them twice.
+    """The best and the worst images for the attacker, `images` in total, without duplicates.
 
-    Best: most targets lost, and of equal ones with the fewest changed pixels; worst: the other way round.
+    Best: most targets hidden, ties by the fewest changed pixels; worst: the reverse.
     """
-    able = [(share, row) for row in rows if (share := lost(row)) is not None]
-    ranked = [row for _, row in sorted(able, key=lambda x: (-x[0], x[1].changed_pixels, x[1].number))]
+    candidates = [(share, row) for row in rows if (share := lost(row)) is not None]
+    ranked = [row for _, row in sorted(candidates, key=lambda x: (-x[0], x[1].changed_pixels, x[1].number))]
     best = ranked[: (images + 1) // 2]
     worst = ranked[len(best) :][::-1][: images - len(best)]
     return tuple(best), tuple(worst)
@@ -172,11 +172,11 @@ def describe_row(row: ImageScore) -> str:
     pixels = f"{row.changed_pixels} pixel{'' if row.changed_pixels == 1 else 's'} changed"
     ratio = f", {row.psnr:.1f} dB" if row.psnr is not None else ""
     targets = f"{row.targets} target{'' if row.targets == 1 else 's'}"
-    found = [
+    counts = [
         f"{name} model detects {row.found_before[name]} before, {row.found_after[name]} after"
         for name in row.found_before
     ]
-    return f"{pixels}{ratio}; {targets}: {'; '.join(found)}"
+    return f"{pixels}{ratio}; {targets}: {'; '.join(counts)}"
 
 
 def board_page(board: Board, command: str = "") -> str:

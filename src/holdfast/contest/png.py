@@ -1,4 +1,4 @@
-"""Decode a PNG of a stranger to the pixels that every reader sees, or refuse it.
+"""Decode an untrusted PNG to pixels on which all readers agree, or reject it.
 
 The header is checked first: the size must be the contest's, the pixels 8-bit RGB. Pillow's chunk reader then
 checks every chunk, and zlib checks that the pixel data has exactly the bytes of the image. Pillow's decoder
@@ -6,9 +6,9 @@ gets only header and pixel data.
 
 Allowed: any compression, any filter, interlacing (Adam7; the pixels are the same). Allowed and ignored, as
 decoders for models do: gAMA, cHRM, sRGB, iCCP and the like, so colours are the stored numbers; text, time, a
-suggested palette, private chunks (never unpacked, 256 KiB at most together). Refused, because readers differ:
-transparency (tRNS), animation (APNG), EXIF with a rotation, data behind the end, unknown critical chunks.
-Refused as damaged: a wrong checksum, a wrong order, too much or too little pixel data.
+suggested palette, private chunks (never unpacked, 256 KiB at most together). Rejected because readers differ:
+transparency (tRNS), animation (APNG), EXIF with a rotation, data after the end, unknown critical chunks.
+Rejected as damaged: a wrong checksum, a wrong order, too much or too little pixel data.
 """
 
 import struct
@@ -36,7 +36,7 @@ _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), 
 
 
 def longest(size: Size) -> int:
-    """The most bytes a PNG of this size may have: uncompressed pixels, 1% more, and the other chunks."""
+    """The maximum bytes of a PNG of this size: uncompressed pixels, 1% more, and the other chunks."""
     return _raw_bytes(size, interlaced=True) * 101 // 100 + 12 * MOST_CHUNKS + MOST_EXTRAS
 
 
@@ -51,8 +51,8 @@ def check_header(data: bytes, size: Size, where: str) -> None:
         raise EntryError(Problem("png-cut", where, {"got": len(head)}))
     fields = struct.unpack_from(">I4sIIBBBBB", head, 8)
     length, kind, width, height, bits, colour, packing, filtering, interlace = fields
-    sound = (length, kind, packing, filtering) == (13, b"IHDR", 0, 0) and interlace < 2
-    if not sound or colour not in (*_COLOURS, 2):
+    valid = (length, kind, packing, filtering) == (13, b"IHDR", 0, 0) and interlace < 2
+    if not valid or colour not in (*_COLOURS, 2):
         raise EntryError(Problem("png-header", where))
     problems = []
     if (width, height) != size:
@@ -61,31 +61,31 @@ def check_header(data: bytes, size: Size, where: str) -> None:
     if colour != 2:
         got, got_zh = _COLOURS[colour]
         problems.append(Problem("png-colour", where, {"got": got, "got_zh": got_zh}))
-    if bits != 8 and not (colour == 3 and bits < 8):  # fewer bits are what a palette is for
+    if bits != 8 and not (colour == 3 and bits < 8):  # palettes usually have fewer bits
         problems.append(Problem("png-bits", where, {"got": bits}))
     if problems:
         raise EntryError(*problems)
 
 
 def decode(data: bytes, size: Size, where: str) -> Image:
-    """The pixels (h, w, 3) uint8 of a PNG; EntryError states what is wrong with it."""
+    """The pixels (h, w, 3) uint8 of a PNG; raise EntryError with the problem."""
     from PIL.PngImagePlugin import PngImageFile, putchunk
 
     check_header(data, size, where)
-    want, unpacker = _raw_bytes(size, interlaced=data[28] == 1), zlib.decompressobj()
+    expected, unpacker = _raw_bytes(size, interlaced=data[28] == 1), zlib.decompressobj()
     try:
-        raw = unpacker.decompress(_pixel_data(data, where), want + 1)
+        raw = unpacker.decompress(_pixel_data(data, where), expected + 1)
     except zlib.error:
         raise EntryError(Problem("png-data", where)) from None
-    if len(raw) > want:
-        raise EntryError(Problem("png-longer", where, {"got": want}))
-    if len(raw) < want:
-        raise EntryError(Problem("png-shorter", where, {"got": len(raw), "want": want}))
+    if len(raw) > expected:
+        raise EntryError(Problem("png-longer", where, {"got": expected}))
+    if len(raw) < expected:
+        raise EntryError(Problem("png-shorter", where, {"got": len(raw), "want": expected}))
     if not unpacker.eof or unpacker.unused_data:
         raise EntryError(Problem("png-data", where))
     clean = BytesIO()
     clean.write(data[:_HEAD])
-    putchunk(clean, b"IDAT", zlib.compress(raw, 0))  # stored: it need not be inflated twice
+    putchunk(clean, b"IDAT", zlib.compress(raw, 0))  # stored, to avoid a second inflate
     putchunk(clean, b"IEND")
     clean.seek(0)
     try:
@@ -97,7 +97,7 @@ def decode(data: bytes, size: Size, where: str) -> Image:
 
 
 def _raw_bytes(size: Size, interlaced: bool) -> int:
-    """How many bytes the pixel data of a picture has, with one byte per row for the filter."""
+    """Number of bytes of the pixel data, with one filter byte per row."""
     if not interlaced:
         return size.height * (1 + 3 * size.width)
     total = 0
@@ -132,7 +132,7 @@ def _chunks(data: bytes, where: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pixel_data(data: bytes, where: str) -> bytes:
-    """The compressed pixel data of all IDAT chunks; EntryError if any chunk is not allowed where it is."""
+    """The compressed pixel data of all IDAT chunks; raise EntryError for a chunk that is not allowed."""
     parts: list[bytes] = []
     extras, last = 0, b""
     for number, (kind, content) in enumerate(_chunks(data, where)):
@@ -153,7 +153,7 @@ def _pixel_data(data: bytes, where: str) -> bytes:
 
 
 def _check_extra(kind: bytes, content: bytes, head: bytes, where: str) -> None:
-    """Raise EntryError if a chunk can change what a reader shows."""
+    """Raise EntryError if a chunk can change the displayed image."""
     if kind in (b"acTL", b"fcTL", b"fdAT"):
         raise EntryError(Problem("png-animated", where))
     if kind == b"tRNS":
@@ -161,6 +161,6 @@ def _check_extra(kind: bytes, content: bytes, head: bytes, where: str) -> None:
     if not kind.isalpha() or (kind[:1].isupper() and kind != b"PLTE"):
         raise EntryError(Problem("png-critical", where, {"got": kind.decode()}))
     if kind == b"eXIf":
-        alone = struct.pack(">I4s", len(content), kind) + content + bytes(8) + b"IEND"
-        if sniff(head + alone).exif_orientation != 1:
+        chunk = struct.pack(">I4s", len(content), kind) + content + bytes(8) + b"IEND"
+        if sniff(head + chunk).exif_orientation != 1:
             raise EntryError(Problem("png-turned", where))

@@ -1,4 +1,4 @@
-"""The rules of a contest: every point the contest's document leaves open, fixed in one file."""
+"""The rules of a contest: everything that the contest's document leaves open, fixed in one file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class RulesError(InputError):
-    """A rules file with something wrong in it; the message names every problem."""
+    """An invalid rules file; the message names every problem."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,16 @@ class Member:
 
 @dataclass(frozen=True)
 class Vote:
-    """How the mimic model votes: a box stands when at least `least` members have one like it.
+    """The vote of the mimic model: a box counts if at least `least` members have a matching one.
 
-    Like it means: of the same class, with an IoU of at least `iou`. Box and score come from those that agree.
+    Boxes match if they have the same class and an IoU of at least `iou`. Box and score are means of the
+    matches.
     """
 
     members: tuple[Member, ...] = ()  # the single model is one of them
     least: int = 2
     iou: float = 0.5
-    hidden: int = 0  # members that a published rules file does not name; with any, nothing can be scored
+    hidden: int = 0  # members that a published rules file does not name; if not 0, nothing can be scored
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Archive:
-    """What a submitted zip may be at most."""
+    """The limits of a submitted zip."""
 
     bytes: int = 1 << 30  # packed, and unpacked
     ratio: float = 200.0  # unpacked to packed, of any file
@@ -99,7 +100,7 @@ class Rules:
     mimic: Vote
     features: str  # how the feature net is opened: "signs", "inception:FILE", …
     features_sha256: str
-    distance: str  # what the number is called: "FID", or "FD-<net>"
+    distance: str  # name of the distance: "FID", or "FD-<net>"
     distance_max: float
     distance_min: float = 0.0
     width: int = 416
@@ -116,15 +117,15 @@ class Rules:
 
 
 def read_rules(folder: Path) -> Rules:
-    """The rules of the contest in a folder; RulesError names every problem. No model file is looked at."""
+    """The rules of the contest in a folder; raise RulesError with every problem. Model files are not read."""
     path = folder / RULES_FILE
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        begun = (folder / "making.json").is_file()
-        half = " It is incomplete: run `holdfast contest init` again." if begun else ""
+        incomplete = (folder / "making.json").is_file()
+        hint = " It is incomplete: run `holdfast contest init` again." if incomplete else ""
         raise RulesError(
-            f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{half}"
+            f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{hint}"
         ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise RulesError(f"{path}: expected a readable TOML file, got: {problem}") from None
@@ -133,7 +134,7 @@ def read_rules(folder: Path) -> Rules:
     problems: list[str] = []
     values = read_points(document, problems)
     if not problems:
-        rules = _built(values)
+        rules = _build_rules(values)
         problems += _contradictions(rules)
     if problems:
         raise RulesError(f"{path}: {join_problems(problems)}")
@@ -141,7 +142,7 @@ def read_rules(folder: Path) -> Rules:
 
 
 def rules_text(rules: Rules) -> str:
-    """The rules as TOML: every point with a comment on what it means, one section per member."""
+    """The rules as TOML: every field with a comment, one section per member."""
     lines = [HEADER]
     for section, about in SECTIONS.items():
         if section:
@@ -160,8 +161,8 @@ def _value(rules: Rules, point: RuleField) -> Any:
     return getattr(rules if point.section in ("", "detection") else getattr(rules, point.section), point.key)
 
 
-def _built(values: dict[str, dict[str, Any]]) -> Rules:
-    """The rules from values that are all there and of the right kind."""
+def _build_rules(values: dict[str, dict[str, Any]]) -> Rules:
+    """The rules from complete and valid values."""
     members = tuple(Member(**m) for m in values["mimic"].pop(MEMBERS))
     return Rules(
         single=Member(**values["single"]),
@@ -176,19 +177,19 @@ def _built(values: dict[str, dict[str, Any]]) -> Rules:
 
 
 def _contradictions(rules: Rules) -> list[str]:
-    """What is wrong with rules whose points are each right by themselves."""
+    """The contradictions between rules that are valid separately."""
     problems = []
     vote, names = rules.mimic, [m.name for m in rules.mimic.members]
     if rules.pixels > rules.width * rules.height:
-        whole = rules.width * rules.height
-        problems.append(f"pixels: expected at most the {whole} of an image, got {rules.pixels}")
+        area = rules.width * rules.height
+        problems.append(f"pixels: expected at most the {area} of an image, got {rules.pixels}")
     if not vote.members:
         problems.append("mimic.members: expected at least one [[mimic.members]], got none")
     elif not 1 <= vote.least <= len(names) + vote.hidden:
         count = len(names) + vote.hidden
         problems.append(f"mimic.least: expected 1 to {count}, the number of members, got {vote.least}")
-    twice = sorted({n for n in names if names.count(n) > 1})
-    problems += [f"mimic.members: {name!r} is listed {names.count(name)} times" for name in twice]
+    duplicates = sorted({n for n in names if names.count(n) > 1})
+    problems += [f"mimic.members: {name!r} is listed {names.count(name)} times" for name in duplicates]
     if vote.members and rules.single not in vote.members:
         reason = "it has another file or hash" if rules.single.name in names else "it is missing"
         problems.append(
@@ -206,7 +207,7 @@ def _contradictions(rules: Rules) -> list[str]:
 
 @dataclass(frozen=True)
 class RuleField:
-    """One line of the file: its kind, the least and most it may be, and what it means."""
+    """One line of the file: its type, range and description."""
 
     section: str
     key: str
@@ -283,7 +284,7 @@ _MEMBER = tuple(p for p in FIELDS if p.section == "single")
 
 
 def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
-    """The values by section and key; what is missing, unknown or of another kind is added to `problems`."""
+    """The values by section and key; missing, unknown and invalid ones are added to `problems`."""
     top = {k: v for k, v in document.items() if k not in SECTIONS}
     values = {}
     for section in SECTIONS:
@@ -291,15 +292,15 @@ def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, d
         if not isinstance(table, dict):
             problems.append(f"{section}: expected a section [{section}], got {shortened(table)}")
             continue
-        mine = [p for p in FIELDS if p.section == section]
+        fields = [p for p in FIELDS if p.section == section]
         extra = (MEMBERS,) if section == "mimic" else tuple(s for s in SECTIONS if s) if not section else ()
-        values[section] = _read_table(table, mine, f"{section}." if section else "", problems, extra)
+        values[section] = _read_table(table, fields, f"{section}." if section else "", problems, extra)
     rows = document.get("mimic", {}).get(MEMBERS, []) if isinstance(document.get("mimic"), dict) else []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         problems.append(f"mimic.{MEMBERS}: expected sections [[mimic.{MEMBERS}]], got {shortened(rows)}")
         rows = []
-    named = [_read_table(row, _MEMBER, f"mimic.{MEMBERS}[{n}].", problems) for n, row in enumerate(rows, 1)]
-    values.setdefault("mimic", {})[MEMBERS] = named
+    members = [_read_table(row, _MEMBER, f"mimic.{MEMBERS}[{n}].", problems) for n, row in enumerate(rows, 1)]
+    values.setdefault("mimic", {})[MEMBERS] = members
     return values
 
 
@@ -310,26 +311,26 @@ def _read_table(
     problems: list[str],
     extra: Sequence[str] = (),
 ) -> dict[str, Any]:
-    wanted, values = {p.key: p for p in points}, {}
+    fields, values = {p.key: p for p in points}, {}
     for key, value in table.items():
         if key in extra:
             continue
-        if key not in wanted:
-            near = difflib.get_close_matches(key, [*wanted, *extra], n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join([*wanted, *extra])}"
+        if key not in fields:
+            similar = difflib.get_close_matches(key, [*fields, *extra], n=1, cutoff=0.5)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"known: {', '.join([*fields, *extra])}"
             problems.append(f"{where}{key}: unknown; {hint}")
             continue
-        expected = _unfit(wanted[key], value)
+        expected = _expected(fields[key], value)
         if expected:
             problems.append(f"{where}{key}: expected {expected}, got {shortened(value)}")
         else:
-            values[key] = wanted[key].kind(value)
+            values[key] = fields[key].kind(value)
     problems += [f"{where}{p.key}: missing; {p.about}" for p in points if p.key not in table]
     return values
 
 
-def _unfit(point: RuleField, value: Any) -> str:
-    """What was expected instead of the value; empty if it fits."""
+def _expected(point: RuleField, value: Any) -> str:
+    """The expected value in words; empty if the value is valid."""
     if point.form == "ap":
         return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
     if point.kind is str:
@@ -337,8 +338,8 @@ def _unfit(point: RuleField, value: Any) -> str:
             return "a text"
         if point.form == "sha256" and not _HEX.fullmatch(value):
             return "a sha256 of 64 hex digits"
-        leaves = value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
-        return "a path inside the contest's folder" if point.form == "path" and leaves else ""
+        outside = value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
+        return "a path inside the contest's folder" if point.form == "path" and outside else ""
     kinds = (int,) if point.kind is int else (int, float)
     if type(value) in kinds and point.least <= value <= point.most:
         return ""

@@ -55,11 +55,11 @@ class Scenario:
 
 @dataclass(frozen=True)
 class ImageScore:
-    """What became of one image; counts by scenario: detections, and true boxes that are found."""
+    """The result of one image; counts by scenario: detections, and detected true boxes."""
 
     number: int
     changed_pixels: int
-    psnr: float | None  # dB; None if nothing is changed
+    psnr: float | None  # dB; None if unchanged
     targets: int
     detections_before: Mapping[str, int]
     detections_after: Mapping[str, int]
@@ -67,7 +67,7 @@ class ImageScore:
     found_after: Mapping[str, int]
 
     def to_plain(self) -> dict[str, Any]:
-        """The row as flat columns: `single_found_after`, …; `single_still_found` says if any target is."""
+        """The row as flat columns: `single_found_after`, …; `single_still_found`: any target detected."""
         plain: dict[str, Any] = {"image": f"{self.number}.png"}
         plain |= {key: getattr(self, key) for key in ("changed_pixels", "psnr", "targets")}
         for name in self.found_before:
@@ -79,7 +79,7 @@ class ImageScore:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one entry, with all it depends on."""
+    """The score of one entry, with everything it depends on."""
 
     contest: str
     team: str
@@ -112,32 +112,34 @@ class Score:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Every answer about the images: by scenario the records before and after, features, what was changed."""
+    """All results per image: records before and after by scenario, features, changed pixels."""
 
     before: Mapping[str, tuple[DetectionRecord, ...]]
     after: Mapping[str, tuple[DetectionRecord, ...]]
     features: tuple[Floats, Floats]
     changed: tuple[int, ...]
-    psnr: tuple[float | None, ...]  # dB; None if nothing is changed
+    psnr: tuple[float | None, ...]  # dB; None if unchanged
 
 
 def score(contest: Path | Contest, archive: Path, progress: Progress = silent, jobs: int = 0) -> Score:
-    """The score of a zip that `validate` found good; InputError says in one line why it cannot be scored."""
-    opened = contest if isinstance(contest, Contest) else open_contest(contest)
-    entry = open_entry(archive, opened.rules)
+    """Score a valid zip. Raise InputError with the reason if it cannot be scored."""
+    loaded = contest if isinstance(contest, Contest) else open_contest(contest)
+    entry = open_entry(archive, loaded.rules)
     digest = fingerprint.of_file(archive)
-    judged = judge(opened, entry, progress, jobs)
+    judgement = judge(loaded, entry, progress, jobs)
     if fingerprint.of_file(archive) != digest:
         raise DataError(f"{archive}: was changed while it was scored; score it again")
-    most = max(judged.changed)
-    if most > opened.rules.pixels:
-        name = f"{judged.changed.index(most) + 1}.png"
-        raise DataError(f"{archive}: {name}: {most} changed pixels, limit {opened.rules.pixels}; validate it")
-    return score_of(opened, judged, entry.team, digest)
+    largest = max(judgement.changed)
+    if largest > loaded.rules.pixels:
+        name = f"{judgement.changed.index(largest) + 1}.png"
+        raise DataError(
+            f"{archive}: {name}: {largest} changed pixels, limit {loaded.rules.pixels}; validate it"
+        )
+    return score_of(loaded, judgement, entry.team, digest)
 
 
 def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judgement:
-    """What every scenario and the feature net say of the originals and of an entry's images."""
+    """Run every scenario and the feature network on the originals and on an entry's images."""
     changes = [ZippedImage(entry.path, entry.members[shot.number]) for shot in contest.shots]
     cells = contest.judge(changes, progress, jobs)
     changed, ratios = zip(*cells.differences(), strict=True)
@@ -151,36 +153,36 @@ def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int
 
 
 def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[DetectionRecord, ...]]:
-    """The records of the single model, and those of the vote of all."""
-    answers = []
+    """The records of the single model, and those of the vote of all members."""
+    aligned = []
     for number, alignment in enumerate(contest.alignments):
         records = read_records(members[number]).records
         failed = [r for r in records if isinstance(r, FailedImage)]
         if failed:
             raise DataError(f"{contest.models[number].name}: {failed[0]}")
-        answers.append([r for r in realign(records, alignment) if isinstance(r, DetectionRecord)])
+        aligned.append([r for r in realign(records, alignment) if isinstance(r, DetectionRecord)])
     rule = contest.rules.mimic
     voted = [
         dataclasses.replace(row[0], detections=vote([r.detections for r in row], rule))
-        for row in zip(*answers, strict=True)
+        for row in zip(*aligned, strict=True)
     ]
-    return {SINGLE: tuple(answers[contest.single]), MIMIC: tuple(voted)}
+    return {SINGLE: tuple(aligned[contest.single]), MIMIC: tuple(voted)}
 
 
 def mean_ap(records: Sequence[DetectionRecord], rules: Rules, classes: int) -> float:
     """The mean average precision by the rules; NaN if no true box counts."""
-    truth, found = tables(records)
+    truth, detections = tables(records)
     rule = rule_named(rules.ap)
-    return evaluate(truth, found, rule, images=len(records), classes=classes, iou=rules.iou).mean_ap
+    return evaluate(truth, detections, rule, images=len(records), classes=classes, iou=rules.iou).mean_ap
 
 
-def score_of(contest: Contest, judged: Judgement, team: str, archive: str) -> Score:
-    """The score from all answers."""
+def score_of(contest: Contest, judgement: Judgement, team: str, archive: str) -> Score:
+    """The score from all results."""
     rules = contest.rules
-    distance = frechet(*judged.features)
+    distance = frechet(*judgement.features)
     results = {}
-    for name, before in judged.before.items():
-        first, second = (mean_ap(r, rules, len(contest.classes)) for r in (before, judged.after[name]))
+    for name, before in judgement.before.items():
+        first, second = (mean_ap(r, rules, len(contest.classes)) for r in (before, judgement.after[name]))
         results[name] = scenario(first, second, distance, rules)
     return Score(
         contest=rules.name,
@@ -191,12 +193,12 @@ def score_of(contest: Contest, judged: Judgement, team: str, archive: str) -> Sc
         distance_name=rules.distance,
         distance=distance,
         hashes=contest.hashes,
-        rows=tuple(_row(contest.shots[i], i, judged, rules) for i in range(len(contest.shots))),
+        rows=tuple(_row(contest.shots[i], i, judgement, rules) for i in range(len(contest.shots))),
     )
 
 
 def scenario(map_before: float, map_after: float, distance: float, rules: Rules) -> Scenario:
-    """The numbers of one scenario; DataError if nothing was found in the originals."""
+    """The numbers of one scenario; raise DataError if nothing is detected in the originals."""
     if not map_before > 0:
         raise DataError(f"mAP of the original images: expected more than 0, got {map_before}")
     effect_raw = 1.0 - map_after / map_before
@@ -214,72 +216,80 @@ def scenario(map_before: float, map_after: float, distance: float, rules: Rules)
     )
 
 
-def _row(shot: ContestImage, place: int, judged: Judgement, rules: Rules) -> ImageScore:
-    truth = judged.before[SINGLE][place].truth
+def _row(shot: ContestImage, index: int, judgement: Judgement, rules: Rules) -> ImageScore:
+    truth = judgement.before[SINGLE][index].truth
     counts: dict[str, dict[str, int]] = {}
-    for when, records in (("before", judged.before), ("after", judged.after)):
-        said = {name: r[place].detections for name, r in records.items()}
-        counts[f"detections_{when}"] = {name: len(d) for name, d in said.items()}
-        counts[f"found_{when}"] = {n: int(hits(truth, d, rules.iou).sum()) for n, d in said.items()}
+    for when, records in (("before", judgement.before), ("after", judgement.after)):
+        detections = {name: r[index].detections for name, r in records.items()}
+        counts[f"detections_{when}"] = {name: len(d) for name, d in detections.items()}
+        counts[f"found_{when}"] = {n: int(hits(truth, d, rules.iou).sum()) for n, d in detections.items()}
     targets = int((~(truth.crowd | truth.difficult)).sum())
-    return ImageScore(shot.number, judged.changed[place], judged.psnr[place], targets, **counts)
+    return ImageScore(shot.number, judgement.changed[index], judgement.psnr[index], targets, **counts)
 
 
-def hits(truth: Boxes, found: Detections, least: float) -> Bools:
-    """Per true box (n,) whether it counts and a detection of its class overlaps it by that IoU."""
+def hits(truth: Boxes, detections: Detections, least: float) -> Bools:
+    """Per true box (n,): whether it counts and a detection of its class overlaps it by that IoU."""
     counts = ~(truth.crowd | truth.difficult)
-    if not len(truth) or not len(found):
+    if not len(truth) or not len(detections):
         return np.zeros(len(truth), bool)
-    good = (iou(truth.xyxy, found.boxes) >= least) & (truth.classes[:, None] == found.classes[None, :])
-    return np.asarray(counts & good.any(axis=1))
+    matches = (iou(truth.xyxy, detections.boxes) >= least) & (
+        truth.classes[:, None] == detections.classes[None, :]
+    )
+    return np.asarray(counts & matches.any(axis=1))
 
 
-def vote(answers: Sequence[Detections], vote: Vote) -> Detections:
-    """What the members agree on, best score first; the order of the members does not matter.
+def vote(predictions: Sequence[Detections], vote: Vote) -> Detections:
+    """The boxes on which the members agree, best score first; the order of the members does not matter.
 
-    Class by class, every box is looked at, best score first. Each other member supports it by that box of
-    its own, not used yet, which overlaps it most, if the IoU is at least `vote.iou`. With `vote.least`
-    members in all it stands, and all of their boxes are used up: each serves once. The box that comes out is
-    their mean, weighted by their scores; its score is the mean over *all* members, absent ones giving 0.
+    Per class, boxes are processed by decreasing score. Each other member supports a box with its unused box
+    of largest overlap, if the IoU is at least `vote.iou`. With at least `vote.least` members the box is
+    accepted, and all supporting boxes are used: each counts once. The result is their mean, weighted by their
+    scores; its score is the mean over *all* members, where absent ones count as 0.
     """
-    if not 1 <= vote.least <= len(answers):
-        raise InputError(f"vote: expected 1 to {len(answers)} members to agree, got {vote.least}")
-    columns = ([getattr(answer, name) for answer in answers] for name in ("boxes", "scores", "classes"))
+    if not 1 <= vote.least <= len(predictions):
+        raise InputError(f"vote: expected 1 to {len(predictions)} members to agree, got {vote.least}")
+    columns = (
+        [getattr(detections, name) for detections in predictions] for name in ("boxes", "scores", "classes")
+    )
     boxes, scores, classes = map(np.concatenate, columns)
-    members = np.repeat(np.arange(len(answers)), [len(answer) for answer in answers])
+    members = np.repeat(np.arange(len(predictions)), [len(detections) for detections in predictions])
     order = np.lexsort((*boxes.T[::-1], -scores))  # by score, then by corners; not by member
-    found: list[tuple[float, int, tuple[float, ...]]] = []
+    agreed: list[tuple[float, int, tuple[float, ...]]] = []
     for category in np.unique(classes).tolist():
-        of = order[classes[order] == category]
-        for group in _groups(boxes[of], members[of], vote):
-            ballots = of[group]
-            score = math.fsum(scores[ballots]) / len(answers)
-            found.append((-score, category, _mean(boxes[ballots], scores[ballots])))
-    if not found:
+        indices = order[classes[order] == category]
+        for group in _groups(boxes[indices], members[indices], vote):
+            supporters = indices[group]
+            score = math.fsum(scores[supporters]) / len(predictions)
+            agreed.append((-score, category, _mean(boxes[supporters], scores[supporters])))
+    if not agreed:
         return no_detections()
-    negated, categories, means = zip(*sorted(found), strict=True)
+    negated, categories, means = zip(*sorted(agreed), strict=True)
     return Detections(np.array(means), -np.array(negated), np.array(categories))
 
 
 def _groups(boxes: Floats, members: Ints, vote: Vote) -> Iterator[list[int]]:
-    """The boxes of one class, best first, that stand together: the best one, then those that support it."""
+    """Yield the groups of boxes of one class, best first: the best box, then those that support it."""
     overlap = iou(boxes, boxes)
     used = np.zeros(len(boxes), bool)
-    for seed, near in enumerate(overlap):
+    for seed, overlaps in enumerate(overlap):
         if used[seed]:
             continue
-        free = np.flatnonzero((near >= vote.iou) & (near > 0) & ~used & (members != members[seed]))
-        free = free[np.argsort(-near[free], kind="stable")]
-        _, first = np.unique(members[free], return_index=True)  # of each member the box that overlaps most
-        group = [seed, *free[first].tolist()]
-        # One that does not stand may still support another, so it is not used up.
+        supporters = np.flatnonzero(
+            (overlaps >= vote.iou) & (overlaps > 0) & ~used & (members != members[seed])
+        )
+        supporters = supporters[np.argsort(-overlaps[supporters], kind="stable")]
+        _, first = np.unique(
+            members[supporters], return_index=True
+        )  # of each member the box that overlaps most
+        group = [seed, *supporters[first].tolist()]
+        # A rejected box may still support another one, so it is not marked as used.
         if len(group) >= vote.least:
             used[group] = True
             yield group
 
 
 def _mean(boxes: Floats, scores: Floats) -> tuple[float, ...]:
-    """The mean box; as a step from the first one, so that equal boxes give exactly that box."""
+    """The mean box, computed as an offset from the first one, so that equal boxes give exactly that box."""
     weights = scores if scores.any() else np.ones(len(scores))
     total = math.fsum(weights)  # exact sums do not depend on the order
     steps = [math.fsum(weights * column) / total for column in (boxes - boxes[0]).T]

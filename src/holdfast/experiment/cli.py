@@ -99,8 +99,8 @@ def _page(context: ExperimentContext, trial: Trial, result: Any, line: TrialResu
         from holdfast.attack.page import write as write_attack
         from holdfast.attack.run import decoded
 
-        attack_plan, found = result
-        return write_attack(found, decoded(attack_plan.plan), attack_plan.out / "report.html")
+        attack_plan, attack_result = result
+        return write_attack(attack_result, decoded(attack_plan.plan), attack_plan.out / "report.html")
     if trial.condition.do == "audit":
         from holdfast.audit.cli import write_page
 
@@ -114,28 +114,28 @@ def _run(context: ExperimentContext, options: ExperimentOptions) -> int:
     from holdfast.experiment.run import execute
     from holdfast.report.tables import to_text
 
-    found = execute(
+    result = execute(
         context,
         options.only,
         begin=lambda trial, number, of: say(f"[{number}/{of}] {trial.title}", sys.stderr),
         keep=partial(_page, context),
         command=command_line(options),
     )
-    say(to_text(results(found.results, context.experiment.title)))
-    say(f"Next: {next_step(found)}")
-    if any(line.gates for line in found.results):
-        say("\n" + to_text(gates_table(found.results)))
+    say(to_text(results(result.results, context.experiment.title)))
+    say(f"Next: {next_step(result)}")
+    if any(line.gates for line in result.results):
+        say("\n" + to_text(gates_table(result.results)))
     elif context.experiment.gates:
         say("gates    not judged: --only skips every audit", sys.stderr)
     folder = experiment_folder(context.experiment, context.runs)
-    page = write(found, folder / PAGE)
+    page = write(result, folder / PAGE)
     if options.out is not None:
-        page = write(found, options.out)
+        page = write(result, options.out)
     if options.json is not None:
-        write_json(options.json, as_plain(found))
-    for line in found.results:
+        write_json(options.json, as_plain(result))
+    for line in result.results:
         if line.state == "failed":
             say(f"failed   {line.title}: {line.notes}", sys.stderr)
     say(f"run      {folder}", sys.stderr)
     say(f"report: {page.resolve()}", sys.stderr)
-    return found.exit_code
+    return result.exit_code

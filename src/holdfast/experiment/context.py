@@ -1,4 +1,4 @@
-"""What the trials of an experiment share: models and datasets opened once, and the plan of a trial."""
+"""The shared state of the trials of an experiment: opened models and datasets, and the plan of a trial."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,7 +47,8 @@ class Trial:
 class ExperimentContext:
     """The opened models and datasets, and the evaluations that others are compared with.
 
-    What cannot be opened is not tried again: every trial that needs it fails with the same error.
+    A model or dataset that cannot be opened is not opened again: every trial that needs it fails with the
+    same error.
     """
 
     experiment: Experiment
@@ -67,43 +68,45 @@ class ExperimentContext:
                 self.opened[key] = make()
             except HoldfastError as problem:
                 self.opened[key] = problem
-        found: T | HoldfastError = self.opened[key]
-        if isinstance(found, HoldfastError):
-            raise found
-        return found
+        result: T | HoldfastError = self.opened[key]
+        if isinstance(result, HoldfastError):
+            raise result
+        return result
 
-    def model(self, given: ModelEntry) -> Model:
-        """The model, opened."""
+    def model(self, entry: ModelEntry) -> Model:
+        """The opened model."""
         from holdfast.graph.load import load_model
 
         def load() -> Model:
-            found = load_model(given.path, given.card)
-            for reason in found.guessed:
-                self.notify(f"guessed  {given.name}: {reason}")
-            return found
+            model = load_model(entry.path, entry.card)
+            for reason in model.guessed:
+                self.notify(f"guessed  {entry.name}: {reason}")
+            return model
 
-        return self.once(("model", given.name), load)
+        return self.once(("model", entry.name), load)
 
-    def data(self, given: DatasetEntry, task: Task) -> Dataset:
-        """The dataset for a task, opened."""
+    def data(self, entry: DatasetEntry, task: Task) -> Dataset:
+        """The opened dataset for a task."""
         from holdfast.data.open import open_dataset
 
         def load() -> Dataset:
-            how: dict[str, Any] = {"format": given.format, "split": given.split, "images": given.images}
-            found = open_dataset(given.path, task=task, **how)
-            for problem in found.problems[:10]:
+            settings: dict[str, Any] = {"format": entry.format, "split": entry.split, "images": entry.images}
+            dataset = open_dataset(entry.path, task=task, **settings)
+            for problem in dataset.problems[:10]:
                 self.notify(f"data     {problem}")
-            return found
+            return dataset
 
-        return self.once(("data", given.name, task), load)
+        return self.once(("data", entry.name, task), load)
 
     def options(self, trial: Trial, target: type[Target], **others: Any) -> Target:
         """The options of a command for this trial: the condition with its model and dataset."""
         model, data = trial.model, self.data_of(trial)
-        where = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
-        given = {**vars(model), **vars(data), **where, "model": model.path, "data": data.path}
+        shared = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
+        values = {**vars(model), **vars(data), **shared, "model": model.path, "data": data.path}
         known = {spec.name for spec in fields_of(target)}
-        return carry(trial.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
+        return carry(
+            trial.condition.work, target, **{n: v for n, v in values.items() if n in known}, **others
+        )
 
     def plan(self, trial: Trial) -> EvaluationPlan:
         """The plan of a trial, the same as that of the command."""
@@ -111,20 +114,22 @@ class ExperimentContext:
         dataset = self.data(self.data_of(trial), model.card.task)
         return evaluation_plan(self.options(trial, EvaluationOptions), model, dataset, self.command(trial))
 
-    def spare(self, trial: Trial, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
+    def calibration_data(
+        self, trial: Trial, calibration: str | None, count: int, part: bool = False
+    ) -> Dataset | None:
         """Calibration images that are not tested, or None. `part`: not all images are tested."""
-        given, task = self.data_of(trial), self.model(trial.model).card.task
+        entry, task = self.data_of(trial), self.model(trial.model).card.task
         if calibration:
             return self.data(DatasetEntry(path=calibration, name=calibration), task)
         return calibration_pool(
-            given.path, task, given.format, given.split, count, whole=part or given.images is not None
+            entry.path, task, entry.format, entry.split, count, whole=part or entry.images is not None
         )
 
     def command(self, trial: Trial) -> str:
         """The command line that reproduces this condition."""
         return command_line(ExperimentOptions(file=self.experiment.file, only=(trial.condition.name,)))
 
-    def result(self, trial: Trial, **found: Any) -> TrialResult:
+    def result(self, trial: Trial, **values: Any) -> TrialResult:
         """The result of a trial."""
         return TrialResult(
             model=trial.model.name,
@@ -132,11 +137,11 @@ class ExperimentContext:
             condition=trial.label,
             do=trial.condition.do,
             command=self.command(trial),
-            **found,
+            **values,
         )
 
     def data_of(self, trial: Trial) -> DatasetEntry:
-        """The dataset of a trial; InputError if it has none."""
+        """The dataset of a trial. Raise InputError if it has none."""
         if trial.data is None:
             raise InputError(f"{trial.condition.name}: expected a dataset, got none")
         return trial.data

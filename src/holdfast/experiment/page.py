@@ -69,28 +69,28 @@ COLUMNS: tuple[Column[TrialResult], ...] = (
 )
 
 
-def verdict(found: ExperimentResult) -> str:
+def verdict(result: ExperimentResult) -> str:
     """The experiment in a sentence or two."""
-    failed = [line for line in found.results if line.state == "failed"]
-    said = [f"{len(found.results)} of {found.trials} trials were run"]
-    said += [f"{len(failed)} failed"] if failed else []
-    losing = [line for line in found.results if line.points_lost is not None and line.points_lost > 0]
+    failed = [line for line in result.results if line.state == "failed"]
+    sentences = [f"{len(result.results)} of {result.trials} trials were run"]
+    sentences += [f"{len(failed)} failed"] if failed else []
+    losing = [line for line in result.results if line.points_lost is not None and line.points_lost > 0]
     if losing:
         worst = max(losing, key=lambda line: line.points_lost or 0.0)
-        said.append(f"largest loss: {worst.title}, {worst.points_lost:.2f} points of {worst.metric}")
-    text = "; ".join(said) + "."
-    judged = [one for line in found.results for one in line.gates]
-    return f"{text} Gates: {gates.count_verdicts(judged)}." if judged else text
+        sentences.append(f"largest loss: {worst.title}, {worst.points_lost:.2f} points of {worst.metric}")
+    text = "; ".join(sentences) + "."
+    verdicts = [gate for line in result.results for gate in line.gates]
+    return f"{text} Gates: {gates.count_verdicts(verdicts)}." if verdicts else text
 
 
-def next_step(found: ExperimentResult) -> str:
+def next_step(result: ExperimentResult) -> str:
     """What to do next, in one sentence."""
-    failed = [line for line in found.results if line.state == "failed"]
-    losing = [line for line in found.results if (line.low or 0.0) > 0]
+    failed = [line for line in result.results if line.state == "failed"]
+    losing = [line for line in result.results if (line.low or 0.0) > 0]
     if failed:
         return f"Fix what failed and run the same command again: {failed[0].title} ({failed[0].notes})."
-    if found.broken_gates:
-        line, gate = found.broken_gates[0]
+    if result.broken_gates:
+        line, gate = result.broken_gates[0]
         return f"Fix the failed gate {gate.gate.text} of {line.title}."
     if losing:
         worst = max(losing, key=lambda line: line.points_lost or 0.0)
@@ -105,14 +105,14 @@ def _basis(line: TrialResult) -> str:
     return f"n = {line.images}{rule}"
 
 
-def page(found: ExperimentResult, out: Path) -> str:
+def page(result: ExperimentResult, out: Path) -> str:
     """The experiment as one HTML file for the path `out`: links are relative to its folder."""
-    experiment = found.experiment
+    experiment = result.experiment
     first: dict[tuple[str, str], TrialResult] = {}  # the first measured result per model and dataset
-    for line in found.results:
+    for line in result.results:
         if line.value is not None:
             first.setdefault((line.model, line.data), line)
-    data = parts.joined([one.name for one in experiment.data]) or "no dataset"
+    data = parts.joined([entry.name for entry in experiment.data]) or "no dataset"
     return document(
         Document(
             title=experiment.title or experiment.file.stem,
@@ -121,51 +121,51 @@ def page(found: ExperimentResult, out: Path) -> str:
                 ("models", str(len(experiment.models))),
                 ("datasets", str(len(experiment.data))),
                 ("conditions", str(len(experiment.conditions))),
-                ("time", parts.duration(found.seconds)),
-                ("created", found.created.replace("T", " ").replace("+00:00", " UTC")),
+                ("time", parts.duration(result.seconds)),
+                ("created", result.created.replace("T", " ").replace("+00:00", " UTC")),
             ),
-            verdict=verdict(found),
-            next_step=next_step(found),
+            verdict=verdict(result),
+            next_step=next_step(result),
             cards=tuple(
                 Card(
                     line.model, line.value, f"{line.metric} on {line.data}, {line.condition}; {_basis(line)}"
                 )
                 for line in list(first.values())[:6]
             ),
-            command=found.command,
-            alerts=_alerts(found),
-            sections=_sections(found, out),
+            command=result.command,
+            alerts=_alerts(result),
+            sections=_sections(result, out),
             kind="experiment",
             layout="experiment",
         )
     )
 
 
-def write(found: ExperimentResult, out: Path) -> Path:
+def write(result: ExperimentResult, out: Path) -> Path:
     """Write the page and return its path."""
-    return write_page(page(found, out), out)
+    return write_page(page(result, out), out)
 
 
-def _alerts(found: ExperimentResult) -> tuple[Alert, ...]:
-    failed, broken = len(found.failed), len(found.broken_gates)
+def _alerts(result: ExperimentResult) -> tuple[Alert, ...]:
+    failed, broken = len(result.failed), len(result.broken_gates)
     trials = Alert(f"{many(failed, 'trial')} failed or have failed images", "results")
     gates = Alert(f"{many(broken, 'gate')} failed", "gates")
     return (*([trials] if failed else []), *([gates] if broken else []))
 
 
-def _sections(found: ExperimentResult, out: Path) -> tuple[Section, ...]:
+def _sections(result: ExperimentResult, out: Path) -> tuple[Section, ...]:
     note = "Points lost are percentage points; a gain is negative. Each condition links to its own page."
-    table = Figure("", scroll(_linked(found.results, out), "Results"), note, wide=True)
+    table = Figure("", scroll(_linked(result.results, out), "Results"), note, wide=True)
     sections = [Section("results", "Results", (table,), "One row per model, dataset and condition.")]
-    if any(line.gates for line in found.results):
-        judged = Figure("", scroll(to_html(gates_table(found.results)), "Gates"), wide=True)
-        sections.append(Section("gates", "Gates", (judged,), "Conditions that fail an audit."))
+    if any(line.gates for line in result.results):
+        gates_figure = Figure("", scroll(to_html(gates_table(result.results)), "Gates"), wide=True)
+        sections.append(Section("gates", "Gates", (gates_figure,), "Conditions that fail an audit."))
     commands: list[list[Cell]] = [
-        [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.results
+        [line.title, line.command, round(line.seconds, 1), line.folder] for line in result.results
     ]
-    again = Table(["trial", Column("command", command=True), Column("seconds", 1), "run"], commands)
-    figure = table_figure("Trials", again, name="Trials", wide=True)
-    return (*sections, parts.about_section([figure], found.versions))
+    trials = Table(["trial", Column("command", command=True), Column("seconds", 1), "run"], commands)
+    figure = table_figure("Trials", trials, name="Trials", wide=True)
+    return (*sections, parts.about_section([figure], result.versions))
 
 
 def _linked(lines: Sequence[TrialResult], out: Path) -> str:
@@ -187,18 +187,18 @@ def _linked(lines: Sequence[TrialResult], out: Path) -> str:
         }
         for line in lines
     ]
-    heads = [(head.name, 4 <= place < 8, head.note) for place, head in enumerate(COLUMNS)]
+    heads = [(head.name, 4 <= index < 8, head.note) for index, head in enumerate(COLUMNS)]
     return parts.fragment("experiment.html", heads=heads, rows=rows)
 
 
 def _number(value: float | None, digits: int) -> tuple[str, str]:
-    """A number as it is shown and as it is sorted."""
+    """The displayed text of a number and its sort key."""
     return (MISSING, "") if value is None else (shown(value, digits), repr(value))
 
 
 def _relative(target: str, out: Path) -> str:
-    """The address of a page from the folder of another; empty without one."""
+    """The address of a page relative to the folder of another; empty without a page."""
     if not target:
         return ""
-    way = os.path.relpath(Path(target).resolve(), out.resolve().parent)
-    return quote(way.replace(os.sep, "/"))
+    relative = os.path.relpath(Path(target).resolve(), out.resolve().parent)
+    return quote(relative.replace(os.sep, "/"))

@@ -94,7 +94,7 @@ class Condition(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Options):
-    """A whole file. Paths in it are relative to its folder, and absolute here."""
+    """An experiment file. Its paths are relative to its folder, and absolute here."""
 
     file: Path
     models: tuple[ModelEntry, ...] = ()
@@ -106,22 +106,24 @@ class Experiment(Options):
 
 
 def read_experiment(file: Path) -> Experiment:
-    """The experiment in a TOML file; InputError names file, line, field and values of every problem."""
+    """The experiment in a TOML file; raise InputError with file, line, field and values of every problem."""
     text = _text(file)
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:  # with the line where all others have it
-        what, _, at = str(problem).rpartition(" (at ")
-        line, _, column = at.removeprefix("line ").rstrip(")").partition(", ")
-        place = (f"{file}:{line}", f"{what} ({column})") if at.startswith("line ") else (file, problem)
-        raise InputError(f"{place[0]}: expected TOML, got: {place[1]}") from None
+    except tomllib.TOMLDecodeError as problem:  # with the line in the same place as other errors
+        message, _, position = str(problem).rpartition(" (at ")
+        line, _, column = position.removeprefix("line ").rstrip(")").partition(", ")
+        location = (
+            (f"{file}:{line}", f"{message} ({column})") if position.startswith("line ") else (file, problem)
+        )
+        raise InputError(f"{location[0]}: expected TOML, got: {location[1]}") from None
     except RecursionError:
         raise InputError(f"{file}: expected TOML, got brackets nested too deeply") from None
     reader = _Reader(file, file.resolve().parent, lines_of(text))
-    found = reader.experiment(document)
+    experiment = reader.experiment(document)
     if not reader.problems:
-        return found
-    problems = [line for _, line in sorted(reader.problems, key=lambda one: one[0])]
+        return experiment
+    problems = [line for _, line in sorted(reader.problems, key=lambda item: item[0])]
     many = f"{len(problems)} problems in {file}:\n" if len(problems) > 1 else ""
     raise InputError(many + "\n".join(problems))
 
@@ -142,7 +144,7 @@ def _text(file: Path) -> str:
 
 @dataclass
 class _Reader:
-    """What is needed to report a problem, and the problems found so far by their lines."""
+    """The reader of an experiment file, and the problems so far by line."""
 
     file: Path
     folder: Path
@@ -150,20 +152,24 @@ class _Reader:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def report(self, where: Where, what: str) -> None:
-        """Keep the problem with its line and the name of the field."""
+        """Record the problem with its line and the name of the field."""
         line = line_of(self.lines, where)
-        named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
-        place = f"{self.file}:{line}" if line else str(self.file)
-        self.problems.append((line, f"{place}: {named}: {what}" if named else f"{place}: {what}"))
+        field_name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(
+            "."
+        )
+        location = f"{self.file}:{line}" if line else str(self.file)
+        self.problems.append(
+            (line, f"{location}: {field_name}: {what}" if field_name else f"{location}: {what}")
+        )
 
     def experiment(self, document: Mapping[str, Any]) -> Experiment:
-        """The experiment; what could not be read has a default, and its problem is reported."""
-        own = {key: value for key, value in document.items() if key not in TABLES}
-        found = Experiment(
+        """The experiment; a value that cannot be read is reported and gets its default."""
+        settings = {key: value for key, value in document.items() if key not in TABLES}
+        experiment = Experiment(
             file=self.file,
-            **self.table(Experiment, own, (), TABLES),
-            models=self.several(document, "model", ModelEntry),
-            data=self.several(document, "data", DatasetEntry, needed=False),
+            **self.table(Experiment, settings, (), TABLES),
+            models=self.entries(document, "model", ModelEntry),
+            data=self.entries(document, "data", DatasetEntry, needed=False),
             conditions=self.conditions(document),
             gates=tuple(self.gates(document.get("gates", {}))),
         )
@@ -171,9 +177,9 @@ class _Reader:
         does = [str(row.get("do")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         if set(does) != {"verify"} and "data" not in document:
             self.report((), "expected at least one table [[data]], got none")
-        if found.gates and "audit" not in does:
+        if experiment.gates and "audit" not in does:
             self.report(("gates",), 'gates need an audit: add a [[condition]] with do = "audit"')
-        return found
+        return experiment
 
     def table(
         self, shape: type[Options], given: Mapping[str, Any], where: Where, also: tuple[str, ...] = ()
@@ -183,9 +189,9 @@ class _Reader:
         values: dict[str, Any] = {}
         for key, value in given.items():
             if key not in specs:
-                home = _homes(key)
-                foreign = f"not a key of this table; it belongs to {home}"
-                self.report((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
+                owner = _owners(key)
+                foreign = f"not a key of this table; it belongs to {owner}"
+                self.report((*where, key), foreign if owner else unknown_key(key, (*specs, *also)))
                 continue
             try:
                 values[specs[key].name] = read_value(specs[key], value, self.folder)
@@ -199,52 +205,52 @@ class _Reader:
 
     def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
         """The tables of [[name]]."""
-        given = document.get(name, [])
-        if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-            one = "one table; write [[ ]] around its name, with two brackets"
-            got = one if isinstance(given, dict) else format_value(given)
+        tables = document.get(name, [])
+        if not isinstance(tables, list) or not all(isinstance(row, dict) for row in tables):
+            single = "one table; write [[ ]] around its name, with two brackets"
+            got = single if isinstance(tables, dict) else format_value(tables)
             self.report((name,), f"expected tables [[{name}]], got {got}")
             return []
-        if not given and (needed or name in document):
+        if not tables and (needed or name in document):
             where = (name,) if name in document else ()
             self.report(where, f"expected at least one table [[{name}]], got none")
-        return given
+        return tables
 
-    def several(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
+    def entries(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
         """The models or the data, each with a name."""
-        found = []
-        for place, row in enumerate(self.rows(document, name, needed)):
-            one = shape(**{"path": "", **self.table(shape, row, (name, place))})
-            if one.path and "name" not in row:
-                last = one.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-                one = replace(one, name=last.removesuffix(".gz").removesuffix(".onnx") or one.path)
-            found.append(one)
-        self.twice(name, {place: one.name for place, one in enumerate(found)})
-        return tuple(found)
+        entries = []
+        for index, row in enumerate(self.rows(document, name, needed)):
+            entry = shape(**{"path": "", **self.table(shape, row, (name, index))})
+            if entry.path and "name" not in row:
+                last = entry.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+                entry = replace(entry, name=last.removesuffix(".gz").removesuffix(".onnx") or entry.path)
+            entries.append(entry)
+        self.check_unique(name, {index: entry.name for index, entry in enumerate(entries)})
+        return tuple(entries)
 
     def conditions(self, document: Mapping[str, Any]) -> tuple[Condition, ...]:
-        """The conditions, each with what its `do` takes."""
-        found, named = [], dict[int, str]()
-        for place, row in enumerate(self.rows(document, "condition")):
-            where: Where = ("condition", place)
+        """The conditions, each with the settings of its `do`."""
+        conditions, names = [], dict[int, str]()
+        for index, row in enumerate(self.rows(document, "condition")):
+            where: Where = ("condition", index)
             common = keys_of(Condition)
             rest = {key: value for key, value in row.items() if key not in common}
             values = self.table(Condition, {k: v for k, v in row.items() if k in common}, where)
-            if "do" not in values:  # what else it holds cannot be judged before it is known what it does
+            if "do" not in values:  # the other keys depend on `do`
                 continue
-            named[place] = values.get("name", "" if "name" in row else values["do"])
+            names[index] = values.get("name", "" if "name" in row else values["do"])
             work = self.work(values["do"], rest, where)
             if work is not None:
-                found.append(Condition(do=values["do"], name=named[place], work=work))
-        self.twice("condition", named)
-        return tuple(found)
+                conditions.append(Condition(do=values["do"], name=names[index], work=work))
+        self.check_unique("condition", names)
+        return tuple(conditions)
 
     def work(self, does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
-        """What a condition does; None if something it cannot do without is missing."""
+        """The settings of a condition; None if they are invalid or incomplete."""
         shape, before = DOES[does], len(self.problems)
-        foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
+        foreign = {key for key in rest if key not in keys_of(shape) and _owners(key)}
         for key in sorted(foreign):
-            self.report((*where, key), f'not valid for do = "{does}"; it belongs to {_homes(key)}')
+            self.report((*where, key), f'not valid for do = "{does}"; it belongs to {_owners(key)}')
         values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
         if values.get("calibration") and shape is Evaluate and not values.get("noise"):
             self.report((*where, "calibration"), "needs `noise`")
@@ -255,7 +261,7 @@ class _Reader:
         return shape(**values) if len(self.problems) == before else None
 
     def gates(self, given: Any) -> Iterator[Gate]:
-        """The gates of [gates], each read and checked on its own."""
+        """Yield the gates of [gates], each read and checked separately."""
         if not isinstance(given, dict) or not given.get(FAIL_IF, True):
             self.report(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {format_value(given)}')
             return
@@ -268,8 +274,8 @@ class _Reader:
             if key == MIN_IMAGES:
                 continue
             items = value if key == FAIL_IF and isinstance(value, list) else [value]
-            for place, item in enumerate(items):
-                where: Where = ("gates", key, place) if items is value else ("gates", key)
+            for index, item in enumerate(items):
+                where: Where = ("gates", key, index) if items is value else ("gates", key)
                 try:
                     gates = gates_of({key: item}, "gates")
                     check(gates)
@@ -278,14 +284,14 @@ class _Reader:
                     text = str(problem)
                     self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
 
-    def twice(self, name: str, named: Mapping[int, str]) -> None:
-        """Report a name that two tables have."""
-        seen: dict[str, int] = {}
-        for place, one in named.items():
-            first = seen.setdefault(one, place)
-            if one and first != place:
-                said = f"{one!r} is the name of {name}[{first}] already; give it another `name`"
-                self.report((name, place, "name"), said)
+    def check_unique(self, name: str, names: Mapping[int, str]) -> None:
+        """Report a duplicate name of two tables."""
+        first_index: dict[str, int] = {}
+        for index, value in names.items():
+            first = first_index.setdefault(value, index)
+            if value and first != index:
+                message = f"{value!r} is the name of {name}[{first}] already; give it another `name`"
+                self.report((name, index, "name"), message)
 
 
 def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
@@ -293,8 +299,8 @@ def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
     return {spec.key: spec for spec in fields_of(shape)}
 
 
-def _homes(key: str) -> str:
-    """Where a key belongs, in words; empty if nowhere."""
+def _owners(key: str) -> str:
+    """The tables that accept a key, in words; empty if there is none."""
     does = [f'"{does}"' for does, shape in DOES.items() if key in keys_of(shape)]
     tables: dict[str, type[Options]] = {"model": ModelEntry, "data": DatasetEntry}
     inside = [f"[[{name}]]" for name, shape in tables.items() if key in keys_of(shape)]
@@ -302,23 +308,23 @@ def _homes(key: str) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The schema (draft 2020-12) of an experiment's file, with the names that are known here."""
-    several = []  # tables of a condition, which differ in what is done
+    """The schema (draft 2020-12) of an experiment's file, with the names that are registered."""
+    conditions = []  # one table of a condition per `do`
     for does, shape in DOES.items():
         shared, table = table_schema(Condition), table_schema(shape)
         own = shared["properties"]
         own["do"] = {"const": does, "description": own["do"]["description"]}
         table["properties"] = {**own, **table["properties"]}
         table["required"] = [*shared["required"], *table["required"]]
-        several.append({**table, "title": does})
-    condition = {"type": "object", "required": ["do"], "oneOf": several}
+        conditions.append({**table, "title": does})
+    condition = {"type": "object", "required": ["do"], "oneOf": conditions}
     text = {"type": "string", "minLength": 1, "examples": ["noise.map50.points_lost > 2"]}
     least = {
         "type": "integer", "minimum": 1, "default": ENOUGH,
         "description": "Minimum number of images for a gate to be decided.",
     }  # fmt: skip
     texts = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
-    gates = {  # the list, or names with what they must not be
+    gates = {  # the list, or metric names with their limits
         "type": "object",
         "properties": {FAIL_IF: texts, MIN_IMAGES: least},
         "additionalProperties": {"type": ["string", "object"]},

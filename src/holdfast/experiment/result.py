@@ -29,7 +29,7 @@ class TrialResult:
     high: float | None = None
     images: int = 0
     failed: int = 0  # images that could not be read
-    notes: str = ""  # notes, or why it failed
+    notes: str = ""  # notes, or the reason of the failure
     folder: str = ""  # of its run
     page: str = ""  # its page
     seconds: float = 0.0
@@ -49,7 +49,7 @@ class ExperimentResult:
 
     experiment: Experiment
     results: tuple[TrialResult, ...]
-    trials: int  # how many there are
+    trials: int  # total number of trials
     created: str = ""
     seconds: float = 0.0
     command: str = ""
@@ -63,7 +63,7 @@ class ExperimentResult:
     @property
     def broken_gates(self) -> tuple[tuple[TrialResult, GateVerdict], ...]:
         """The failed gates, each with its audit."""
-        return tuple((line, one) for line in self.results for one in line.gates if one.failed)
+        return tuple((line, gate) for line in self.results for gate in line.gates if gate.failed)
 
     @property
     def exit_code(self) -> int:

@@ -25,19 +25,22 @@ def trials_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Trial, 
     for name in only:
         if name not in known:
             raise UnknownName("condition", name, known)
-    wanted = set(only or known)
+    selected = set(only or known)
     evaluations = [c.name for c in experiment.conditions if c.do == "evaluate"]
-    if wanted & set(evaluations):
-        wanted.add(evaluations[0])
-    found = []
+    if selected & set(evaluations):
+        selected.add(evaluations[0])
+    trials = []
     for model in experiment.models:
-        chosen = [condition for condition in experiment.conditions if condition.name in wanted]
+        conditions = [condition for condition in experiment.conditions if condition.name in selected]
         for data in experiment.data:
-            found += [Trial(model, data, one) for one in chosen if not isinstance(one.work, Verify)]
-        found += [
-            Trial(model, None, c, spec) for c in chosen if isinstance(c.work, Verify) for spec in c.work.spec
+            trials += [Trial(model, data, c) for c in conditions if not isinstance(c.work, Verify)]
+        trials += [
+            Trial(model, None, c, spec)
+            for c in conditions
+            if isinstance(c.work, Verify)
+            for spec in c.work.spec
         ]
-    return tuple(found)
+    return tuple(trials)
 
 
 def execute(
@@ -51,7 +54,7 @@ def execute(
     began = time.perf_counter()
     trials = trials_of(context.experiment, only)
     folder = experiment_folder(context.experiment, context.runs)
-    found = ExperimentResult(
+    result = ExperimentResult(
         context.experiment,
         (),
         len(trials),
@@ -59,39 +62,39 @@ def execute(
         command=command or command_line(ExperimentOptions(file=context.experiment.file)),
         versions=versions(),
     )
-    save(found, folder)
+    save(result, folder)
     for number, trial in enumerate(trials, 1):
         begin(trial, number, len(trials))
-        line = _line(context, trial, keep)
+        line = _run_one(context, trial, keep)
         seconds = round(time.perf_counter() - began, 3)
-        found = replace(found, results=(*found.results, line), seconds=seconds)
-        save(found, folder)
-    return found
+        result = replace(result, results=(*result.results, line), seconds=seconds)
+        save(result, folder)
+    return result
 
 
-def _line(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResult:
+def _run_one(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResult:
     began = time.perf_counter()
     try:
-        line, found = run_trial(context, trial)
-        page = keep(trial, found, line)
+        line, full_result = run_trial(context, trial)
+        page = keep(trial, full_result, line)
         line = replace(line, page="" if page is None else str(page))
     except OutputError:
         raise  # the following trials would fail too
     except Exception as problem:  # noqa: BLE001 - one failed trial must not stop the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
-        words = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
+        notes = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
         gates = context.experiment.gates if trial.condition.do == "audit" else ()  # they fail with it
-        judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
-        line = context.result(trial, state="failed", notes=words, gates=judged)
+        verdicts = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
+        line = context.result(trial, state="failed", notes=notes, gates=verdicts)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
 
 
 def plan_trials(context: ExperimentContext, only: Sequence[str] = ()) -> tuple[TrialResult, ...]:
-    """One result per trial with its number of images, or why it would fail; nothing is run."""
-    found = []
+    """One result per trial with its number of images, or the reason why it would fail; nothing is run."""
+    results = []
     for trial in trials_of(context.experiment, only):
         try:
-            found.append(context.result(trial, images=check_trial(context, trial)))
+            results.append(context.result(trial, images=check_trial(context, trial)))
         except HoldfastError as problem:
-            found.append(context.result(trial, state="failed", notes=one_line(problem)))
-    return tuple(found)
+            results.append(context.result(trial, state="failed", notes=one_line(problem)))
+    return tuple(results)

@@ -16,7 +16,7 @@ from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, evaluate, run_folder
-from holdfast.experiment import plan as given
+from holdfast.experiment import plan as definitions
 from holdfast.experiment.context import ExperimentContext, Trial
 from holdfast.experiment.result import TrialResult
 from holdfast.noise.suite import CALIBRATION_ITEMS
@@ -43,11 +43,11 @@ def run_trial(context: ExperimentContext, trial: Trial) -> tuple[TrialResult, An
 
 
 def check_trial(context: ExperimentContext, trial: Trial) -> int:
-    """The number of images of a trial; an error if the model does not fit the dataset. Nothing is run."""
+    """The number of images of a trial. Raise an error if model and dataset do not match. Nothing is run."""
     model, work = context.model(trial.model), trial.condition.work
     if trial.data is None:
         return 0
-    if isinstance(work, given.Evaluate):
+    if isinstance(work, definitions.Evaluate):
         plan = _evaluation_plan(context, trial, work)
     elif isinstance(work, AuditSettings):
         plan = _audit_plan(context, trial, work).plan
@@ -59,39 +59,43 @@ def check_trial(context: ExperimentContext, trial: Trial) -> int:
     return len(plan.dataset)
 
 
-def _evaluation_plan(context: ExperimentContext, trial: Trial, work: given.Evaluate) -> EvaluationPlan:
+def _evaluation_plan(context: ExperimentContext, trial: Trial, work: definitions.Evaluate) -> EvaluationPlan:
     plan = context.plan(trial)
-    stated = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
-    if stated and plan.model.card.task != "detect":
-        raise InputError(f"{', '.join(stated)}: a {MODEL_KINDS[plan.model.card.task]} has no AP")
+    ap_options = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
+    if ap_options and plan.model.card.task != "detect":
+        raise InputError(f"{', '.join(ap_options)}: a {MODEL_KINDS[plan.model.card.task]} has no AP")
     return plan
 
 
-def _evaluate(context: ExperimentContext, trial: Trial, work: given.Evaluate) -> tuple[TrialResult, Any]:
+def _evaluate(
+    context: ExperimentContext, trial: Trial, work: definitions.Evaluate
+) -> tuple[TrialResult, Any]:
     plan, note = _evaluation_plan(context, trial, work), ""
     if work.noise:
         plan, note = _deployed(context, trial, plan, work)
     with context.watch(trial.title, len(plan.dataset)) as step:
-        found = evaluate(plan, step)
-    metrics = found.result["metrics"]
+        evaluation = evaluate(plan, step)
+    metrics = evaluation.result["metrics"]
     metric = next(iter(metrics))  # the main one is first
-    failed = f"{len(found.failed)} images failed; first: {found.failed[0]}" if found.failed else ""
+    failed = (
+        f"{len(evaluation.failed)} images failed; first: {evaluation.failed[0]}" if evaluation.failed else ""
+    )
     line = context.result(
         trial,
         metric=metric,
         value=metrics[metric],
-        images=len(found.records),
-        failed=len(found.failed),
+        images=len(evaluation.records),
+        failed=len(evaluation.failed),
         notes="; ".join(filter(None, (note, failed))),
         folder=str(run_folder(plan)),
-        numbers={**found.result, "pipeline": found.about.pipeline},
+        numbers={**evaluation.result, "pipeline": evaluation.about.pipeline},
     )
     # Other evaluations of the same model and dataset are compared with the first one of the file.
     key = (trial.model.name, context.data_of(trial).name)
     if trial.condition == next(c for c in context.experiment.conditions if c.do == "evaluate"):
-        context.first[key] = found
-        return line, found
-    return _with_loss(line, context.first.get(key), found), found
+        context.first[key] = evaluation
+        return line, evaluation
+    return _with_loss(line, context.first.get(key), evaluation), evaluation
 
 
 def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) -> TrialResult:
@@ -99,18 +103,18 @@ def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) 
     if before is None:
         return line
     try:
-        found = difference(before, after)
+        change = difference(before, after)
     except InputError as problem:
         return replace(line, notes="; ".join(filter(None, (line.notes, f"no points lost: {problem}"))))
-    words = f"predictions changed in {found.changed} of {found.images} images"
-    numbers = {name: getattr(found, name) for name in ("metric", "images", "before", "after", "changed")}
+    words = f"predictions changed in {change.changed} of {change.images} images"
+    numbers = {name: getattr(change, name) for name in ("metric", "images", "before", "after", "changed")}
     return replace(
         line,
-        points_lost=_points_lost(found.interval.estimate),
-        low=_points_lost(found.interval.high),
-        high=_points_lost(found.interval.low),
+        points_lost=_points_lost(change.interval.estimate),
+        low=_points_lost(change.interval.high),
+        high=_points_lost(change.interval.low),
         notes="; ".join(filter(None, (words, line.notes))),
-        numbers={**line.numbers, "difference": {**numbers, "said": str(found)}},
+        numbers={**line.numbers, "difference": {**numbers, "said": str(change)}},
     )
 
 
@@ -120,64 +124,64 @@ def _points_lost(change: float) -> float:
 
 
 def _deployed(
-    context: ExperimentContext, trial: Trial, plan: EvaluationPlan, work: given.Evaluate
+    context: ExperimentContext, trial: Trial, plan: EvaluationPlan, work: definitions.Evaluate
 ) -> tuple[EvaluationPlan, str]:
-    """The plan with noise options, without calibration images, and its notes."""
+    """The plan with noise options and without calibration images, and its notes."""
     from holdfast.noise.vision.choose import build_variant
     from holdfast.stages.families import alias_notes, option
 
-    chosen = [option(label) for label in work.noise]
+    selected = [option(label) for label in work.noise]
     task = plan.model.card.task
-    for one in chosen:
+    for one in selected:
         if task not in one.tasks:
             kinds = " or ".join(f"{MODEL_KINDS[task]}s" for task in one.tasks)
             raise InputError(f"{one.label} applies to {kinds}; this model is a {MODEL_KINDS[task]}")
-    spare = context.spare(trial, work.calibration, work.calibration_images)
-    noise = NoisePlan(plan, spare=spare, calibration_images=work.calibration_images)
-    made = build_variant(prepare_context(noise).context, chosen)
-    if made is None:
+    calibration = context.calibration_data(trial, work.calibration, work.calibration_images)
+    noise = NoisePlan(plan, spare=calibration, calibration_images=work.calibration_images)
+    candidate = build_variant(prepare_context(noise).context, selected)
+    if candidate is None:
         return plan, f"{' + '.join(work.noise)} is the training pipeline"
-    if made.status == "no effect":
-        return plan, f"{made.option.label} has no effect: {made.note}"
-    if made.variant is None:
-        raise InputError(f"{' + '.join(work.noise)}: {made.note}")
-    without = made.variant.without
-    kept = tuple(entry for entry in plan.dataset.entries if entry.name not in without)
+    if candidate.status == "no effect":
+        return plan, f"{candidate.option.label} has no effect: {candidate.note}"
+    if candidate.variant is None:
+        raise InputError(f"{' + '.join(work.noise)}: {candidate.note}")
+    without = candidate.variant.without
+    remaining = tuple(entry for entry in plan.dataset.entries if entry.name not in without)
     notes = [*alias_notes(work.noise)]
     notes += [f"{len(without)} calibration images skipped"] if without else []
-    dataset = replace(plan.dataset, entries=kept)
-    return replace(plan, pipeline=made.variant.pipeline, dataset=dataset), "; ".join(notes)
+    dataset = replace(plan.dataset, entries=remaining)
+    return replace(plan, pipeline=candidate.variant.pipeline, dataset=dataset), "; ".join(notes)
 
 
-def _noise(context: ExperimentContext, trial: Trial, work: given.Noise) -> tuple[TrialResult, Any]:
+def _noise(context: ExperimentContext, trial: Trial, work: definitions.Noise) -> tuple[TrialResult, Any]:
     from holdfast.noise.cli import suite_of
     from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.result import as_plain, save, suite_folder
 
     began = time.perf_counter()
     plan = context.plan(trial)
-    spare = context.spare(trial, work.calibration, work.calibration_images)
-    wanted = NoiseSelection(work.only, work.skip, work.all)
-    noise = NoisePlan(plan, wanted, spare, work.calibration_images)
-    found = measure(prepare(noise), context.watch)
-    suite = suite_of([found], noise, plan.command, began)
+    calibration = context.calibration_data(trial, work.calibration, work.calibration_images)
+    selection = NoiseSelection(work.only, work.skip, work.all)
+    noise = NoisePlan(plan, selection, calibration, work.calibration_images)
+    result = measure(prepare(noise), context.watch)
+    suite = suite_of([result], noise, plan.command, began)
     folder = suite_folder(suite, context.runs)
     save(suite, folder)
-    worst, both = found.worst, found.combined
+    worst, combined = result.worst, result.combined
     loses = worst is not None and (worst.points_lost or 0.0) > 0
-    words = [f"clean {found.clean:.4f}"]
+    words = [f"clean {result.clean:.4f}"]
     words.append(f"worst single noise {worst.label}" if worst and loses else "no single noise loses accuracy")
-    if both is not None and both.points_lost is not None:
-        words.append(f"combined: {both.points_lost:z.2f} points lost")
+    if combined is not None and combined.points_lost is not None:
+        words.append(f"combined: {combined.points_lost:z.2f} points lost")
     line = context.result(
         trial,
-        metric=found.metric,
-        value=worst.value if worst else found.clean,
+        metric=result.metric,
+        value=worst.value if worst else result.clean,
         points_lost=worst.points_lost if worst else 0.0,
         low=worst.low if worst else None,
         high=worst.high if worst else None,
-        images=found.images,
-        failed=len(found.failed),
+        images=result.images,
+        failed=len(result.failed),
         notes="; ".join(words),
         folder=str(folder),
         numbers=as_plain(suite),
@@ -203,35 +207,35 @@ def _attack(context: ExperimentContext, trial: Trial, work: AttackSettings) -> t
         with context.watch(f"universal patch, {trial.title}", work.steps * work.restarts) as step:
             patch = make_universal(planned, step)
     with context.watch(trial.title, len(plan.dataset)) as step:
-        found = run(planned, step, patch)
+        result = run(planned, step, patch)
     if work.contiguous and is_scattered(planned):
         with context.watch(f"contiguous squares, {trial.title}", len(plan.dataset)) as step:
-            found = add_contiguous(found, planned, step)
-    effect, aimed = found.effects[0], len(found.aimed)
-    reached = sum(a.success for a in found.aimed)
-    words = [f"{effect.before:.4f} before", f"success in {reached} of {aimed} images"]
+            result = add_contiguous(result, planned, step)
+    effect, aimed = result.effects[0], len(result.aimed)
+    succeeded = sum(a.success for a in result.aimed)
+    words = [f"{effect.before:.4f} before", f"success in {succeeded} of {aimed} images"]
     if effect.effect is not None:
         words.insert(1, f"S_e {effect.effect:.3f}")
     if aimed:
-        words.append(f"{found.mean(lambda a: a.pixels):.0f} px changed on average")
-    if found.contiguous:
-        words.append(f"contiguous squares: {found.contiguous.effects[0].after:.4f}")
+        words.append(f"{result.mean(lambda a: a.pixels):.0f} px changed on average")
+    if result.contiguous:
+        words.append(f"contiguous squares: {result.contiguous.effects[0].after:.4f}")
     line = context.result(
         trial,
         metric="mAP" if work.rule != "coco" else "AP50",
         value=effect.after,
         points_lost=100 * (effect.before - effect.after),
-        images=len(found.attempts),
-        failed=len(found.failed),
+        images=len(result.attempts),
+        failed=len(result.failed),
         notes="; ".join(words),
         folder=str(planned.out),
-        numbers={key: value for key, value in as_plain(found).items() if key != "images"},
+        numbers={key: value for key, value in as_plain(result).items() if key != "images"},
     )
-    return line, (planned, found)
+    return line, (planned, result)
 
 
 def _audit_plan(context: ExperimentContext, trial: Trial, work: AuditSettings) -> AuditPlan:
-    """The plan of an audit; InputError if a gate names a metric that does not fit the model."""
+    """The plan of an audit; raise InputError if a gate names a metric that the model does not have."""
     from holdfast.audit.gates import check
     from holdfast.audit.options import AuditOptions
     from holdfast.audit.plan import AuditPlan
@@ -239,8 +243,8 @@ def _audit_plan(context: ExperimentContext, trial: Trial, work: AuditSettings) -
 
     plan = context.plan(trial)
     check(context.experiment.gates, metrics=(gate_metric(plan),))
-    spare = context.spare(trial, work.calibration, CALIBRATION_ITEMS, part=True)
-    return AuditPlan(plan, context.options(trial, AuditOptions), spare)
+    calibration = context.calibration_data(trial, work.calibration, CALIBRATION_ITEMS, part=True)
+    return AuditPlan(plan, context.options(trial, AuditOptions), calibration)
 
 
 def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tuple[TrialResult, Any]:
@@ -250,33 +254,36 @@ def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tup
     from holdfast.audit.run import audit
 
     state = audit(_audit_plan(context, trial, work), context.watch)
-    found = state.result
-    judged = judge(context.experiment.gates, found)
-    words = [f"clean, n = {found.clean.images}"]
-    if found.worst is not None and (found.worst.points_lost or 0.0) > 0:
-        words.append(f"worst single noise {found.worst.label}: {found.worst.points_lost:.2f} points lost")
-    if found.findings:
-        words.append(f"{len(found.findings)} answers change under a runtime or precision")
-    left = [part.name for part in found.parts if part.skipped]
-    words += [f"skipped partly: {', '.join(left)}"] if left else []
-    broken, open_ones = sum(one.failed for one in judged), sum(not one.decided for one in judged)
-    words += [f"{broken} of {len(judged)} gates failed"] if broken else []
-    words += [f"{open_ones} of {len(judged)} gates not decided"] if open_ones else []
+    result = state.result
+    verdicts = judge(context.experiment.gates, result)
+    words = [f"clean, n = {result.clean.images}"]
+    if result.worst is not None and (result.worst.points_lost or 0.0) > 0:
+        words.append(f"worst single noise {result.worst.label}: {result.worst.points_lost:.2f} points lost")
+    if result.findings:
+        words.append(f"{len(result.findings)} answers change under a runtime or precision")
+    partly_skipped = [part.name for part in result.parts if part.skipped]
+    words += [f"skipped partly: {', '.join(partly_skipped)}"] if partly_skipped else []
+    broken, undecided = (
+        sum(verdict.failed for verdict in verdicts),
+        sum(not verdict.decided for verdict in verdicts),
+    )
+    words += [f"{broken} of {len(verdicts)} gates failed"] if broken else []
+    words += [f"{undecided} of {len(verdicts)} gates not decided"] if undecided else []
     line = context.result(
         trial,
-        metric=found.clean.metric,
-        value=found.clean.value,
-        images=found.clean.images,
-        failed=len(found.failed),
+        metric=result.clean.metric,
+        value=result.clean.value,
+        images=result.clean.images,
+        failed=len(result.failed),
         notes="; ".join(words),
         folder=str(state.plan.folder),
-        gates=tuple(judged),
-        numbers=as_plain(found),
+        gates=tuple(verdicts),
+        numbers=as_plain(result),
     )
     return line, state
 
 
-def _verify(context: ExperimentContext, trial: Trial, work: given.Verify) -> tuple[TrialResult, Any]:
+def _verify(context: ExperimentContext, trial: Trial, work: definitions.Verify) -> tuple[TrialResult, Any]:
     """The result of one specification; an error of the verifier is an error of the trial."""
     from holdfast.core.model import Network
     from holdfast.core.property import Budget
@@ -295,8 +302,8 @@ def _verify(context: ExperimentContext, trial: Trial, work: given.Verify) -> tup
     if verdict.status == "error":
         raise InputError(verdict.note)
     words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
-    kept = ("status", "engine", "seconds", "bound", "note", "real_only")
-    numbers = {key: getattr(verdict, key) for key in kept}
+    keys = ("status", "engine", "seconds", "bound", "note", "real_only")
+    numbers = {key: getattr(verdict, key) for key in keys}
     witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
     line = context.result(
         trial,

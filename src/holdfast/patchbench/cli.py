@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
 
-IMAGES = 16  # of a dataset, unless --images says otherwise
-MODEL_ONLY = ("data", "patch", "content", "card", "strict")  # what a benchmark folder says itself
+IMAGES = 16  # of a dataset, without --images
+MODEL_ONLY = ("data", "patch", "content", "card", "strict")  # defined by a benchmark folder
 PATCH_FILES = (".png", ".toml")
 
 
@@ -179,8 +179,8 @@ def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | 
     if not Path(content).is_file():
         raise InputError(f"--content: expected black, free or an image file, got {content!r}")
     patch = _read(content)
-    own = Size(patch.mask.shape[1], patch.mask.shape[0])
-    return tuple((size, scaled(patch, size)) for size in squares) if sides else ((own, patch),)
+    native = Size(patch.mask.shape[1], patch.mask.shape[0])
+    return tuple((size, scaled(patch, size)) for size in squares) if sides else ((native, patch),)
 
 
 def _read(content: str) -> Patch:
@@ -204,7 +204,7 @@ def _read(content: str) -> Patch:
 def _summary(manifest: Mapping[str, Any], folder: Path) -> str:
     selection = manifest["selection"]
     count = sum(name.startswith("vnnlib/") for name in manifest["files"])
-    each = ", one instance per position" if manifest["free_places"] else ""
+    per_position = ", one instance per position" if manifest["free_places"] else ""
     lines = [
         f"{count} instances of {selection['images']} images written: {folder}",
         f"model      {manifest['model']['name']}",
@@ -213,6 +213,6 @@ def _summary(manifest: Mapping[str, Any], folder: Path) -> str:
     ]
     for name, facts in manifest["networks"].items():
         (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]
-        what = f"{width}×{height} {manifest['content']}"
-        lines.append(f"{name}  {what}, column 0 to {last}, row 0 to {low}{each}")
+        patch = f"{width}×{height} {manifest['content']}"
+        lines.append(f"{name}  {patch}, column 0 to {last}, row 0 to {low}{per_position}")
     return "\n".join([*lines, f"rule       {manifest['rule']['text']}"])

@@ -40,14 +40,14 @@ class InstanceRow:
 
     @property
     def missing(self) -> list[str]:
-        """The names of its files that are not there, nor as .gz."""
+        """The names of its files that are missing, also as .gz."""
         files = {self.network_name: self.network, self.spec_name: self.spec}
         return [name for name, file in files.items() if not file.is_file()]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark folder: its rows, and its manifest, which is empty if it is none of ours."""
+    """A benchmark folder: its rows, and its manifest, which is empty if holdfast did not create it."""
 
     folder: Path
     rows: tuple[InstanceRow, ...]
@@ -57,10 +57,10 @@ class Benchmark:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One question: whether a patch at a column and a row of these closed ranges makes the output unsafe.
+    """One instance: whether a patch at a column and row in these closed ranges makes the output unsafe.
 
-    `image` (h, w, 3) and `target` are those of the specification. `free`: the patch's values are free, its
-    place is fixed.
+    `image` (h, w, 3) and `target` are those of the specification. `free`: the patch has any content at a
+    fixed position.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Instance:
 
 
 def open_benchmark(folder: Path) -> Benchmark:
-    """The benchmark in a folder; InputError if it has none or if a listed file is missing."""
+    """The benchmark in a folder. Raise InputError if there is none or a listed file is missing."""
     bench = listed(folder)
     for row in bench.rows:
         for name in row.missing:
@@ -87,7 +87,7 @@ def open_benchmark(folder: Path) -> Benchmark:
 
 
 def listed(folder: Path) -> Benchmark:
-    """The benchmark in a folder as far as it is there; InputError if instances.csv cannot be read."""
+    """The benchmark in a folder; files may be missing. Raise InputError if instances.csv cannot be read."""
     missing = f"{folder}: expected a benchmark folder with {LISTING} in it, got none"
     lines = csv_rows(folder / LISTING, ROWS, f"{missing}; create one: holdfast patchbench make DIR")
     if not lines:
@@ -108,7 +108,7 @@ def listed(folder: Path) -> Benchmark:
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """The content of our manifest; empty if there is none or it is another program's."""
+    """The content of our manifest; empty if there is none or another program wrote it."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}
@@ -118,13 +118,13 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
         raise InputError(f"{path}: expected JSON, got: {problem}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         return {}
-    if content.get("format") != FORMAT or not _is_whole(content):
+    if content.get("format") != FORMAT or not _is_complete(content):
         got = f"format {content.get('format')!r}, or something missing"
         raise InputError(f"{path}: expected a whole manifest of format {FORMAT}, got {got}; create it again")
     return content
 
 
-def _is_whole(content: Mapping[str, Any]) -> bool:
+def _is_complete(content: Mapping[str, Any]) -> bool:
     """Whether a manifest has the fields that are read, in their types."""
     try:
         sizes = [content["size"], *(network["patch"] for network in content["networks"].values())]
@@ -141,12 +141,12 @@ def _is_whole(content: Mapping[str, Any]) -> bool:
 
 
 def instances(bench: Benchmark) -> Iterator[Instance]:
-    """Every instance, its specification read when it is its turn."""
+    """All instances; specifications are read lazily."""
     return (instance_of(bench, row) for row in bench.rows)
 
 
 def instance_of(bench: Benchmark, row: InstanceRow) -> Instance:
-    """The instance of one row, its specification read."""
+    """The instance of one row, from its specification."""
     spec = read_vnnlib(row.spec)
     if len(spec.cases) != 1 or spec.outputs != 1:
         raise InputError(f"{row.spec}: expected one output and no `or`, got {spec.outputs} outputs")
@@ -175,16 +175,16 @@ def instance_of(bench: Benchmark, row: InstanceRow) -> Instance:
 
 
 def name_of(row: InstanceRow) -> str:
-    """The image's name: what stands behind idx_ in the specification's."""
+    """The name of the image: the part after idx_ in the name of the specification."""
     stem = stem_of(row.spec_name)
     return stem.partition("_idx_")[2] or stem
 
 
 def _patch_size(bench: Benchmark, row: InstanceRow, spec: Spec) -> Size:
-    """The patch's size according to the manifest, else by what positions do to the picture."""
-    known = bench.manifest.get("networks", {})
-    if row.network_name in known:
-        return Size(*known[row.network_name]["patch"])
+    """The size of the patch, from the manifest or else from the effect of the position inputs."""
+    networks = bench.manifest.get("networks", {})
+    if row.network_name in networks:
+        return Size(*networks[row.network_name]["patch"])
     if row.network not in bench.sizes:
         probe = open_probe(read_proto(row.network), spec.inputs)
         point = spec.cases[0].lower.astype(np.float32)
@@ -194,7 +194,7 @@ def _patch_size(bench: Benchmark, row: InstanceRow, spec: Spec) -> Size:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a benchmark: what kind, where first met, what, and how often."""
+    """A problem of a benchmark: kind, first location, description, number of occurrences."""
 
     kind: str
     where: str
@@ -207,7 +207,7 @@ class Finding:
 
 
 def file_findings(bench: Benchmark) -> Iterator[Finding]:
-    """Listed files that are missing, files that differ from the manifest, files nobody lists."""
+    """Yield missing files, files that differ from the manifest, and files that are not listed."""
     for row in bench.rows:
         for name in row.missing:
             yield Finding("missing file", f"{LISTING}:{row.line}", f"no {name} (nor {name}.gz)")
@@ -217,32 +217,32 @@ def file_findings(bench: Benchmark) -> Iterator[Finding]:
             yield Finding("not listed", f"vnnlib/{name}", f"not listed in {LISTING}")
     if not bench.manifest:
         return
-    known = bench.manifest["files"]
-    for name, digest in known.items():
+    hashes = bench.manifest["files"]
+    for name, digest in hashes.items():
         path = bench.folder / name
         if not path.is_file():
             yield Finding("missing file", name, f"listed in {MANIFEST}, but missing")
         elif of_file(path) != digest:
-            said = f"its sha256 differs from {MANIFEST}: changed after it was created"
-            yield Finding("stale file", name, said)
+            message = f"its sha256 differs from {MANIFEST}: changed after it was created"
+            yield Finding("stale file", name, message)
     for path in sorted(bench.folder.rglob("*")):
         name = path.relative_to(bench.folder).as_posix()
-        if path.is_file() and name not in known and name != MANIFEST:
+        if path.is_file() and name not in hashes and name != MANIFEST:
             yield Finding("not in the manifest", name, "was not there when the benchmark was made")
 
 
-def beside(bench: Benchmark, row: InstanceRow) -> tuple[Image | None, Target | None, list[Finding]]:
-    """The image of an instance and its predicted label, as far as the folder holds them, and faults."""
+def image_and_label(bench: Benchmark, row: InstanceRow) -> tuple[Image | None, Target | None, list[Finding]]:
+    """The image of an instance and its predicted label, None if missing, and problems."""
     name = bench.manifest.get("specs", {}).get(row.spec_name, name_of(row))
     files: dict[Path, Path] = {}
-    for place in (bench.folder, *_sets(bench.folder)):
-        for suffix in (".bmp", ".jpeg", ".jpg", ".png"):  # the last that is there counts
-            if (file := place / "images" / f"{name}{suffix}").is_file():
-                files[place] = file
+    for location in (bench.folder, *_sets(bench.folder)):
+        for suffix in (".bmp", ".jpeg", ".jpg", ".png"):  # the last existing one is used
+            if (file := location / "images" / f"{name}{suffix}").is_file():
+                files[location] = file
     if not files:
         return None, None, [Finding("missing image", row.spec_name, f"no image {name} found")]
     # An image may be in the set of each patch.
-    root = min(files, key=lambda place: place.name != stem_of(row.network_name))
+    root = min(files, key=lambda location: location.name != stem_of(row.network_name))
     image, labels, problems = None, dict[str, Target](), list[Finding]()
     try:
         image = lookup("decode", "pillow")(read_image_file(files[root]))
@@ -264,7 +264,7 @@ def beside(bench: Benchmark, row: InstanceRow) -> tuple[Image | None, Target | N
     return image, labels.get("pred"), problems
 
 
-def left_over(bench: Benchmark) -> list[str]:
+def unused_images(bench: Benchmark) -> list[str]:
     """Images that no instance uses, in a folder without a manifest."""
     used = {name_of(row) for row in bench.rows}
     return [

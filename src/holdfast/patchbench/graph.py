@@ -1,4 +1,4 @@
-"""The network of the benchmark: the user's detector as it is, with patch, IoU and class test around it."""
+"""The network of the benchmark: the unmodified detector with patch, IoU and class test around it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,16 +13,16 @@ from holdfast.core.types import Detections, Floats
 from holdfast.graph.inspect import load_proto, opset_of
 from holdfast.patchbench.layout import Layout
 
-PREFIX = "patchbench/"  # of all names that are not the user's
+PREFIX = "patchbench/"  # of all names added to the user's graph
 INPUT, PICTURE, BOX, LABEL, OUTPUT = (PREFIX + n for n in ("input", "picture", "box", "class", "output"))
-OLDEST = 11  # opset: the first in which all operators used here take their types
+OLDEST = 11  # first opset in which all operators used here support their types
 _FLOAT, _INT64 = 1, 7
 _KINDS = {"float16": 10, "uint8": 2}
 
 
 @dataclass(frozen=True, eq=False)
 class DetectorPorts:
-    """The names of input, box and scores; raw box · `scale` (4,) is the box in parts of the picture."""
+    """The names of input, box and scores; raw box · `scale` (4,) is the box relative to the picture."""
 
     input: str
     box: str
@@ -31,7 +31,7 @@ class DetectorPorts:
 
 
 def check_single(model: Model) -> None:
-    """Raise CardError unless the model finds a single object."""
+    """Raise CardError unless the model is a single-object detector."""
     head = part("head", model.card.head.name)
     if model.card.task != "single" or head.facts.get("task") != "single":
         raise CardError(
@@ -41,7 +41,7 @@ def check_single(model: Model) -> None:
 
 
 def detector_of(model: Model, proto: Any) -> DetectorPorts:
-    """How the detector is read, inferred by feeding its card's head numbers that identify their source."""
+    """The ports of the detector, inferred by feeding recognisable numbers to the card's head."""
     check_single(model)
     name = image_input(model, proto)
     names = [value.name for value in proto.graph.output]
@@ -66,32 +66,32 @@ def image_input(model: Model, proto: Any) -> str:
 
 
 def _distinguish(model: Model, names: list[str], head: Any) -> tuple[str, str, Floats]:
-    """The box's name, the scores' name, and what the head multiplies each corner by."""
+    """The box's name, the scores' name, and the factor of each corner in the head."""
     corners = np.array([1.0, 2.0, 3.0, 4.0])
-    refused = None
+    error = None
     for box, scores in (names, names[::-1]):
         raw = {box: corners[None], scores: 100.0 + np.arange(len(model.card.classes))[None]}
-        try:  # in the order of the graph: a head may tell them apart by it
-            found = head({name: raw[name] for name in names}, model.card)
+        try:  # in the order of the graph, which a head may rely on
+            detections = head({name: raw[name] for name in names}, model.card)
         except CardError as problem:
-            refused = refused or problem
+            error = error or problem
             continue
-        if isinstance(found, Detections) and len(found) == 1:
-            scale = found.boxes[0] / corners
+        if isinstance(detections, Detections) and len(detections) == 1:
+            scale = detections.boxes[0] / corners
             if (scale > 0).all() and scale.max() < 20 * max(model.card.input.size):
                 return box, scores, scale
-    raise refused or CardError(f"{model.path}: the head {model.card.head.name!r} gives no single box")
+    raise error or CardError(f"{model.path}: the head {model.card.head.name!r} gives no single box")
 
 
 @dataclass
 class _Writer:
-    """Nodes and constants as they are written, each under a name of ours."""
+    """A builder of nodes and constants with prefixed names."""
 
     nodes: list[Any] = field(default_factory=list)
     weights: list[Any] = field(default_factory=list)
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
-        """The name of a constant."""
+        """Add a constant and return its name."""
         from onnx import numpy_helper
 
         name = f"{PREFIX}constant_{len(self.weights)}"
@@ -99,7 +99,7 @@ class _Writer:
         return name
 
     def node(self, operator: str, *inputs: str, named: str = "", **attributes: Any) -> str:
-        """The name of a new node's output."""
+        """Add a node and return the name of its output."""
         from onnx import helper
 
         name = f"{PREFIX}{operator}_{len(self.nodes)}"
@@ -112,10 +112,10 @@ class _Writer:
 
 
 def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
-    """The ONNX file for one patch; None: the patch lies in the picture already, its content is free.
+    """The ONNX file for one patch; None: the picture already contains the patch, whose content is free.
 
-    Input (3·h·w + 8,) as the layout says, output (1,) = IoU · equal(class). The nodes and weights of the
-    user's graph are taken over as they are.
+    Input (3·h·w + 8,) by the layout, output (1,) = IoU · equal(class). Nodes and weights of the user's graph
+    are copied unchanged.
     """
     import onnx
     from onnx import helper
@@ -129,21 +129,21 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     detector = detector_of(model, proto)
     g = _Writer()
     _prepared(g, _picture(g, layout, content), model.card.input, detector.input)
-    before = len(g.nodes)
+    prefix = len(g.nodes)
     _output(g, detector, layout)
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    onnx.external_data_helper.load_external_data_for_model(made, str(model.path.parent))
-    graph = made.graph
-    own = list(graph.node)
+    result = onnx.ModelProto()
+    result.CopyFrom(proto)
+    onnx.external_data_helper.load_external_data_for_model(result, str(model.path.parent))
+    graph = result.graph
+    original = list(graph.node)
     for name in ("node", "input", "output"):
         graph.ClearField(name)
-    graph.node.extend([*g.nodes[:before], *own, *g.nodes[before:]])
+    graph.node.extend([*g.nodes[:prefix], *original, *g.nodes[prefix:]])
     graph.initializer.extend(g.weights)
     graph.input.append(helper.make_tensor_value_info(INPUT, _FLOAT, [layout.length]))
     graph.output.append(helper.make_tensor_value_info(OUTPUT, _FLOAT, [1]))
-    made.ir_version = max(made.ir_version, 4)  # weights need not be inputs from there on
-    data: bytes = made.SerializeToString(deterministic=True)
+    result.ir_version = max(result.ir_version, 4)  # from version 4 on, weights need not be inputs
+    data: bytes = result.SerializeToString(deterministic=True)
     return data
 
 
@@ -154,58 +154,61 @@ def _picture(g: _Writer, layout: Layout, content: Patch | None) -> str:
     image = g.node("Reshape", flat, shape, named=PICTURE if content is None else "")
     if content is None:
         return image
-    # Whole numbers by truncation, as in the published files.
+    # Truncated to integers, as in the published files.
     position = g.node("Cast", g.part(INPUT, layout.pixels, layout.pixels + 2), to=_INT64)
     # A pixel inside the square looks up its own pixel of the patch.
     inside, index = [], []
     for axis, (extent, side) in enumerate(zip(layout.size, layout.patch, strict=True)):
         offset = g.node("Sub", g.constant(np.arange(extent)), g.part(position, axis, axis + 1))
-        begun = g.node("Not", g.node("Less", offset, g.constant(0)))
-        there = g.node("And", begun, g.node("Less", offset, g.constant(side)))
-        inside.append(g.node("Reshape", there, g.constant([1, -1] if axis == 0 else [-1, 1])))
-        index.append(g.node("Where", there, offset, g.constant(0)))
+        after_start = g.node("Not", g.node("Less", offset, g.constant(0)))
+        covered = g.node("And", after_start, g.node("Less", offset, g.constant(side)))
+        inside.append(g.node("Reshape", covered, g.constant([1, -1] if axis == 0 else [-1, 1])))
+        index.append(g.node("Where", covered, offset, g.constant(0)))
     mask = g.node("And", inside[0], inside[1])  # (h, w)
     columns, rows = index
     if not content.mask.all():
-        held = _looked_up(g, g.constant(content.mask), rows, columns, 0)
-        mask = g.node("And", mask, g.node("Equal", held, g.constant(1)))
+        mask_value = _lookup(g, g.constant(content.mask), rows, columns, 0)
+        mask = g.node("And", mask, g.node("Equal", mask_value, g.constant(1)))
     pixels = content.pixels.astype(np.float32) / np.float32(255)
     if (pixels == pixels[0, 0, 0]).all():
         value = g.constant(pixels[0, 0, 0], np.float32)
     else:
-        value = _looked_up(g, g.constant(pixels.transpose(2, 0, 1), np.float32), rows, columns, 1)
+        value = _lookup(g, g.constant(pixels.transpose(2, 0, 1), np.float32), rows, columns, 1)
     return g.node("Where", mask, value, image, named=PICTURE)
 
 
-def _looked_up(g: _Writer, table: str, rows: str, columns: str, axis: int) -> str:
+def _lookup(g: _Writer, table: str, rows: str, columns: str, axis: int) -> str:
     return g.node("Gather", g.node("Gather", table, rows, axis=axis), columns, axis=axis + 1)
 
 
-def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
-    """Compute the tensor that the detector reads from the picture, as the card says."""
+def _prepared(g: _Writer, picture: str, network_input: Input, named: str) -> None:
+    """Add the preprocessing of the card: from the picture to the detector's input."""
     last = picture
-    if wanted.colour == "bgr":
+    if network_input.colour == "bgr":
         last = g.node("Gather", last, g.constant([2, 1, 0]), axis=1)
-    if wanted.dtype == "uint8":
+    if network_input.dtype == "uint8":
         last = g.node("Round", g.node("Mul", last, g.constant(255.0, np.float32)))
     else:
-        std = np.asarray(wanted.std, np.float64)
-        gain, shift = 255 * np.float64(wanted.scale) / std, np.asarray(wanted.mean, np.float64) / std
+        std = np.asarray(network_input.std, np.float64)
+        gain, shift = (
+            255 * np.float64(network_input.scale) / std,
+            np.asarray(network_input.mean, np.float64) / std,
+        )
         if (gain.astype(np.float32) != 1).any():
             last = g.node("Mul", last, g.constant(gain.reshape(1, 3, 1, 1), np.float32))
         if shift.any():
             last = g.node("Sub", last, g.constant(shift.reshape(1, 3, 1, 1), np.float32))
-    if wanted.layout == "nhwc":
+    if network_input.layout == "nhwc":
         last = g.node("Transpose", last, perm=[0, 2, 3, 1])
-    if wanted.dtype != "float32":
-        last = g.node("Cast", last, to=_KINDS[wanted.dtype])
+    if network_input.dtype != "float32":
+        last = g.node("Cast", last, to=_KINDS[network_input.dtype])
     g.node("Identity", last, named=named)
 
 
 def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
-    """Compute the box (4,) in parts of the picture, the class (1,) as a float, and IoU · equal(class), (1,).
+    """Add the box (4,) relative to the picture, the class (1,) as a float, and IoU · equal(class), (1,).
 
-    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
+    Negative sides count as 0: a box with swapped corners is empty.
     """
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)
@@ -216,13 +219,13 @@ def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
     best = g.node("ArgMax", scores, axis=0, keepdims=1)
     label = g.node("Cast", best, to=_FLOAT, named=LABEL)
     begin = layout.pixels + 2
-    wanted, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
+    target_class, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
     low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))
     high = g.node("Min", g.part(box, 2, 4), g.part(target, 2, 4))
     inner = _area(g, low, high)
     areas = [_area(g, g.part(one, 0, 2), g.part(one, 2, 4)) for one in (target, box)]
     union = g.node("Sub", g.node("Add", *areas), inner)
-    equal = g.node("Cast", g.node("Equal", label, wanted), to=_FLOAT)
+    equal = g.node("Cast", g.node("Equal", label, target_class), to=_FLOAT)
     g.node("Mul", g.node("Div", inner, union), equal, named=OUTPUT)
 
 

@@ -14,14 +14,14 @@ from holdfast.core.types import Floats, Image, Size
 from holdfast.metrics.boxes import single_values
 from holdfast.verify.vnnlib.spec import Disjunct, Spec, print_vnnlib
 
-SECONDS = 60  # what the benchmark's authors give an instance
+SECONDS = 60  # time limit per instance in the published benchmark
 THRESHOLD = 0.5
 TAIL = 8  # position (2) and target (6)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The object a detector must go on finding: its class and its box xyxy in parts of the picture."""
+    """The object that must stay detected: its class and its box xyxy relative to the picture."""
 
     label: int
     box: tuple[float, float, float, float]
@@ -49,17 +49,17 @@ class Layout:
 
     @property
     def pixels(self) -> int:
-        """How many inputs the picture takes; the position begins there."""
+        """Number of inputs of the picture; the position follows."""
         return 3 * self.size.width * self.size.height
 
     @property
     def length(self) -> int:
-        """How many inputs there are: 12,296 for 64×64."""
+        """Number of inputs: 12,296 for 64×64."""
         return self.pixels + TAIL
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last column and the last row at which the patch lies wholly in the picture."""
+        """The last column and the last row at which the patch is inside the picture."""
         return self.size.width - self.patch.width, self.size.height - self.patch.height
 
 
@@ -79,13 +79,13 @@ def unit(image: Image) -> NDArray[np.float32]:
 
 
 def whole(image: Image, position: tuple[float, float], target: Target) -> NDArray[np.float32]:
-    """The flat input of an image (h, w, 3) with the patch's left upper corner at (column, row)."""
+    """The flat input of an image (h, w, 3) with the patch's top left corner at (column, row)."""
     tail = [*position, 0.0, float(target.label), *target.box]
     return np.concatenate([unit(image).ravel(), np.array(tail, np.float32)])
 
 
 def output_of(boxes: ArrayLike, labels: ArrayLike, target: Target) -> Floats:
-    """IoU · equal(class) of each predicted box (n, 4) xyxy in parts of the picture, not cut to it, (n,)."""
+    """IoU · equal(class) of each predicted box (n, 4) xyxy relative to the picture, not clipped, (n,)."""
     n = len(np.asarray(boxes))
     return single_values(boxes, labels, np.repeat([target.box], n, axis=0), np.repeat(target.label, n))
 
@@ -106,9 +106,9 @@ def spec_text(
     strict: bool,
     at: tuple[int, int] | None = None,
 ) -> str:
-    """The specification of one image: the patch anywhere, or at one place with any content.
+    """The specification of one image: the patch anywhere, or at one position with any content.
 
-    The values of fixed inputs are written so that they read back as exactly the same float32.
+    Fixed inputs are written with enough digits to restore exactly the same float32.
     """
     lower = whole(image, at or (0, 0), target).astype(np.float64)
     upper = lower.copy()

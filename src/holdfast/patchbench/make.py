@@ -37,22 +37,22 @@ from holdfast.patchbench.positions.batches import open_part
 from holdfast.stages.resize.libraries import pillow_box
 
 BLACK, FREE = "black", "free"
-SHARE = 10  # one instance of this many is in the test part
+SHARE = 10  # one in this many instances is in the test part
 _TRAINED = 1  # the seed of the scenes on which the shipped models were trained
-AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
+AGREE = 1e-3  # tolerance between the boxes of graph and pipeline, which round differently
 Networks: TypeAlias = Mapping[str, tuple[Layout, bytes]]  # by the name of the file
 
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What a benchmark is made of; content None leaves a patch's values free, at some places per image."""
+    """The plan of a benchmark; a patch without content has free values, at some positions per image."""
 
     model: Model
     data: Dataset
     alignment: Alignment
     patches: tuple[tuple[Size, Patch | None], ...]
     options: MakeOptions
-    places: int | None = 4  # free content: how many an image; None: all
+    places: int | None = 4  # positions per image with free content; None: all
 
 
 def black(size: Size) -> Patch:
@@ -61,13 +61,13 @@ def black(size: Size) -> Patch:
 
 
 def scaled(patch: Patch, size: Size) -> Patch:
-    """The patch enlarged or reduced: pixels by area, the mask by its nearest pixels."""
+    """The patch resized: pixels by area, the mask by nearest neighbour."""
     rows, columns = nearest(len(patch.mask), size.height), nearest(patch.mask.shape[1], size.width)
     return Patch(pillow_box(patch.pixels, size), patch.mask[rows[:, None], columns])
 
 
 def make(plan: BenchmarkPlan, step: Progress = silent) -> Mapping[str, Any]:
-    """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
+    """Write the benchmark to a new or empty folder, atomically, and return its manifest."""
     check_new(plan.options.folder)
     networks = {}
     for size, content in plan.patches:
@@ -133,12 +133,12 @@ def _places(
     if plan.options.content != FREE:
         return [(picture.name, None)]
     columns, rows = (last + 1 for last in layout.last)
-    every = np.arange(columns * rows)
-    if plan.places is not None and plan.places < len(every):
+    indices = np.arange(columns * rows)
+    if plan.places is not None and plan.places < len(indices):
         rng = generator(plan.options.seed, "patchbench", picture.name, *layout.patch)
-        every = np.sort(rng.permutation(every)[: plan.places])
-    found = [(int(at % columns), int(at // columns)) for at in every]
-    return [(f"{picture.name}_x{x}_y{y}", (x, y)) for x, y in found]
+        indices = np.sort(rng.permutation(indices)[: plan.places])
+    positions = [(int(index % columns), int(index // columns)) for index in indices]
+    return [(f"{picture.name}_x{x}_y{y}", (x, y)) for x, y in positions]
 
 
 def _targets(pictures: Sequence[BenchmarkImage], network: bytes) -> dict[str, Target]:
@@ -152,12 +152,15 @@ def _targets(pictures: Sequence[BenchmarkImage], network: bytes) -> dict[str, Ta
     for picture in pictures:
         box, label = detector({PICTURE: unit(picture.image)[np.newaxis]})
         target = Target.of(label[0], np.ravel(box))
-        # The pipeline cuts boxes off at the border of the original image.
-        cut = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
-        if np.abs(cut - np.array(picture.found.box)).max() > AGREE or target.label != picture.found.label:
+        # The pipeline clips boxes to the original image.
+        clipped = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
+        if (
+            np.abs(clipped - np.array(picture.predicted.box)).max() > AGREE
+            or target.label != picture.predicted.label
+        ):
             raise ModelError(
                 f"{picture.source}: the detector inside the benchmark says {target}, the model "
-                f"by its card {picture.found}: are scale, mean, std and colour of the card right?"
+                f"by its card {picture.predicted}: are scale, mean, std and colour of the card right?"
             )
         targets[picture.name] = target
     return targets
@@ -195,22 +198,22 @@ def _manifest(plan: BenchmarkPlan, selection: Mapping[str, Any], networks: Netwo
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkImage:
-    """An instance as the network sees it: image (h, w, 3), its truth, what the model finds, their IoU."""
+    """An image after preprocessing (h, w, 3), with its truth, the prediction, and their IoU."""
 
     name: str
     source: str
     image: Image
     truth: Target
-    found: Target
+    predicted: Target
     iou: float
-    extent: Floats  # (4,): the original image inside the picture, xyxy in parts of it
+    extent: Floats  # (4,): the original image inside the picture, xyxy relative to it
 
 
 def test_part(entries: Sequence[Entry], seed: int, whole: bool) -> list[Entry]:
-    """The instances of the test part in the order in which they are drawn.
+    """The instances of the test part in random order.
 
-    Both depend on the seed and on the names alone: instances are put in the order of a hash of both, and the
-    first tenth (rounded up) is the test part of a 9:1 division. `whole`: all of them are.
+    The order depends only on the seed and the names: instances are sorted by a hash of both, and the first
+    tenth (rounded up) is the test part of a 9:1 split. `whole`: use all instances.
     """
 
     def rank(entry: Entry) -> tuple[bytes, str]:
@@ -228,47 +231,49 @@ def draw(plan: BenchmarkPlan, step: Progress = silent) -> tuple[list[BenchmarkIm
     """
     data, count, seed = plan.data, plan.options.images, plan.options.seed
     embedded = data.format == "signs"
-    everything = plan.options.held_out or embedded
-    part = test_part(data.entries, seed, everything)
+    use_all = plan.options.held_out or embedded
+    part = test_part(data.entries, seed, use_all)
     machine = load_pipeline(pipeline_of(plan.model.card), plan.model, threads=1)
-    found: list[BenchmarkImage] = []
-    looked = unreadable = 0
+    selected: list[BenchmarkImage] = []
+    examined = unreadable = 0
     for entry in part:
-        looked += 1
+        examined += 1
         try:
             picture = _picture(plan, machine, entry)
         except ImageError:
             unreadable += 1
             continue
-        if picture is not None and picture.iou > THRESHOLD and picture.truth.label == picture.found.label:
-            found.append(picture)
+        if picture is not None and picture.iou > THRESHOLD and picture.truth.label == picture.predicted.label:
+            selected.append(picture)
             step(1, 0)
-            if len(found) == count:
+            if len(selected) == count:
                 break
-    if len(found) < count:
-        fewer = f"ask for fewer (--images {len(found)}) or " if found else ""
-        more = "" if everything else "; --held-out takes all of them as test"
+    if len(selected) < count:
+        fewer = f"ask for fewer (--images {len(selected)}) or " if selected else ""
+        more = "" if use_all else "; --held-out takes all of them as test"
         raise DataError(
             f"{data.name}: expected {count} instances with IoU > {THRESHOLD} and the right class, got "
-            f"{len(found)} of the {len(part):,} in the test part (of {len(data):,} in all); "
+            f"{len(selected)} of the {len(part):,} in the test part (of {len(data):,} in all); "
             f"{fewer}give more data{more}"
         )
     how = f"the first tenth of {len(data):,} instances by a hash of seed and name (9:1)"
-    if everything:
-        # The shipped models were trained on scenes of one seed alone: nothing has to be set apart.
+    if use_all:
+        # The shipped models were trained on scenes of one seed only: no split is needed.
         trained = {getattr(entry, "seed", None) for entry in part} == {_TRAINED}
         scenes = "of the seed the shipped models were" if trained else "no shipped model was"
-        why = f"drawn scenes {scenes} trained on" if embedded else "said to be held out"
-        how = f"all {len(data):,} instances of {data.name} ({why})"
-    names = _unique([picture.name for picture in found])
-    pictures = [dataclasses.replace(picture, name=name) for name, picture in zip(names, found, strict=True)]
+        reason = f"drawn scenes {scenes} trained on" if embedded else "said to be held out"
+        how = f"all {len(data):,} instances of {data.name} ({reason})"
+    names = _unique([picture.name for picture in selected])
+    pictures = [
+        dataclasses.replace(picture, name=name) for name, picture in zip(names, selected, strict=True)
+    ]
     pictures.sort(key=lambda picture: picture.name)
     selection = {
         "seed": seed,
         "images": len(pictures),
         "test_part": how,
-        "looked_at": looked,
-        "fitting": len(found),
+        "looked_at": examined,
+        "fitting": len(selected),
         "unreadable": unreadable,
         "sources": {p.name: p.source for p in pictures},
         "iou": {p.name: p.iou for p in pictures},
@@ -277,38 +282,40 @@ def draw(plan: BenchmarkPlan, step: Progress = silent) -> tuple[list[BenchmarkIm
 
 
 def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> BenchmarkImage | None:
-    """An instance as the network sees it; None if it has not one target of a known class and one answer."""
+    """The preprocessed image; None unless it has exactly one target of a known class and one detection."""
     card, alignment, sample = plan.model.card, plan.alignment, entry.load()
     image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
-    found = machine.predict(PreparedImage(machine.normalise(image, card.input)[np.newaxis], frame))
+    detections = machine.predict(PreparedImage(machine.normalise(image, card.input)[np.newaxis], frame))
     truth = sample.truth
-    if not (isinstance(truth, Boxes) and isinstance(found, Detections) and len(truth) == len(found) == 1):
+    if not (
+        isinstance(truth, Boxes) and isinstance(detections, Detections) and len(truth) == len(detections) == 1
+    ):
         return None
-    known = alignment.of_data[truth.classes[0]]
-    labels = np.flatnonzero(alignment.of_model == known)
-    if known < 0 or not len(labels):
+    class_index = alignment.of_data[truth.classes[0]]
+    labels = np.flatnonzero(alignment.of_model == class_index)
+    if class_index < 0 or not len(labels):
         return None
     label = int(labels[-1])
     stem = entry.name.rpartition(".")[0] or entry.name
     sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
-    true, seen, extent = (
-        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
+    true, predicted, extent = (
+        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, detections.boxes, original)
     )
     return BenchmarkImage(
-        name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # may be part of a file's name
+        name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # safe as part of a file name
         source=entry.name,
         image=np.ascontiguousarray(image),
         truth=Target.of(label, true),
-        found=Target.of(found.classes[0], seen),
-        iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
+        predicted=Target.of(detections.classes[0], predicted),
+        iou=float(single_values(detections.boxes, detections.classes, truth.xyxy, [label])[0]),
         extent=extent,
     )
 
 
 def _unique(names: list[str]) -> list[str]:
-    """The names, those met before with a number behind them."""
-    made: list[str] = []
+    """The names, with a number appended to duplicates."""
+    unique: list[str] = []
     for name in names:
         numbered = (f"{name}-{number}" for number in itertools.count(2))
-        made.append(next(new for new in itertools.chain([name], numbered) if new not in made))
-    return made
+        unique.append(next(new for new in itertools.chain([name], numbered) if new not in unique))
+    return unique

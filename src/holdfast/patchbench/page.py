@@ -23,7 +23,7 @@ _LEAD = (
 )
 _SIDE = 320.0  # of a drawing, in its own units
 _EDGE = 30.0  # room for numbers along the left and the lower side
-# From the threshold up to 1: pale to blue. Below: yellow to red: no unsafe place looks like a safe one.
+# From the threshold up to 1: pale to blue. Below: yellow to red, distinct from safe positions.
 _SAFE = ((0.93, 0.95, 0.97), (0.42, 0.68, 0.84), (0.03, 0.32, 0.56))
 _UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
@@ -31,28 +31,34 @@ _UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 def table_of(result: PositionResult) -> Table:
     """One row per map."""
     rows: list[list[Cell]] = []
-    for one, shown in rows_of(result):
-        found = shown.map
-        row, column = found.worst
-        at = f"{column:g}, {row:g}" if shown.over else f"({row:g}, {column:g})"
-        verdict = "violated (sat)" if found.status == "violated" else "holds (unsat)"
-        numbers: list[Cell] = [found.clean, found.minimum, at, _unsafe(found), 100 * found.robust]
-        rows.append([one.name, one.label, WORDS[shown.kind], *numbers, verdict])
+    for image, view in rows_of(result):
+        position_map = view.map
+        row, column = position_map.worst
+        at = f"{column:g}, {row:g}" if view.over else f"({row:g}, {column:g})"
+        verdict = "violated (sat)" if position_map.status == "violated" else "holds (unsat)"
+        numbers: list[Cell] = [
+            position_map.clean,
+            position_map.minimum,
+            at,
+            _unsafe(position_map),
+            100 * position_map.robust,
+        ]
+        rows.append([image.name, image.label, WORDS[view.kind], *numbers, verdict])
     note = "Column, row of the patch's top left pixel; in brackets the position inputs."
     outputs = [Column("clean", 4), Column("minimum", 4), Column("at x, y", note=note)]
     areas: list[Column | str] = ["unsafe positions", Column("robust area %", 2), "verdict"]
     return Table(["image", "target", "patch", *outputs, *areas], rows)
 
 
-def _unsafe(found: PositionMap) -> str:
-    return f"{int(found.unsafe.sum()):,} of {found.outputs.size:,}"
+def _unsafe(position_map: PositionMap) -> str:
+    return f"{int(position_map.unsafe.sum()):,} of {position_map.outputs.size:,}"
 
 
 def summary(result: PositionResult, kind: Kind) -> str:
     """The summary of one kind of map in one sentence."""
     maps = result.of(kind)
-    sat = sum(found.status == "violated" for found in maps)
-    area = 100 * sum(found.robust for found in maps) / len(maps)
+    sat = sum(position_map.status == "violated" for position_map in maps)
+    area = 100 * sum(position_map.robust for position_map in maps) / len(maps)
     return (
         f"{WORDS[kind].capitalize()}: {sat} of {many(len(maps), 'image')} violated at some position (sat), "
         f"{len(maps) - sat} hold at every position (unsat); robust area {area:.2f}%."
@@ -61,11 +67,11 @@ def summary(result: PositionResult, kind: Kind) -> str:
 
 def rule_of(result: PositionResult) -> str:
     """The definition of the output and of unsafe outputs; empty without a map."""
-    bars = list(dict.fromkeys(str(shown.map.bar) for _, shown in rows_of(result)))
+    bars = list(dict.fromkeys(str(view.map.bar) for _, view in rows_of(result)))
     if not bars:
         return ""
-    replayed = sum(shown.map.replayed for _, shown in rows_of(result))
-    gap = max(shown.map.difference for _, shown in rows_of(result))
+    replayed = sum(view.map.replayed for _, view in rows_of(result))
+    gap = max(view.map.difference for _, view in rows_of(result))
     return (
         f"output = iou(prediction, target) × [class equal]; {' / '.join(bars)}. {grouped(replayed)} "
         "positions, including all close to the threshold and the smallest output, were replayed one by one "
@@ -76,35 +82,35 @@ def rule_of(result: PositionResult) -> str:
 def sections(result: PositionResult) -> list[Section]:
     """The maps as sections of a page: drawn, worst first, and in a table."""
 
-    def rank(one: ImageMaps) -> tuple[float, float, str]:
-        last = one.maps[-1].map
-        return last.robust, last.minimum, one.name
+    def rank(image: ImageMaps) -> tuple[float, float, str]:
+        last = image.maps[-1].map
+        return last.robust, last.minimum, image.name
 
-    worst = sorted((one for one in result.pictures if one.maps), key=rank)
-    figures = [_figure(one) for one in worst[:MOST]]
-    threshold = next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
+    worst = sorted((image for image in result.pictures if image.maps), key=rank)
+    figures = [_figure(image) for image in worst[:MOST]]
+    threshold = next((view.map.bar.threshold for _, view in rows_of(result)), 0.5)
     legend = Figure("", scale_bar(threshold), "Colours of all maps.", wide=True)
     drawn = Section("positions", "Patch positions", (legend, *figures), _LEAD)
     table = scroll(to_html(table_of(result)), "Positions in numbers")
-    trouble = "; ".join(f"{one.name}: {one.trouble}" for one in result.pictures if one.trouble)
+    trouble = "; ".join(f"{image.name}: {image.trouble}" for image in result.pictures if image.trouble)
     numbers = Section("positions-numbers", "Positions in numbers", (Figure("", table, trouble, wide=True),))
     return [drawn, numbers] if figures else [numbers]
 
 
-def _figure(one: ImageMaps) -> Figure:
-    said = []
-    for shown in one.maps:
-        found = shown.map
-        row, column = found.worst
-        at = f"x {column:g}, y {row:g}" if shown.over else f"position ({row:g}, {column:g})"
-        said.append(
-            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f}%, "
-            f"{_unsafe(found)} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
+def _figure(image: ImageMaps) -> Figure:
+    notes = []
+    for view in image.maps:
+        result = view.map
+        row, column = result.worst
+        at = f"x {column:g}, y {row:g}" if view.over else f"position ({row:g}, {column:g})"
+        notes.append(
+            f"{WORDS[view.kind].capitalize()}: robust area {100 * result.robust:.2f}%, "
+            f"{_unsafe(result)} unsafe, minimum {result.minimum:.4f} at {at}, clean {result.clean:.4f}"
         )
-    odd = next((shown for shown in one.maps if shown.kind == "file"), None)
-    if odd is not None:
-        said.append(f"Effect of the position input: {odd.words}")
-    return Figure(f"{one.name}, {one.label}", cells_of(one), ". ".join(said) + ".", wide=True)
+    file_view = next((view for view in image.maps if view.kind == "file"), None)
+    if file_view is not None:
+        notes.append(f"Effect of the position input: {file_view.words}")
+    return Figure(f"{image.name}, {image.label}", cells_of(image), ". ".join(notes) + ".", wide=True)
 
 
 def next_step(result: PositionResult) -> str:
@@ -112,7 +118,7 @@ def next_step(result: PositionResult) -> str:
     maps = [view.map for _, view in rows_of(result)]
     if not maps:
         return "Read why the images have no map, and correct the model card or the dataset."
-    if any(found.status == "violated" for found in maps):
+    if any(position_map.status == "violated" for position_map in maps):
         return (
             "Look at the unsafe positions of the worst images; they are counterexamples a verifier must find."
         )
@@ -121,8 +127,8 @@ def next_step(result: PositionResult) -> str:
 
 def page(result: PositionResult, command: str = "") -> Document:
     """The page of an evaluation of patch positions."""
-    count = sum(shown.map.outputs.size for _, shown in rows_of(result))
-    without = sum(1 for one in result.pictures if one.trouble and not one.maps)
+    count = sum(view.map.outputs.size for _, view in rows_of(result))
+    without = sum(1 for image in result.pictures if image.trouble and not image.maps)
     alerts = [Alert(f"{many(without, 'image')} without a map", "positions-numbers")] if without else []
     if result.of("file"):
         text = "The position input of the file does not place the patch as described; the page shows both"
@@ -150,90 +156,94 @@ def page(result: PositionResult, command: str = "") -> Document:
 
 def _cards(result: PositionResult, kind: Kind) -> Sequence[Card]:
     maps, words = result.of(kind), WORDS[kind]
-    area = sum(found.robust for found in maps) / len(maps)
-    unsafe = sum(found.status == "violated" for found in maps)
+    area = sum(position_map.robust for position_map in maps) / len(maps)
+    unsafe = sum(position_map.status == "violated" for position_map in maps)
     return (
         Card("robust area", area, f"share of safe positions, {words}", 4),
         Card("unsafe pictures", unsafe, f"of {len(maps)}, {words}"),
-        Card("smallest output", min(found.minimum for found in maps), words, 4),
+        Card("smallest output", min(position_map.minimum for position_map in maps), words, 4),
     )
 
 
-def cells_of(one: ImageMaps) -> str:
+def cells_of(image: ImageMaps) -> str:
     """The drawings of one picture side by side."""
-    last = one.maps[-1]
-    alone = len(one.maps) == 1 or not last.over
-    drawn = [(_framed(one, None), "picture and target box")] if alone else []
+    last = image.maps[-1]
+    single = len(image.maps) == 1 or not last.over
+    drawings = [(_framed(image, None), "picture and target box")] if single else []
     if last.over:
-        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_NAMES[last.kind]})"))
-    drawn += [(_heat(shown), f"output at every position ({_NAMES[shown.kind]})") for shown in one.maps]
-    cells = "".join(f"<div>{svg}<small>{html.escape(said)}</small></div>" for svg, said in drawn)
+        drawings.append(
+            (_framed(image, last, dim=single), f"target box, unsafe positions ({_NAMES[last.kind]})")
+        )
+    drawings += [(_heat(view), f"output at every position ({_NAMES[view.kind]})") for view in image.maps]
+    cells = "".join(f"<div>{svg}<small>{html.escape(caption)}</small></div>" for svg, caption in drawings)
     return f'<div class="three">{cells}</div>'
 
 
-def _framed(one: ImageMaps, shown: MapView | None, dim: bool = False) -> str:
+def _framed(image: ImageMaps, view: MapView | None, dim: bool = False) -> str:
     """The picture with the target's box and, if a map is given, its unsafe positions and its minimum."""
-    height, width = one.picture.shape[:2]
+    height, width = image.picture.shape[:2]
     unit = _SIDE / max(height, width)
-    ground = one.picture
-    if dim:  # in grey and darker, so that marks on it are seen
-        grey = ground.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
-        ground = np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
-    parts = [embedded(ground, width * unit, height * unit)]
-    if shown is not None:
-        parts += _marks(shown, unit)
-    if one.target is not None:
-        x1, y1, x2, y2 = np.array(one.target.box) * ([width * unit, height * unit] * 2)
+    background = image.picture
+    if dim:  # grey and darker, so that marks are visible
+        grey = background.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+        background = np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
+    parts = [embedded(background, width * unit, height * unit)]
+    if view is not None:
+        parts += _marks(view, unit)
+    if image.target is not None:
+        x1, y1, x2, y2 = np.array(image.target.box) * ([width * unit, height * unit] * 2)
         place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
         parts += [element("rect", class_="under", **place), element("rect", class_="mark right", **place)]
-    what = f"{one.name}: unsafe positions" if shown is not None else f"{one.name}: picture and target"
+    title = f"{image.name}: unsafe positions" if view is not None else f"{image.name}: picture and target"
     box = f"0 0 {width * unit:g} {height * unit:g}"
-    return element("svg", tip(what), *parts, class_="picture", viewBox=box, role="img")
+    return element("svg", tip(title), *parts, class_="picture", viewBox=box, role="img")
 
 
-def _marks(shown: MapView, unit: float) -> list[str]:
+def _marks(view: MapView, unit: float) -> list[str]:
     """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
-    found, (high, wide) = shown.map, shown.patch
+    position_map, (high, wide) = view.map, view.patch
     parts = []
     runs, right, down = "", (wide - 1) / 2 * unit, (high - 1) / 2 * unit
-    for row, line in zip(found.rows, found.unsafe, strict=True):  # runs of unsafe positions as rectangles
+    for row, line in zip(
+        position_map.rows, position_map.unsafe, strict=True
+    ):  # runs of unsafe positions as rectangles
         ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
         for begin, end in ends.reshape(-1, 2).tolist():
-            x, y, length = found.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
+            x, y, length = position_map.columns[begin] * unit + right, row * unit + down, (end - begin) * unit
             runs += f"M{x:.1f} {y:.1f}h{length:.1f}v{unit:.1f}h-{length:.1f}z"
     if runs:
         parts.append(element("path", d=runs, fill="#ff7a1a", fill_opacity="0.72"))
-    y, x = found.worst
-    note = tip(f"minimum {found.minimum:.4f} at x {x:g}, y {y:g}")
+    y, x = position_map.worst
+    note = tip(f"minimum {position_map.minimum:.4f} at x {x:g}, y {y:g}")
     place = {"x": x * unit - 2, "y": y * unit - 2, "width": wide * unit + 4, "height": high * unit + 4}
     ring = element("rect", fill="none", stroke="#ffffff", stroke_width="1.6", **place)
     under = element("rect", fill="none", stroke="#000000", stroke_width="3.6", stroke_opacity="0.6", **place)
     return [*parts, element("g", note, under, ring)]
 
 
-def _heat(shown: MapView) -> str:
-    """The output at every position as colours, with its axes and the place of the minimum."""
-    found = shown.map
-    rows, columns = found.outputs.shape
+def _heat(view: MapView) -> str:
+    """The output at every position as colours, with axes and the position of the minimum."""
+    position_map = view.map
+    rows, columns = position_map.outputs.shape
     unit = (_SIDE - _EDGE) / max(rows, columns)
     wide, tall = columns * unit, rows * unit
-    picture = embedded(colours(found.outputs, found.bar), wide, tall, _EDGE, 0.0)
-    names = ("y (row)", "x (column)") if shown.over else ("first position input", "second position input")
-    down, right = (list(enumerate(values))[::16] for values in (found.rows, found.columns))
+    picture = embedded(colours(position_map.outputs, position_map.bar), wide, tall, _EDGE, 0.0)
+    names = ("y (row)", "x (column)") if view.over else ("first position input", "second position input")
+    down, right = (list(enumerate(values))[::16] for values in (position_map.rows, position_map.columns))
     ticks = [
         *(label(_EDGE + (i + 0.5) * unit, tall + 12, f"{v:g}", class_="tick middle small") for i, v in right),
         label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle"),
         *(label(_EDGE - 5, (i + 0.5) * unit + 4, f"{v:g}", class_="tick end small") for i, v in down),
         label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})"),
     ]
-    row, column = found.where
+    row, column = position_map.where
     x, y = _EDGE + (column + 0.5) * unit, (row + 0.5) * unit
-    note = tip("minimum {:.4f} at ({:g}, {:g})".format(found.minimum, *found.worst))
+    note = tip("minimum {:.4f} at ({:g}, {:g})".format(position_map.minimum, *position_map.worst))
     ring = [
         element("circle", cx=x, cy=y, r=6, fill="none", stroke=colour, stroke_width=width)
         for colour, width in (("#000000", "4"), ("#ffffff", "2"))
     ]
-    title = tip(f"output at every position, {_NAMES[shown.kind]}")
+    title = tip(f"output at every position, {_NAMES[view.kind]}")
     box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
     parts = [title, picture, *ticks, element("g", note, *ring)]
     return element("svg", *parts, class_="chart", viewBox=box, role="img")
@@ -249,12 +259,12 @@ def colours(outputs: Floats, bar: SafetyRule) -> Image:
 
 
 def _ramp(share: Floats, stops: tuple[tuple[float, float, float], ...]) -> Floats:
-    places = np.linspace(0, 1, len(stops))
-    return np.stack([np.interp(share, places, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
+    positions = np.linspace(0, 1, len(stops))
+    return np.stack([np.interp(share, positions, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
 
 
 def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
-    """The colours of outputs from 0 to 1, with the threshold and what is safe in words."""
+    """The colours of outputs from 0 to 1, with the threshold and a label of the safe range."""
     picture = colours(np.linspace(0, 1, 201)[None], SafetyRule(threshold))
     at = 10 + 600 * threshold
     words = [
@@ -270,7 +280,7 @@ def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
 
 
 def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
-    """A picture embedded without loss, its pixels as squares."""
+    """A losslessly embedded picture with square pixels."""
     source = picture_uri(picture, "PNG", optimize=True)
     place: dict[str, Any] = {"href": source, "x": x, "y": y, "width": width, "height": height}
     return element("image", **place, preserveAspectRatio="none", image_rendering="pixelated")

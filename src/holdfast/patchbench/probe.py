@@ -1,4 +1,4 @@
-"""What the position inputs of a network really do to the picture: found by moving them, graph unknown."""
+"""The actual effect of a network's position inputs on the picture, measured by varying them."""
 
 import contextlib
 import itertools
@@ -24,7 +24,7 @@ _WORDS = {"channel": "colour channels", "row": "rows", "column": "columns"}
 
 @dataclass(frozen=True)
 class Axis:
-    """What is changed along channels, rows or columns: all, or `length` from where a position value says."""
+    """The change along channels, rows or columns: all of them, or `length` from a position value on."""
 
     name: str
     extent: int
@@ -43,26 +43,26 @@ class Axis:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a position does to the tensor that the network proper reads."""
+    """The effect of a position on the tensor that the detector reads."""
 
     axes: tuple[Axis, ...]  # channel, row, column
-    truncated: bool  # fractions of a position make no difference
+    truncated: bool  # fractions of a position have no effect
     solid: bool  # everything inside the ranges changes, not a part of it
-    values: tuple[float, ...]  # what changed elements become, at most 4 different ones
+    values: tuple[float, ...]  # values of changed elements, at most 4 different ones
 
     @property
     def drivers(self) -> dict[str, Driver]:
-        """What decides each axis."""
+        """The driver of each axis."""
         return {axis.name: axis.driver for axis in self.axes}
 
     @property
     def as_described(self) -> bool:
-        """Whether it is a patch in all colours whose left upper corner is at (first, second)."""
+        """Whether it is a patch in all colours whose top left corner is at (first, second)."""
         return self.drivers == {"channel": "all", "row": "second", "column": "first"}
 
     @property
     def patch(self) -> Size:
-        """The patch's size as far as it can be seen: rows stand for columns where all of those change."""
+        """The visible size of the patch; if all columns change, its height counts for both sides."""
         _, row, column = self.axes
         height = row.length if row.driver in ("first", "second") else column.length
         return Size(column.length if column.driver in ("first", "second") else height, height)
@@ -89,7 +89,7 @@ class Effect:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A session from the flat input to the picture as the network proper reads it."""
+    """A session from the flat input to the picture that the detector reads."""
 
     input: str
     tensor: str
@@ -106,9 +106,9 @@ class Probe:
 
 def moved(point: Values, x: float, y: float) -> Values:
     """A copy of the flat input with the patch at another position."""
-    made = point.copy()
-    made[-TAIL : 2 - TAIL] = x, y
-    return made
+    copy = point.copy()
+    copy[-TAIL : 2 - TAIL] = x, y
+    return copy
 
 
 def first_output(session: Session, given: Mapping[str, Values]) -> Values:
@@ -120,7 +120,7 @@ def first_output(session: Session, given: Mapping[str, Values]) -> Values:
 
 
 def open_probe(model: Any, length: int) -> Probe:
-    """The probe of a network with one flat input; ModelError if nothing like a picture is read."""
+    """The probe of a network with one flat input. Raise ModelError if no tensor looks like a picture."""
     inputs = inputs_of(model)
     if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise ModelError("expected one input of float32")
@@ -135,55 +135,55 @@ def open_probe(model: Any, length: int) -> Probe:
 
 
 def _candidates(model: Any, name: str) -> list[str]:
-    """Tensors that depend on the input: what the first filters read, then the others, last first."""
+    """Tensors that depend on the input: inputs of the first convolutions, then the others, last first."""
     reached, first, others = {name}, list[str](), list[str]()
     for node in model.graph.node:
-        met = [one for one in node.input if one in reached]
-        if not met:
+        dependent = [tensor for tensor in node.input if tensor in reached]
+        if not dependent:
             continue
         reached.update(node.output)
         if node.op_type in HEAVY:
-            first += met
+            first += dependent
         elif not first:
             others += node.output
     return list(dict.fromkeys([*first[:1], *others[::-1], *first[1:]]))
 
 
 def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequence[int]) -> Effect:
-    """What the two position values, over these whole numbers, do to the picture of the flat input `point`."""
-    at = len(point) - TAIL
-    rng = np.random.default_rng(0)  # any picture without two equal values: what changes is then seen
+    """The effect of both position values, over these integers, on the picture of the flat input `point`."""
+    pixels = len(point) - TAIL
+    rng = np.random.default_rng(0)  # a picture without equal values, so that every change is visible
     base = point.copy()
-    base[:at] = rng.permutation(np.linspace(0.11, 0.93, at)).astype(np.float32)
+    base[:pixels] = rng.permutation(np.linspace(0.11, 0.93, pixels)).astype(np.float32)
 
-    def seen(x: float, y: float) -> Values:
+    def picture_at(x: float, y: float) -> Values:
         return _channels_first(probe.at(base, x, y))
 
     clean = _channels_first(clean_picture(probe, base, first, second))
-    found = {(x, y): seen(x, y) for x, y in itertools.product(first, second)}
-    changed = {where: picture != clean for where, picture in found.items()}
+    pictures = {(x, y): picture_at(x, y) for x, y in itertools.product(first, second)}
+    changed = {position: picture != clean for position, picture in pictures.items()}
     axes = tuple(_axis(name, axis, changed) for axis, name in enumerate(_WORDS))
     inside = [mask[np.ix_(*_spans(mask))].mean() for mask in changed.values() if mask.any()]
-    values = [found[where][mask] for where, mask in changed.items() if mask.any()]
+    values = [pictures[position][mask] for position, mask in changed.items() if mask.any()]
     new = np.unique(np.concatenate(values)) if values else np.zeros(0)
     x, y = first[len(first) // 2], second[len(second) // 2]
-    same = all(np.array_equal(seen(x + f, y + f), found[x, y]) for f in (0.25, 0.5, 0.96875))
-    return Effect(axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
+    truncated = all(np.array_equal(picture_at(x + f, y + f), pictures[x, y]) for f in (0.25, 0.5, 0.96875))
+    return Effect(axes, truncated, all(i == 1 for i in inside), tuple(map(float, new[:4])))
 
 
 def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequence[int]) -> Values:
-    """The picture of a flat input without a patch: what the network reads with the position far outside.
+    """The picture of a flat input without a patch: with the position far outside.
 
-    Where that is not possible, what each element is at most of the positions far from one another.
+    If that is not possible, the median of each element over distant positions.
     """
-    other, far = base.copy(), float(len(base))
-    other[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # what a patch covers stays the same
-    with contextlib.suppress(ModelError):  # a network need not take such a position
-        seen, changed = probe.at(base, far, far), probe.at(other, far, far)
-        if seen.shape == changed.shape and (seen != changed).all():
-            return seen
-    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
-    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
+    shifted, outside = base.copy(), float(len(base))
+    shifted[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # covered pixels stay the same
+    with contextlib.suppress(ModelError):  # a network may reject such a position
+        picture, changed = probe.at(base, outside, outside), probe.at(shifted, outside, outside)
+        if picture.shape == changed.shape and (picture != changed).all():
+            return picture
+    positions = [(x, y) for x in _spread(first) for y in _spread(second)]
+    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in positions]), axis=0), np.float32)
 
 
 def _spread(values: Sequence[int]) -> list[int]:
@@ -197,22 +197,27 @@ def _channels_first(picture: Values) -> Values:
 
 def _spans(mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
     """The range of indices changed along each axis."""
-    return [np.arange(found.min(), found.max() + 1) for found in (np.unique(one) for one in np.nonzero(mask))]
+    return [
+        np.arange(indices.min(), indices.max() + 1)
+        for indices in (np.unique(coordinates) for coordinates in np.nonzero(mask))
+    ]
 
 
 def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.bool_]]) -> Axis:
-    """What decides which part of one axis changes."""
-    some = {where: _spans(mask)[axis] for where, mask in changed.items() if mask.any()}
+    """The position value that determines which part of one axis changes."""
+    spans = {position: _spans(mask)[axis] for position, mask in changed.items() if mask.any()}
     extent = next(iter(changed.values())).shape[axis]
-    if not some:
+    if not spans:
         return Axis(name, extent, "unclear", 0)
-    longest = max(map(len, some.values()))
-    if all(len(span) == extent for span in some.values()):
+    longest = max(map(len, spans.values()))
+    if all(len(span) == extent for span in spans.values()):
         return Axis(name, extent, "all", extent)
     drivers: tuple[Driver, Driver] = ("first", "second")
     for number, driver in enumerate(drivers):
-        begun = all(span[0] == where[number] for where, span in some.items())
-        ended = all(span[-1] == min(where[number] + longest, extent) - 1 for where, span in some.items())
-        if begun and ended:
+        starts = all(span[0] == position[number] for position, span in spans.items())
+        ends = all(
+            span[-1] == min(position[number] + longest, extent) - 1 for position, span in spans.items()
+        )
+        if starts and ends:
             return Axis(name, extent, driver, longest)
     return Axis(name, extent, "unclear", longest)

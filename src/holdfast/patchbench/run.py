@@ -47,13 +47,13 @@ class MapView:
     kind: Kind
     map: PositionMap
     patch: tuple[int, int]
-    over: bool = True  # its rows and columns are those of the picture
+    over: bool = True  # whether its axes are rows and columns of the picture
     words: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMaps:
-    """An image (h, w, 3), its target and its maps, or why it has none."""
+    """An image (h, w, 3), its target and its maps, or the reason why it has none."""
 
     name: str
     picture: Image
@@ -77,7 +77,7 @@ class PositionResult:
 
     def of(self, kind: Kind) -> list[PositionMap]:
         """The maps of one kind."""
-        return [shown.map for one in self.pictures for shown in one.maps if shown.kind == kind]
+        return [view.map for image in self.pictures for view in image.maps if view.kind == kind]
 
     @property
     def kinds(self) -> list[Kind]:
@@ -95,22 +95,22 @@ def evaluate_model(
     content: str = "black",
     step: Progress = silent,
 ) -> PositionResult:
-    """The maps of a patch on every image as the network sees it; targets are what it says without."""
+    """Map a patch on every preprocessed image; targets are the predictions without the patch."""
     began, detector = time.perf_counter(), open_detector(model)
     size = patch.mask.shape[0], patch.mask.shape[1]
     pipeline, card = pipeline_of(model.card), model.card
     decode, resize = lookup("decode", pipeline.decode), lookup("resize", pipeline.resize)
-    made = []
+    pictures = []
     for entry in data.entries:
         try:
             pixels = place(decode(entry.load().data), card.input, resize)[0]
-            target = detector.says(detector.tensor(pixels)[None])
+            target = detector.predict(detector.tensor(pixels)[None])
             pixels = np.ascontiguousarray(pixels)
-            found = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
-            shown = MapView("position", found, size)
-            made.append(ImageMaps(entry.name, pixels, target, _label(card.classes, target), (shown,)))
-        except ImageError as problem:  # one that cannot be read, or at which the network says no number
-            made.append(
+            position_map = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
+            view = MapView("position", position_map, size)
+            pictures.append(ImageMaps(entry.name, pixels, target, _label(card.classes, target), (view,)))
+        except ImageError as problem:  # unreadable, or the network returns NaN
+            pictures.append(
                 ImageMaps(
                     entry.name, np.zeros((1, 1, 3), np.uint8), None, label="", maps=(), trouble=str(problem)
                 )
@@ -122,7 +122,7 @@ def evaluate_model(
         subject=model.name,
         source=data.name,
         content=content,
-        pictures=tuple(made),
+        pictures=tuple(pictures),
         seconds=time.perf_counter() - began,
         notes=notes,
         facts=facts,
@@ -136,68 +136,68 @@ def _label(classes: Sequence[str], target: Target) -> str:
 def evaluate_bench(
     bench: Benchmark, *, images: int | None = None, jobs: int = 1, step: Progress = silent
 ) -> PositionResult:
-    """The maps of every instance of a benchmark folder, ours or published.
+    """Map every instance of a benchmark folder, ours or published.
 
-    If the position input of its file places a square on the picture as described, there is one map. If it
-    does something else there are two: what the file does, and what the description says.
+    If the position input of its file places a square on the picture as described, there is one map. Otherwise
+    there are two: the actual effect of the file, and the described patch.
     """
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
     ours = bench.manifest
     classes = ours["model"]["card"]["classes"] if ours else ()
     dark = not ours or ours["content"] == "black"
-    made = []
+    pictures = []
     for instance in islice(instances(bench), images):
-        made.append(_instance(instance, networks, classes, dark, jobs))
+        pictures.append(_instance(instance, networks, classes, dark, jobs))
         step(1, 0)
     return PositionResult(
         subject=bench.folder.resolve().name,
         source=", ".join(sorted({path.name for path in networks})),
         content="the file's own",
-        pictures=tuple(made),
+        pictures=tuple(pictures),
         seconds=time.perf_counter() - began,
-        facts={"folder": bench.folder.name, "instances": len(made)},
+        facts={"folder": bench.folder.name, "instances": len(pictures)},
     )
 
 
 def _instance(
     listed: Listed, networks: dict[Path, Network], classes: Sequence[str], dark: bool, jobs: int
 ) -> ImageMaps:
-    """The maps of one instance; `dark` says that a black square is what is described."""
+    """Map one instance; `dark`: the described patch is a black square."""
     patch = listed.patch.height, listed.patch.width
     name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, listed.target)
-    mapped = partial(ImageMaps, name, listed.image, listed.target, label)
+    image_maps = partial(ImageMaps, name, listed.image, listed.target, label)
     if listed.free:
-        return mapped((), "the patch's content is free: holdfast verify decides that")
+        return image_maps((), "the patch's content is free: holdfast verify decides that")
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
     if listed.network not in networks:
         networks[listed.network] = Network(read_proto(listed.network))
-    opened = open_instance(question, networks[listed.network], SafetyRule(listed.threshold, listed.strict))
-    done = effect(opened)
-    found, square = file_map(opened, done, jobs)
-    first = MapView("position" if square else "file", found, patch, square, done.words)
+    instance = open_instance(question, networks[listed.network], SafetyRule(listed.threshold, listed.strict))
+    measured = effect(instance)
+    position_map, square = file_map(instance, measured, jobs)
+    first = MapView("position" if square else "file", position_map, patch, square, measured.words)
     if square:
-        return mapped((first,))
-    # The patch that is described: as the file shows it, else black if the benchmark's patch is.
-    clean, content = done.clean, done.content
+        return image_maps((first,))
+    # The described patch: as measured on the file, or black if the benchmark uses a black square.
+    clean, content = measured.clean, measured.content
     if content is None or content.shape[1:] != patch:
         content = np.zeros((clean.shape[1], *patch), clean.dtype) if dark and clean is not None else None
     if clean is None or content is None:
-        said = "what is described cannot be run: the file shows no picture without a patch, or no patch"
-        return mapped((first,), said)
-    described = described_map(opened, clean, content, jobs)
-    return mapped((first, MapView("described", described, patch, words="a square patch")))
+        message = "what is described cannot be run: the file shows no picture without a patch, or no patch"
+        return image_maps((first,), message)
+    described = described_map(instance, clean, content, jobs)
+    return image_maps((first, MapView("described", described, patch, words="a square patch")))
 
 
 def rows_of(result: PositionResult) -> Iterator[tuple[ImageMaps, MapView]]:
     """Every map with its picture."""
-    for one in result.pictures:
-        for shown in one.maps:
-            yield one, shown
+    for image in result.pictures:
+        for view in image.maps:
+            yield image, view
 
 
 def as_dict(result: PositionResult) -> dict[str, Any]:
-    """The whole result as plain values, every output of every map among them."""
+    """The result as plain values, with every output of every map."""
     return {
         "subject": result.subject,
         "source": result.source,
@@ -205,35 +205,37 @@ def as_dict(result: PositionResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "notes": list(result.notes),
         **result.facts,
-        "maps": [_plain(one, shown) for one, shown in rows_of(result)],
-        "without": {one.name: one.trouble for one in result.pictures if one.trouble},
+        "maps": [_plain(image, view) for image, view in rows_of(result)],
+        "without": {image.name: image.trouble for image in result.pictures if image.trouble},
     }
 
 
-def _plain(one: ImageMaps, shown: MapView) -> dict[str, Any]:
-    found = shown.map
-    names = ("row", "column") if shown.over else ("first", "second")
+def _plain(image: ImageMaps, view: MapView) -> dict[str, Any]:
+    position_map = view.map
+    names = ("row", "column") if view.over else ("first", "second")
     return {
-        "name": one.name,
-        "what": WORDS[shown.kind],
-        "position_does": shown.words,
-        "patch": list(shown.patch),
-        "rule": str(found.bar),
-        "target": None if one.target is None else {"class": one.target.label, "box": list(one.target.box)},
-        "status": found.status,
-        "sat": found.status == "violated",
-        "clean": _number(found.clean),
-        "minimum": _number(found.minimum),
-        "minimum_at": dict(zip(names, found.worst, strict=True)),
-        "positions": found.outputs.size,
-        "unsafe": int(found.unsafe.sum()),
-        "robust_area_percent": 100 * found.robust,
-        "unchanged": found.unchanged,
-        "replayed": found.replayed,
-        "largest_difference": found.difference,
-        "how": found.how,
-        "axes": {names[0]: found.rows.tolist(), names[1]: found.columns.tolist()},
-        "outputs": [[_number(value) for value in line] for line in found.outputs.tolist()],
+        "name": image.name,
+        "what": WORDS[view.kind],
+        "position_does": view.words,
+        "patch": list(view.patch),
+        "rule": str(position_map.bar),
+        "target": None
+        if image.target is None
+        else {"class": image.target.label, "box": list(image.target.box)},
+        "status": position_map.status,
+        "sat": position_map.status == "violated",
+        "clean": _number(position_map.clean),
+        "minimum": _number(position_map.minimum),
+        "minimum_at": dict(zip(names, position_map.worst, strict=True)),
+        "positions": position_map.outputs.size,
+        "unsafe": int(position_map.unsafe.sum()),
+        "robust_area_percent": 100 * position_map.robust,
+        "unchanged": position_map.unchanged,
+        "replayed": position_map.replayed,
+        "largest_difference": position_map.difference,
+        "how": position_map.how,
+        "axes": {names[0]: position_map.rows.tolist(), names[1]: position_map.columns.tolist()},
+        "outputs": [[_number(value) for value in line] for line in position_map.outputs.tolist()],
     }
 
 

@@ -1,4 +1,4 @@
-"""Adversarial training's inner step: the worst picture near each one (Madry et al. 2018)."""
+"""The inner step of adversarial training: the worst image near each training image (Madry et al. 2018)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from holdfast.core.errors import InputError
 
-Bound: TypeAlias = Tensor | float  # one number, or a tensor that spreads over the batch, e.g. (1, 3, 1, 1)
+Bound: TypeAlias = Tensor | float  # one number, or a tensor that broadcasts over the batch, e.g. (1, 3, 1, 1)
 
 
 def pgd_examples(
@@ -24,12 +24,12 @@ def pgd_examples(
     high: Bound,
     seed: int | None = None,
 ) -> Tensor:
-    """The batch with each picture moved to where its loss is high: PGD in an L∞ ball, from a random start.
+    """Adversarial examples of a batch: PGD in an L∞ ball from a random start.
 
-    x: (n, …) in the units of the net's input; epsilon, the step size and the least and greatest value are
-    in the same units, so on normalised pictures they are tensors with a value for each channel. labels: (n,).
-    The start is drawn from `seed`, or without one from torch's own generator. What comes back is detached;
-    the net's weights get no gradient of it, its running statistics and its mode stay as they were.
+    x: (n, …) in the units of the net's input; epsilon, the step size and the value range have the same units,
+    so for normalised images they are tensors with one value per channel. labels: (n,). The start is drawn
+    from `seed`, or by default from torch's global generator. The result is detached; the net's gradients,
+    running statistics and mode are unchanged.
     """
     if steps < 1:
         raise InputError(f"adversarial training: expected 1 step or more, got {steps}")
@@ -41,25 +41,25 @@ def pgd_examples(
     epsilon, size, low, high = (
         torch.as_tensor(value, dtype=x.dtype, device=x.device) for value in (epsilon, size, low, high)
     )
-    # a value that is out of bounds to begin with (a rounding, a pad) may stay, but not go further
-    least = torch.maximum(x - epsilon, torch.minimum(low, x))
-    most = torch.minimum(x + epsilon, torch.maximum(high, x))
-    source = None if seed is None else torch.Generator(x.device).manual_seed(seed)
-    noise = torch.rand(x.shape, generator=source, dtype=x.dtype, device=x.device)
-    moved = (x + (2 * noise - 1) * epsilon).clamp(least, most).detach()
+    # A value that is out of range at first (rounding, padding) may stay, but not move further.
+    lower = torch.maximum(x - epsilon, torch.minimum(low, x))
+    upper = torch.minimum(x + epsilon, torch.maximum(high, x))
+    rng = None if seed is None else torch.Generator(x.device).manual_seed(seed)
+    noise = torch.rand(x.shape, generator=rng, dtype=x.dtype, device=x.device)
+    adversarial = (x + (2 * noise - 1) * epsilon).clamp(lower, upper).detach()
     with _evaluation_mode(net):
         for _ in range(steps):
-            moved.requires_grad_(True)
+            adversarial.requires_grad_(True)
             with torch.enable_grad():
-                loss = functional.cross_entropy(net(moved), labels, reduction="sum")
-                (slope,) = torch.autograd.grad(loss, moved)
-            moved = (moved.detach() + size * slope.sign()).clamp(least, most)
-    return moved.detach()
+                loss = functional.cross_entropy(net(adversarial), labels, reduction="sum")
+                (gradient,) = torch.autograd.grad(loss, adversarial)
+            adversarial = (adversarial.detach() + size * gradient.sign()).clamp(lower, upper)
+    return adversarial.detach()
 
 
 @contextmanager
 def _evaluation_mode(net: nn.Module) -> Iterator[None]:
-    """The net in evaluation mode, where running statistics are read and not written; then as it was."""
+    """Switch the net to evaluation mode, where running statistics are not updated, and restore its mode."""
     modes = [(module, module.training) for module in net.modules()]
     try:
         net.eval()

@@ -54,8 +54,8 @@ def mix(options: MixOptions) -> int:
     result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
     options.write_json(run.as_plain(result))
     options.print_table(mix_table(result))
-    kept = f"; {len(result.kept)} other float constants are unchanged" if result.kept else ""
-    sys.stderr.write(f"trained  {result.numbers:,} parameters in {result.weights} tensors{kept}\n")
+    unchanged = f"; {len(result.kept)} other float constants are unchanged" if result.kept else ""
+    sys.stderr.write(f"trained  {result.numbers:,} parameters in {result.weights} tensors{unchanged}\n")
     for failure in result.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"model    {result.new} (card: {Path(result.new).with_suffix('.toml')})\n")
@@ -81,16 +81,18 @@ def tent(options: TentOptions) -> int:
     from holdfast.train.tune import check_adaptable, trainable_of
 
     plan = _plan(options)
-    over = options.only or FAMILIES
-    for word in over:
+    families = options.only or FAMILIES
+    for word in families:
         if word.split("=")[0] not in FAMILIES:
             raise UnknownName("noise family before the network", word.split("=")[0], FAMILIES)
         if "=" in word:
             option(word)
     check_adaptable(trainable_of(plan.model), plan.model.name)
-    how = Adaptation(options.batch, options.rate, options.steps, options.seed)
+    adaptation = Adaptation(options.batch, options.rate, options.steps, options.seed)
     with threads(options.jobs):
-        result = adapt(plan.model, plan.dataset, options.work, how, _say_unless_bar, options.jobs, over)
+        result = adapt(
+            plan.model, plan.dataset, options.work, adaptation, _say_unless_bar, options.jobs, families
+        )
     options.write_json(as_plain(result))
     options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
     return 0
@@ -108,8 +110,8 @@ def matrix(options: MatrixOptions) -> int:
     from holdfast.train.tables import matrix_csv, matrix_table
 
     names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.DECODERS)
-    ways = rows.matrix_rows(training.model, options.over, names, names)
-    models = train(training, training_jobs(ways, range(options.seed, options.seed + options.seeds)), _say)
+    recipes = rows.matrix_rows(training.model, options.over, names, names)
+    models = train(training, training_jobs(recipes, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
     options.write_json(matrices.as_plain(result))
     options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
@@ -131,8 +133,8 @@ def compare(options: MitigateOptions) -> int:
     from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import families_csv, families_table
 
-    ways = rows.mitigations(training.model, options.with_)
-    models = train(training, training_jobs(ways, (options.seed,)), _say)
+    recipes = rows.mitigations(training.model, options.with_)
+    models = train(training, training_jobs(recipes, (options.seed,)), _say)
     result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
     options.write_json(suite_as_plain(result))
     name = training.model.name
@@ -165,14 +167,14 @@ def _training(options: MitigationOptions) -> tuple[Training, Dataset]:
     from holdfast.train.mitigate.training import Training
 
     model = _classifier(options)
-    seen = rows.subset(open_dataset(options.data, task="classify"), options.images)
+    trained = rows.subset(open_dataset(options.data, task="classify"), options.images)
     if options.test is None:
-        seen, tested = rows.held_out(seen, HELD_OUT)
+        trained, tested = rows.held_out(trained, HELD_OUT)
     else:
         tested = rows.subset(open_dataset(options.test, task="classify"), options.images)
-        rows.check_apart(seen, tested)
-    same = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
-    return Training(model, seen, options.work, **same), tested
+        rows.check_apart(trained, tested)
+    settings = {name: getattr(options, name) for name in ("steps", "batch", "rate", "shift", "jobs")}
+    return Training(model, trained, options.work, **settings), tested
 
 
 def _choices(
@@ -185,12 +187,12 @@ def _choices(
     for kind, names in (("decode", decode), ("resize", resize)):
         for name in names:
             lookup(kind, name)
-    every = tuple(Preprocessing(d, r) for d in decode for r in resize)
-    alone = (
+    pairs = tuple(Preprocessing(d, r) for d in decode for r in resize)
+    single_changes = (
         *(Preprocessing(d, card.resize) for d in decode),
         *(Preprocessing(card.decode, r) for r in resize),
     )
-    return every, every if len(every) <= len(alone) else alone
+    return pairs, pairs if len(pairs) <= len(single_changes) else single_changes
 
 
 def _say(text: str) -> None:

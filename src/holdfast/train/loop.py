@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from holdfast.core.errors import InputError, OutputError, one_line
 from holdfast.core.sources import code_of
 
-Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
+Batch: TypeAlias = tuple[Tensor, ...]  # the input (images) first
 Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
 Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
 Say: TypeAlias = Callable[[str], None]
@@ -40,7 +40,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """A network to be trained: what it draws, what it minimises, in which stages, from which seed."""
+    """The training of one network: batches, loss, stages and seed."""
 
     name: str
     net: nn.Module
@@ -50,13 +50,13 @@ class Job:
     seed: int
     weight_decay: float = 0.02
     averaging: float = 0.997  # decay of the moving average of the weights
-    data: str = ""  # which pictures `draw` draws from
+    data: str = ""  # identity of the data that `draw` draws from
 
     def key(self) -> str:
-        """A short hash of all that decides the weights: names the checkpoint."""
-        decisive = (code_of("train"), self.stages, self.seed, self.weight_decay, self.averaging, self.data)
+        """A short hash of everything that determines the weights, for the name of the checkpoint."""
+        settings = (code_of("train"), self.stages, self.seed, self.weight_decay, self.averaging, self.data)
         shapes = [tuple(value.shape) for value in self.net.state_dict().values()]
-        return hashlib.sha256(repr((decisive, shapes)).encode()).hexdigest()[:8]
+        return hashlib.sha256(repr((settings, shapes)).encode()).hexdigest()[:8]
 
 
 def rate(stage: Stage, step: int) -> float:
@@ -68,10 +68,10 @@ def rate(stage: Stage, step: int) -> float:
 
 
 def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Module:
-    """The averaged network after all stages; a killed run continues from `checkpoint`."""
+    """Train all stages and return the averaged network; an interrupted run resumes from `checkpoint`."""
     net = job.net.to(memory_format=torch.channels_last).train()
     average = copy.deepcopy(net).eval()
-    # AdamW that spares biases and normalisation from weight decay.
+    # No weight decay of biases and normalisation.
     matrices = {"params": [p for p in net.parameters() if p.ndim > 1], "weight_decay": job.weight_decay}
     vectors = {"params": [p for p in net.parameters() if p.ndim <= 1], "weight_decay": 0.0}
     optimiser = torch.optim.AdamW([matrices, vectors], lr=1e-3, fused=True)
@@ -83,57 +83,57 @@ def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Modul
             item.load_state_dict(state[name])
     start, first = time.monotonic(), done
     losses: list[float] = []
-    with ThreadPoolExecutor(1) as ahead:
+    with ThreadPoolExecutor(1) as executor:
         plan = [(i, s) for i, stage in enumerate(job.stages) for s in range(stage.steps)]
-        coming = _ask(ahead, job, plan, done)
-        for at in range(done, len(plan)):
-            index, step = plan[at]
-            batch = coming.result()
-            coming = _ask(ahead, job, plan, at + 1)
+        next_batch = _draw_ahead(executor, job, plan, done)
+        for position in range(done, len(plan)):
+            index, step = plan[position]
+            batch = next_batch.result()
+            next_batch = _draw_ahead(executor, job, plan, position + 1)
             losses.append(_step(job, net, optimiser, batch, rate(job.stages[index], step)))
-            _average(average, net, job.averaging, at)
-            if (at + 1) % 50 == 0 or at + 1 == len(plan):
-                pace = (time.monotonic() - start) / (at + 1 - first)
-                left = pace * (len(plan) - at - 1) / 60
+            _average(average, net, job.averaging, position)
+            if (position + 1) % 50 == 0 or position + 1 == len(plan):
+                pace = (time.monotonic() - start) / (position + 1 - first)
+                minutes_left = pace * (len(plan) - position - 1) / 60
                 say(
-                    f"{job.name} {job.stages[index].name} {at + 1}/{len(plan)} "
-                    f"loss {np.mean(losses[-50:]):.4f} {pace * 1000:.0f} ms/step {left:.1f} min left"
+                    f"{job.name} {job.stages[index].name} {position + 1}/{len(plan)} "
+                    f"loss {np.mean(losses[-50:]):.4f} {pace * 1000:.0f} ms/step {minutes_left:.1f} min left"
                 )
-            if (at + 1) % save_every == 0 or at + 1 == len(plan):
+            if (position + 1) % save_every == 0 or position + 1 == len(plan):
                 content = {name: item.state_dict() for name, item in states.items()}
-                _save(checkpoint, {**content, "done": at + 1, "key": key})
+                _save(checkpoint, {**content, "done": position + 1, "key": key})
     return average
 
 
-def _ask(ahead: ThreadPoolExecutor, job: Job, plan: list[tuple[int, int]], at: int) -> Any:
-    """The future of batch `at`; its generator hangs on seed, stage and step alone: a resumed run repeats."""
-    if at >= len(plan):
+def _draw_ahead(executor: ThreadPoolExecutor, job: Job, plan: list[tuple[int, int]], position: int) -> Any:
+    """The future of batch `position`; its generator depends only on seed, stage and step."""
+    if position >= len(plan):
         return None
-    index, step = plan[at]
+    index, step = plan[position]
     generator = np.random.default_rng((job.seed, index, step))
-    return ahead.submit(job.draw, job.stages[index], generator)
+    return executor.submit(job.draw, job.stages[index], generator)
 
 
 def _step(job: Job, net: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, lr: float) -> float:
-    """The loss of one optimiser step."""
+    """Run one optimiser step and return the loss."""
     for group in optimiser.param_groups:
         group["lr"] = lr
     first = batch[0]
-    if first.ndim == 4:  # images; a text has no channels
+    if first.ndim == 4:  # images; texts have no channels
         first = first.to(memory_format=torch.channels_last)
     loss = job.loss(net, (first, *batch[1:]))
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     norm = nn.utils.clip_grad_norm_(net.parameters(), 10.0)
     value = float(loss.detach())
-    if not (math.isfinite(value) and math.isfinite(float(norm))):  # before the weights take it
+    if not (math.isfinite(value) and math.isfinite(float(norm))):  # before the weights are updated
         raise InputError(f"{job.name}: the loss became {value} (gradient {float(norm):.3g}); lower the rate")
     optimiser.step()
     return value
 
 
 def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> None:
-    """Move the averaged weights towards the network's; early on faster, so that the start is forgotten."""
+    """Move the averaged weights towards the network's; faster at first, to forget the initial weights."""
     keep = min(decay, (1 + step) / (10 + step))
     with torch.no_grad():
         for mean, value in zip(average.state_dict().values(), net.state_dict().values(), strict=True):
@@ -144,19 +144,19 @@ def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> Non
 
 
 def _save(path: Path, content: dict[str, Any]) -> None:
-    """Write the checkpoint beside the old one and rename, so that a kill leaves a whole file."""
+    """Write the checkpoint to a new file and rename it, so that an interrupted write leaves a valid file."""
     part = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(content, part)
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
-        said = one_line(problem)[:120]
-        raise OutputError(f"{path}: cannot write the checkpoint: {said}") from problem
+        message = one_line(problem)[:120]
+        raise OutputError(f"{path}: cannot write the checkpoint: {message}") from problem
 
 
 def checkpoint_of(path: Path, key: str) -> dict[str, Any] | None:
-    """What the checkpoint of the job with this key holds; None without one."""
+    """The checkpoint of the job with this key; None if there is none."""
     if not path.exists():
         return None
     state: dict[str, Any] = torch.load(path, weights_only=True)
@@ -165,7 +165,7 @@ def checkpoint_of(path: Path, key: str) -> dict[str, Any] | None:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let torch use this many threads (0: one per core), and afterwards as many as before."""
+    """Let torch use this many threads (0: one per core), and restore the number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or os.cpu_count() or 1)
     try:

@@ -30,7 +30,7 @@ class ClassifierOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOptions(Options, group=shared.EXECUTION):
-    """Where training keeps its files."""
+    """The folder of training files."""
 
     work: Annotated[
         Path,

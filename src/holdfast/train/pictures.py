@@ -30,7 +30,7 @@ RESERVE: Final = 100 << 20  # bytes that stay free on the disk
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How a system turns bytes into the network's pixels: the stages before normalisation, by name."""
+    """The preprocessing of a system: the stages before normalisation, by name."""
 
     decode: str = "pillow"
     resize: str = "pillow-bilinear"
@@ -39,14 +39,14 @@ class Preprocessing:
 
     @property
     def label(self) -> str:
-        """What differs from other choices, as it is printed."""
+        """The printed name."""
         more = [n for n, usual in ((self.colour, "rgb"), (self.fit, "card")) if n != usual]
         return " + ".join([self.decode, self.resize, *more])
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedImages:
-    """Images (choices, n, h, w, 3) uint8, memory-mapped, as they are before normalisation; labels (n,)."""
+    """Images (choices, n, h, w, 3) uint8, memory-mapped, before normalisation; labels (n,)."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -59,7 +59,7 @@ class PreparedImages:
         return len(self.labels)
 
     def place(self, choice: Preprocessing) -> int:
-        """Where a choice is among those there are."""
+        """The index of a choice."""
         if choice not in self.choices:
             known = ", ".join(c.label for c in self.choices)
             raise InputError(f"no images for {choice.label}; expected one of {known}")
@@ -68,16 +68,16 @@ class PreparedImages:
 
 @dataclass(frozen=True)
 class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
-    """Write the pictures of each image into its row of the file; the cell holds its class."""
+    """Write the variants of each image to its row of the file; the cell contains its class."""
 
     home: Path
-    wanted: Input
+    input: Input
     choices: tuple[Preprocessing, ...]
     key: str
     batch = 32
 
     def setups(self) -> list[Setup]:
-        """The key, which holds all that decides the pixels."""
+        """The key, which covers everything that determines the pixels."""
         return [Setup("train", ["pictures", self.key])]
 
     def contents(self, item: tuple[int, Entry]) -> list[Any]:
@@ -90,30 +90,30 @@ class ImageWork(ItemWork[tuple[int, Entry], NDArray[np.uint8]]):
         return images
 
     def compute_item(self, state: NDArray[np.uint8], item: tuple[int, Entry]) -> dict[str, Any]:
-        """Write the pictures of an image; return its class, or why it cannot be read."""
+        """Write the variants of an image; return its class, or the reason why it cannot be read."""
         row, entry = item
         try:
-            label, images = self.shown(entry)
+            label, images = self.preprocessed(entry)
         except HoldfastError as problem:
             text = str(problem)
             return {"failed": text if text.startswith(entry.name) else f"{entry.name}: {text}"}
-        for at, image in enumerate(images):
-            state[at, row] = image
+        for index, image in enumerate(images):
+            state[index, row] = image
         return {"label": label}
 
-    def shown(self, entry: Entry) -> tuple[int, list[Image]]:
-        """The class of an image and what the network is shown of it under each choice."""
+    def preprocessed(self, entry: Entry) -> tuple[int, list[Image]]:
+        """The class of an image and its preprocessed pixels under each choice."""
         sample = entry.load()
         if not isinstance(sample.truth, Label):
             raise DataError(f"{entry.name}: expected one class for the image")
         decoded: dict[tuple[str, str], Image] = {}
         images = []
         for choice in self.choices:
-            path = (choice.decode, choice.colour)
-            if path not in decoded:
-                decoded[path] = lookup("colour", choice.colour)(lookup("decode", choice.decode)(sample.data))
-            wanted = lookup("fit", choice.fit)(self.wanted)
-            images.append(place(decoded[path], wanted, lookup("resize", choice.resize))[0])
+            key = (choice.decode, choice.colour)
+            if key not in decoded:
+                decoded[key] = lookup("colour", choice.colour)(lookup("decode", choice.decode)(sample.data))
+            fitted = lookup("fit", choice.fit)(self.input)
+            images.append(place(decoded[key], fitted, lookup("resize", choice.resize))[0])
         return sample.truth.index, images
 
 
@@ -127,10 +127,10 @@ def prepare_images(
     places: Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> PreparedImages:
-    """The images of a dataset under each choice; those that the folder has are not recomputed.
+    """Preprocess a dataset under each choice; images that the folder contains are not recomputed.
 
-    A killed run continues. `jobs` are worker processes (0: one per core; then a script needs `if __name__ ==
-    "__main__"`). `places` gives the model's class index of each class of the data; without it they are the
+    An interrupted run resumes. `jobs` are worker processes (0: one per core; then a script needs `if __name__
+    == "__main__"`). `places` gives the model's class index of each class of the data; without it they are the
     same. Images that cannot be read are skipped and reported.
     """
     if not dataset.entries:
@@ -139,15 +139,17 @@ def prepare_images(
         raise DataError(
             f"{dataset.name}: expected a dataset for classification, got one for the task {dataset.task}"
         )
-    wanted, choices = model.card.input, tuple(choices)
+    network_input, choices = model.card.input, tuple(choices)
     kinds = ("decode", "colour", "resize", "fit")
     stages = [[lookup(kind, getattr(choice, kind)) for kind in kinds] for choice in choices]
-    key = Setup("train", [wanted, choices, stages, [entry.key() for entry in dataset.entries]]).name
+    key = Setup("train", [network_input, choices, stages, [entry.key() for entry in dataset.entries]]).name
     home = folder / f"pictures-{key[:16]}"
-    _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
-    work = ImageWork(home, wanted, choices, key)
+    _prepare(home, (len(choices), len(dataset), network_input.size.height, network_input.size.width, 3))
+    work = ImageWork(home, network_input, choices, key)
     items, store = list(enumerate(dataset.entries)), Store(home / "cells")
-    jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
+    jobs = (
+        jobs if count_missing(work, items, store) else 1
+    )  # without missing cells no process is needed, and a worker may not start any
     cells = run(work, items, store, jobs=jobs, progress=progress).read()
     failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
     if len(failed) == len(cells):
@@ -155,7 +157,7 @@ def prepare_images(
     if failed:
         say(f"skipped {len(failed)} of {len(dataset)} images that cannot be read, first {failed[0]}")
     order = _close_gaps(home / IMAGES, np.array(["label" in cell for cell in cells]))
-    labels = np.array([cells[at]["label"] for at in order], np.int64)
+    labels = np.array([cells[index]["label"] for index in order], np.int64)
     labels = labels if places is None else np.asarray(places, np.int64)[labels]
     classes = len(model.card.classes)
     if labels.min() < 0 or labels.max() >= classes:
@@ -164,7 +166,7 @@ def prepare_images(
             f"got {labels.min()} to {labels.max()}"
         )
     images = np.load(home / IMAGES, mmap_mode="r")[:, : len(order)]
-    names = tuple(dataset.entries[at].name for at in order)
+    names = tuple(dataset.entries[index].name for index in order)
     return PreparedImages(images, labels, choices, key, names=names, left_out=failed)
 
 
@@ -174,7 +176,7 @@ def _prepare(home: Path, shape: tuple[int, ...]) -> None:
         return
     try:
         home.mkdir(parents=True, exist_ok=True)
-        # A file that is mapped to memory ends the process if the disk is full.
+        # Writing to a memory-mapped file on a full disk kills the process.
         needed, free = prod(shape), shutil.disk_usage(home).free
         if needed + RESERVE > free:
             raise OutputError(
@@ -188,14 +190,14 @@ def _prepare(home: Path, shape: tuple[int, ...]) -> None:
         raise OutputError(f"{home}: the images cannot be stored there: {problem.strerror}") from problem
 
 
-def _close_gaps(path: Path, good: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _close_gaps(path: Path, readable: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Move readable pictures from the end into the gaps; return the image of each row from the front."""
-    count = int(good.sum())
+    count = int(readable.sum())
     order = np.arange(count)
-    # From behind `count` into gaps before it: done twice, as after a kill, it does the same.
-    order[~good[:count]] = count + np.flatnonzero(good[count:])
-    if not good[:count].all():
+    # Rows after `count` move into gaps before it: repeating this after an interruption is safe.
+    order[~readable[:count]] = count + np.flatnonzero(readable[count:])
+    if not readable[:count].all():
         images = np.load(path, mmap_mode="r+")
-        for gap in np.flatnonzero(~good[:count]):
+        for gap in np.flatnonzero(~readable[:count]):
             images[:, gap] = images[:, order[gap]]
     return order

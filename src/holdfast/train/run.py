@@ -53,8 +53,8 @@ class MixResult:
     tested_on: int
     steps: int
     weights: int  # tensors of the file that were trained
-    numbers: int  # in these
-    kept: tuple[str, ...]  # float numbers of the file that are no weights
+    numbers: int  # their elements
+    kept: tuple[str, ...]  # float constants of the file that are no weights
     lines: tuple[AccuracyChange, ...]
     held_out: str = ""  # the list of images that were held out
     left_out: tuple[str, ...] = ()
@@ -72,39 +72,40 @@ def mix(
     """Train on the mixed choices, write the new model and its card, and return the accuracies.
 
     Accuracy is measured under the card's own choice and the reported ones. Images, checkpoint and predictions
-    are stored in the folder `work`: the same call after a kill continues and gives the same bytes.
+    are stored in the folder `work`: an interrupted run resumes and gives the same bytes.
     """
     model, work = plan.model, options.work
     test = open_dataset(options.test, task="classify", images=options.images) if options.test else None
     _check_out(options.out, model)
     if not 0 < options.held_out < 1:
         raise InputError(f"--held-out: expected a share between 0 and 1, got {options.held_out}")
-    same = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
-    tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in same})
+    shared = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
+    tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in shared})
     tuning.check()
-    net = trainable_of(model)  # a graph that cannot be trained is reported before the pictures are made
+    net = trainable_of(model)  # report an untrainable graph before the images are prepared
     places = places_of(plan)
-    seen, tested = _parts(plan.dataset, test, options)
+    train_data, tested = _parts(plan.dataset, test, options)
     if options.epochs is not None:
-        steps = max(1, math.ceil(options.epochs * len(seen) / tuning.batch))
+        steps = max(1, math.ceil(options.epochs * len(train_data) / tuning.batch))
         tuning = dataclasses.replace(tuning, steps=steps)
-    if len(seen) < tuning.batch:
+    if len(train_data) < tuning.batch:
         raise DataError(
-            f"expected at least one batch of training images ({tuning.batch}), got {len(seen)} "
-            f"({len(tested)} of {seen.name} are held out); use more images or a smaller --batch"
+            f"expected at least one batch of training images ({tuning.batch}), got {len(train_data)} "
+            f"({len(tested)} of {train_data.name} are held out); use more images or a smaller --batch"
         )
-    with watch("training images", len(seen), "images") as step:
-        pictures = prepare_images(model, seen, mixed, work, plan.jobs, say, places, step)
+    with watch("training images", len(train_data), "images") as step:
+        pictures = prepare_images(model, train_data, mixed, work, plan.jobs, say, places, step)
     reported = tuple(dict.fromkeys((Preprocessing(model.card.decode, model.card.resize), *reported)))
     places = places if test is None else places_of(dataclasses.replace(plan, dataset=test))
     with watch("test images", len(tested), "images") as step:
-        shown = prepare_images(model, tested, reported, work, plan.jobs, say, places, step)
+        test_pictures = prepare_images(model, tested, reported, work, plan.jobs, say, places, step)
     with watch("train", tuning.steps, "steps") as step, threads(plan.jobs):
         proto = tune(model, pictures, tuning, options.seed, work / f"{model.name}.pt", say, step)
     write_atomic(options.out, proto.SerializeToString())
     write_card(model.card, options.out.with_suffix(".toml"), model.guessed)
     before, after = (
-        100 * correct_predictions(one, shown, work).mean(1) for one in (model, load_model(options.out))
+        100 * correct_predictions(one, test_pictures, work).mean(1)
+        for one in (model, load_model(options.out))
     )
     accuracies = zip(reported, before, after, strict=True)
     return MixResult(
@@ -113,19 +114,19 @@ def mix(
         data=plan.dataset.name,
         tested=tested.name,
         trained_on=len(pictures),
-        tested_on=len(shown),
+        tested_on=len(test_pictures),
         steps=tuning.steps,
         weights=len(net.weights),
         numbers=sum(w.numel() for w in net.weights.values()),
-        kept=net.plan.kept,
+        kept=net.plan.untrained,
         lines=tuple(AccuracyChange(choice.label, float(b), float(a)) for choice, b, a in accuracies),
-        held_out=_write_list(options.out, tested, shown) if test is None else "",
-        left_out=(*pictures.left_out, *shown.left_out),
+        held_out=_write_list(options.out, tested, test_pictures) if test is None else "",
+        left_out=(*pictures.left_out, *test_pictures.left_out),
     )
 
 
 def _check_out(out: Path, model: Model) -> None:
-    """Raise an error of one line if the new model cannot be written there, before anything is computed."""
+    """Raise InputError or OutputError if the new model cannot be written, before anything is computed."""
     if out.suffix != ".onnx" or out.is_dir():
         raise InputError(f"--out {out}: expected the name of a new .onnx file")
     if out.exists() and out.samefile(model.path):
@@ -150,24 +151,26 @@ def places_of(plan: EvaluationPlan) -> Sequence[int] | None:
 def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Dataset, Dataset]:
     """The training and the test images, drawn by the seed, without overlap."""
     if test is not None:
-        if twice := shared_images(data, test):
-            raise DataError(f"{len(twice)} test images are also in {data.name}, first {twice[0]}")
+        if duplicates := shared_images(data, test):
+            raise DataError(f"{len(duplicates)} test images are also in {data.name}, first {duplicates[0]}")
         return data, test
     count = round(len(data) * options.held_out)
     if not 0 < count < len(data):
         raise DataError(f"{data.name}: expected enough images to hold out some, got {len(data)}")
     order = np.random.default_rng(options.seed).permutation(len(data))
-    held, rest = (tuple(data.entries[at] for at in sorted(part)) for part in (order[:count], order[count:]))
-    return dataclasses.replace(data, entries=rest), dataclasses.replace(data, entries=held)
+    test_entries, train_entries = (
+        tuple(data.entries[index] for index in sorted(part)) for part in (order[:count], order[count:])
+    )
+    return dataclasses.replace(data, entries=train_entries), dataclasses.replace(data, entries=test_entries)
 
 
-def _write_list(out: Path, tested: Dataset, shown: PreparedImages) -> str:
+def _write_list(out: Path, tested: Dataset, pictures: PreparedImages) -> str:
     """Write the list of held-out images with their classes, if they are files, and return its path or ""."""
     files = {e.name: e.path for e in tested.entries if isinstance(e, FileEntry)}
-    if not all(name in files for name in shown.names):
+    if not all(name in files for name in pictures.names):
         return ""
     path = out.with_name(f"{out.stem}-held-out.txt")
-    pairs = zip(shown.names, shown.labels, strict=True)
+    pairs = zip(pictures.names, pictures.labels, strict=True)
     text = "".join(f"{Path(files[name]).resolve()}\t{label}\n" for name, label in pairs)
     write_atomic(path, text.encode(errors="surrogateescape"))
     return str(path)

@@ -28,89 +28,93 @@ def mix_table(result: MixResult) -> Table:
     return Table(columns, [[*row, row[2] - row[1]] for row in rows], caption)
 
 
-def matrix_table(found: Matrix) -> Table:
+def matrix_table(matrix: Matrix) -> Table:
     """The paper's layout: one row per training, accuracy in each cell, mean and std."""
-    columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
+    columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in matrix.tests)]
     columns += [Column("mean", 2), "std", "95% interval of std", Column("behind best", 2)]
     rows: list[list[Cell]] = []
-    for line in found.lines:
+    for line in matrix.lines:
         interval = f"{line.std_low:.3f} to {line.std_high:.3f}"
-        rows.append([line.train, *line.accuracy, line.mean, line.std, interval, found.behind(line)])
-    seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
+        rows.append([line.train, *line.accuracy, line.mean, line.std, interval, matrix.behind(line)])
+    seeds = f", mean of {len(matrix.seeds)} seeds" if len(matrix.seeds) > 1 else ""
     caption = (
-        f"{found.model}, mix training on {found.over} (layout of the paper's {_TABLES[found.over]}): "
-        f"accuracy in % on {found.images} images of {found.data}{seeds}; each row is trained "
-        f"for {found.steps} steps on {found.trained_on} images. One accuracy has a standard deviation of "
-        f"{found.binomial:.2f} points; differences within a row have less, because the images are the same. "
+        f"{matrix.model}, mix training on {matrix.over} (layout of the paper's {_TABLES[matrix.over]}): "
+        f"accuracy in % on {matrix.images} images of {matrix.data}{seeds}; each row is trained "
+        f"for {matrix.steps} steps on {matrix.trained_on} images. One accuracy has a standard deviation of "
+        f"{matrix.binomial:.2f} points; differences within a row have less, because the images are the same. "
         "Behind best: points below the best row, mean over the columns"
     )
     return Table(columns, rows, caption)
 
 
-def matrix_csv(found: Matrix) -> Table:
+def matrix_csv(matrix: Matrix) -> Table:
     """Every number of the matrix, one row per training."""
-    whole = ("over", "model", "data", "images", "trained_on", "steps")
-    shown = ("mean", "mean_low", "mean_high", "std", "std_low", "std_high")
+    shared_columns = ("over", "model", "data", "images", "trained_on", "steps")
+    row_columns = ("mean", "mean_low", "mean_high", "std", "std_low", "std_high")
     return table_of(
         [
             {
-                **{name: getattr(found, name) for name in whole},
-                "seeds": " ".join(map(str, found.seeds)),
+                **{name: getattr(matrix, name) for name in shared_columns},
+                "seeds": " ".join(map(str, matrix.seeds)),
                 "train": line.train,
-                **dict(zip(found.tests, line.accuracy, strict=True)),
-                **{name: getattr(line, name) for name in shown},
+                **dict(zip(matrix.tests, line.accuracy, strict=True)),
+                **{name: getattr(line, name) for name in row_columns},
                 "spread_over_seeds": line.spread,
-                "binomial": found.binomial,
-                "behind_best": found.behind(line),
+                "binomial": matrix.binomial,
+                "behind_best": matrix.behind(line),
             }
-            for line in found.lines
+            for line in matrix.lines
         ]
     )
 
 
-def families_table(found: NoiseSuite, model: str) -> Table:
+def families_table(suite: NoiseSuite, model: str) -> Table:
     """The numbers of the paper's Fig. 4: mean (worst) points lost by each family after each mitigation."""
-    groups = groups_of(found)
+    groups = groups_of(suite)
     columns: list[Column | str] = ["trained with", Column("clean", 2), *map(family_title, groups)]
     rows: list[list[Cell]] = []
-    for one in found.models:
-        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in family_summaries(one, groups)]
-        rows.append([one.model, 100 * one.clean, *drops, one.combined.points_lost if one.combined else None])
-    images = max((one.images for one in found.models), default=0)
+    for noise in suite.models:
+        drops = [
+            _mean_worst(line.mean, line.worst, line.distinct) for line in family_summaries(noise, groups)
+        ]
+        rows.append(
+            [noise.model, 100 * noise.clean, *drops, noise.combined.points_lost if noise.combined else None]
+        )
+    images = max((noise.images for noise in suite.models), default=0)
     caption = (
         f"{model} after each mitigation (numbers of the paper's Fig. 4): points lost, top-1 clean − noisy in "
-        f"percentage points, on {images} images of {found.data}; mean (worst) over the options that differ, "
+        f"percentage points, on {images} images of {suite.data}; mean (worst) over the options that differ, "
         "lower is better"
     )
     return Table([*columns, Column("Combined", 2)], rows, caption)
 
 
-def families_csv(found: NoiseSuite, model: str) -> Table:
+def families_csv(suite: NoiseSuite, model: str) -> Table:
     """The same as numbers, with the number of options of each family that differ."""
-    groups = groups_of(found)
+    groups = groups_of(suite)
     rows = []
-    for one in found.models:
-        row: dict[str, Cell] = {"model": model, "data": found.data, "images": one.images}
-        row |= {"trained_with": one.model, "clean": 100 * one.clean}
-        for group, line in zip(groups, family_summaries(one, groups), strict=True):
+    for noise in suite.models:
+        row: dict[str, Cell] = {"model": model, "data": suite.data, "images": noise.images}
+        row |= {"trained_with": noise.model, "clean": 100 * noise.clean}
+        for group, line in zip(groups, family_summaries(noise, groups), strict=True):
             name = group.lower()
             row |= {f"{name}_points_lost": line.mean, f"{name}_worst_points_lost": line.worst}
             row |= {f"{name}_worst_option": line.option or line.words, f"{name}_options": line.distinct}
-        rows.append({**row, "combined_points_lost": one.combined.points_lost if one.combined else None})
+        rows.append({**row, "combined_points_lost": noise.combined.points_lost if noise.combined else None})
     return table_of(rows)
 
 
-def tent_table(found: Sequence[TentResult]) -> Table:
+def tent_table(results: Sequence[TentResult]) -> Table:
     """The layout of the paper's Table 6, with the accuracy of TENT on clean images."""
     columns: list[Column | str] = ["model", Column("clean", 2), Column("clean in this row", 2)]
     columns += [family_title(name) for name in FAMILIES]
     rows: list[list[Cell]] = []
-    for one in found:
+    for result in results:
         for adapted in (False, True):
-            drops = [_of_family(one.of(name), adapted) for name in FAMILIES]
-            run = one.clean_adapted if adapted else one.clean
-            rows.append([f"{one.model} (w/{'' if adapted else 'o'} TENT)", one.clean, run, *drops])
-    images = ", ".join(dict.fromkeys(f"{one.images} images of {one.data}" for one in found))
+            drops = [_of_family(result.of(name), adapted) for name in FAMILIES]
+            run = result.clean_adapted if adapted else result.clean
+            rows.append([f"{result.model} (w/{'' if adapted else 'o'} TENT)", result.clean, run, *drops])
+    images = ", ".join(dict.fromkeys(f"{result.images} images of {result.data}" for result in results))
     caption = (
         f"Points lost with and without TENT (layout of the paper's Table 6) on {images}: clean accuracy "
         "without TENT − noisy accuracy in percentage points, mean (worst) over the options that differ. Rows "
@@ -119,15 +123,15 @@ def tent_table(found: Sequence[TentResult]) -> Table:
     return Table(columns, rows, caption)
 
 
-def tent_csv(found: Sequence[TentResult]) -> Table:
+def tent_csv(results: Sequence[TentResult]) -> Table:
     """One row per option: points lost without TENT and with it."""
     columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option"]
     rows: list[list[Cell]] = []
-    for one in found:
-        how, clean = (one.how.batch, one.how.rate), (one.clean, one.clean_adapted)
-        for drop in one.drops:
+    for result in results:
+        settings, clean = (result.how.batch, result.how.rate), (result.clean, result.clean_adapted)
+        for drop in result.drops:
             lost = (drop.family, drop.option, drop.points_lost, drop.points_lost_tent)
-            rows.append([one.model, one.data, one.images, *how, *clean, *lost])
+            rows.append([result.model, result.data, result.images, *settings, *clean, *lost])
     return Table([*columns, "points_lost", "points_lost_tent"], rows)
 
 

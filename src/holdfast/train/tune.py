@@ -27,12 +27,12 @@ SAVE_EVERY = 100  # steps between checkpoints
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a classifier is trained on; `mix` of one choice means no mixing.
+    """The settings of fine-tuning; `mix` of one choice means no mixing.
 
-    `rate` is the highest learning rate, reached after a tenth of the steps and left by a cosine to a
-    hundredth of it. `augment` names parts of that kind, applied in order; `shift` moves each image by up to
-    so many pixels. `adversarial` is the largest change (0 to 255) of PGD examples trained on
-    instead; 0: none.
+    `rate` is the highest learning rate, reached after a tenth of the steps, followed by a cosine decay to a
+    hundredth of it. `augment` names augmentations, applied in order; `shift` moves each image by up to this
+    many pixels. `adversarial` is the largest change (0 to 255) of PGD examples, which replace the images; 0:
+    none.
     """
 
     steps: int
@@ -50,7 +50,7 @@ class Tuning:
     consistency: float = 0.0
 
     def check(self) -> None:
-        """Raise InputError for a number that cannot be meant."""
+        """Raise InputError for an invalid value."""
         for name, least in {"steps": 1, "batch": 1, "shift": 0, "adversarial_steps": 1}.items():
             if getattr(self, name) < least:
                 raise InputError(f"{name}: expected {least} or more, got {getattr(self, name)}")
@@ -78,11 +78,11 @@ def tune(
     progress: Progress = silent,
     name: str = "",
 ) -> Any:
-    """The model's ONNX graph with weights trained on the images; a killed run continues.
+    """Train the model on the images and return its ONNX graph; an interrupted run resumes.
 
-    `say` reports progress under `name` (default: the model's). The checkpoint's file
-    name has a hash of all that determines the weights: the same seed, images and number of threads give
-    identical weights.
+    `say` reports progress under `name` (default: the model's). The file name of the checkpoint has a hash of
+    everything that determines the weights: the same seed, images and number of threads give identical
+    weights.
     """
     tuning.check()
     if len(pictures) < tuning.batch:
@@ -91,7 +91,7 @@ def tune(
             "use more images or a smaller batch"
         )
     net = trainable_of(model).statistics(tuning.statistics)
-    decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
+    data_key = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
     steps, rate = tuning.steps, tuning.rate
     stage = Stage("tuning", steps, tuning.batch, size=0, high=rate, low=rate / 100, warmup=steps // 10)
     loss_of_batch = loss_of(model, tuning)
@@ -110,7 +110,7 @@ def tune(
         seed=seed,
         weight_decay=tuning.weight_decay,
         averaging=tuning.averaging,
-        data=decisive,
+        data=data_key,
     )
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
     try:
@@ -123,7 +123,7 @@ def tune(
 
 
 def trainable_of(model: Model) -> Trainable:
-    """The model's network, if it is a classifier that can be trained and has an output a class."""
+    """The network of a classifier. Raise ModelError if it cannot be trained or lacks one score per class."""
     card = model.card
     if card.task != "classify":
         raise ModelError(f"{model.path}: expected a classifier, got a model with the task {card.task}")
@@ -133,56 +133,56 @@ def trainable_of(model: Model) -> Trainable:
     net = open_trainable(model.path, str(names[0]), shape)
     kind = torch.uint8 if card.input.dtype == "uint8" else torch.float32
     with torch.no_grad():
-        found = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
-    wanted = len(card.classes) + skipped_outputs(model)
-    if found != wanted:
-        raise ModelError(f"{model.path}: expected {wanted} scores, one per class, got {found}")
+        scores = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
+    expected = len(card.classes) + skipped_outputs(model)
+    if scores != expected:
+        raise ModelError(f"{model.path}: expected {expected} scores, one per class, got {scores}")
     return net
 
 
 def skipped_outputs(model: Model) -> int:
-    """How many leading outputs are no class."""
+    """Number of leading outputs that are not classes."""
     return int(model.card.head.options.get("skip", 0))
 
 
 def normalise_images(images: NDArray[np.uint8], card: Card) -> Tensor:
     """The network's input tensor of images (b, h, w, 3), in the card's colour order, layout and type."""
-    wanted = card.input
+    network_input = card.input
     pixels = torch.from_numpy(np.array(images))
-    pixels = pixels.flip(3) if wanted.colour == "bgr" else pixels
-    if wanted.dtype != "uint8":
-        gain, shift = gain_and_shift(wanted)
+    pixels = pixels.flip(3) if network_input.colour == "bgr" else pixels
+    if network_input.dtype != "uint8":
+        gain, shift = gain_and_shift(network_input)
         pixels = pixels.to(torch.float32) * gain - shift
-    return pixels.permute(0, 3, 1, 2) if wanted.layout == "nchw" else pixels
+    return pixels.permute(0, 3, 1, 2) if network_input.layout == "nchw" else pixels
 
 
-def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
-    """What a pixel's channels (3,) are multiplied with, and what is then taken off."""
-    std = np.asarray(wanted.std, np.float32)
-    gain = np.float32(wanted.scale) / std
-    return torch.from_numpy(gain), torch.from_numpy(np.asarray(wanted.mean, np.float32) / std)
+def gain_and_shift(network_input: Input) -> tuple[Tensor, Tensor]:
+    """Factor and offset of the channels (3,): normalised = pixel · gain − shift."""
+    std = np.asarray(network_input.std, np.float32)
+    gain = np.float32(network_input.scale) / std
+    return torch.from_numpy(gain), torch.from_numpy(np.asarray(network_input.mean, np.float32) / std)
 
 
 def draw_of(
     pictures: PreparedImages, tuning: Tuning, model: Model
 ) -> Callable[[Stage, np.random.Generator], Batch]:
-    """The function that draws a batch: for each image the choice by which it is seen, at random."""
-    places = np.array([pictures.place(choice) for choice in tuning.mix])
-    parts = [lookup("augment", name) for name in tuning.augment]
+    """A function that draws a batch, with a random preprocessing per image."""
+    choice_indices = np.array([pictures.place(choice) for choice in tuning.mix])
+    augmentations = [lookup("augment", name) for name in tuning.augment]
 
     def draw(stage: Stage, rng: np.random.Generator) -> Batch:
         rows = rng.choice(len(pictures), stage.batch, replace=False)
-        images = pictures.images[places[rng.integers(len(places), size=stage.batch)], rows]
+        images = pictures.images[choice_indices[rng.integers(len(choice_indices), size=stage.batch)], rows]
         if tuning.shift:
             images = shift_images(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
         versions = [images, *(augmented(images, rng) for _ in range(2))] if tuning.consistency else []
-        shown = np.concatenate(versions) if versions else augmented(images, rng)
+        batch_images = np.concatenate(versions) if versions else augmented(images, rng)
         labels = torch.from_numpy(pictures.labels[rows] + skipped_outputs(model))
-        return normalise_images(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+        return normalise_images(batch_images, model.card), labels, torch.tensor(int(rng.integers(2**62)))
 
     def augmented(images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-        for part in parts:
-            images = part(images, rng)
+        for augmentation in augmentations:
+            images = augmentation(images, rng)
         return images
 
     return draw
@@ -193,15 +193,17 @@ def shift_images(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np
     count, height, width = images.shape[:3]
     rows = np.clip(np.arange(height) - by[:, :1], 0, height - 1)
     columns = np.clip(np.arange(width) - by[:, 1:], 0, width - 1)
-    moved: NDArray[np.uint8] = images[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return moved
+    shifted: NDArray[np.uint8] = images[
+        np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]
+    ]
+    return shifted
 
 
 def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor]:
-    """The function that gives the loss of a batch: cross-entropy, on adversarial examples if asked for."""
-    wanted = model.card.input
-    shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
-    gain, shift = (v.reshape(shape) for v in gain_and_shift(wanted))
+    """The loss function of a batch: cross-entropy, on adversarial examples if `adversarial` is set."""
+    network_input = model.card.input
+    shape = (1, 3, 1, 1) if network_input.layout == "nchw" else (1, 1, 1, 3)
+    gain, shift = (v.reshape(shape) for v in gain_and_shift(network_input))
     size = 2.5 * tuning.adversarial / tuning.adversarial_steps
     ball: dict[str, Any] = {  # PGD within `adversarial` levels of every pixel
         "epsilon": tuning.adversarial * gain,
@@ -216,8 +218,8 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
         if tuning.adversarial:
             images = pgd_examples(net, images, labels, seed=int(seed), **ball)
         versions = net(images).chunk(3 if tuning.consistency else 1)
-        own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.smoothing)
-        return own + tuning.consistency * consistency(versions) if tuning.consistency else own
+        clean_loss = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.smoothing)
+        return clean_loss + tuning.consistency * consistency(versions) if tuning.consistency else clean_loss
 
     return loss
 
@@ -225,12 +227,12 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
 def tent(
     net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1, skip: int = 0
 ) -> NDArray[np.int64]:
-    """The predicted classes (n,) of all batches in their order, the network adapting from batch to batch.
+    """The predicted classes (n,) of all batches in order; the network adapts from batch to batch.
 
     Batches are normalised by their own statistics; scale and bias of the normalising nodes take `steps` steps
-    of Adam a batch; the answer is that of the last forward pass, before its step, as in the authors' code.
-    The first `skip` outputs are no class: they are not answers, and classes are numbered behind them. The
-    network stays adapted: reset it by opening it again, or give a copy.
+    of Adam per batch. The prediction is that of the last forward pass, before its step, as in the authors'
+    code. The first `skip` outputs are not classes. The network stays adapted: open it again to reset it, or
+    pass a copy.
     """
     names = check_adaptable(net)
     before = net.mode, {name: value.requires_grad for name, value in net.weights.items()}
@@ -238,7 +240,7 @@ def tent(
     for name, value in net.weights.items():
         value.requires_grad_(name in names)
     optimiser = torch.optim.Adam([net.weights[name] for name in names], lr=rate, betas=(0.9, 0.999))
-    found: list[NDArray[np.int64]] = []
+    classes: list[NDArray[np.int64]] = []
     try:
         for batch in batches:
             for _ in range(steps):
@@ -246,16 +248,16 @@ def tent(
                 optimiser.zero_grad(set_to_none=True)
                 entropy(scores).mean().backward()
                 optimiser.step()
-            found.append(scores.detach().numpy()[:, skip:].argmax(1))
+            classes.append(scores.detach().numpy()[:, skip:].argmax(1))
     finally:
         net.statistics(before[0])
         for name, value in net.weights.items():
             value.requires_grad_(before[1][name])
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate(classes) if classes else np.zeros(0, np.int64)
 
 
 def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
-    """The names of the weights that TENT changes; InputError if there are none."""
+    """The names of the weights that TENT changes. Raise InputError if there are none."""
     names = adapted_weights(net)
     if not names:
         raise InputError(
@@ -267,7 +269,7 @@ def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
 
 def adapted_weights(net: Trainable) -> tuple[str, ...]:
     """The names of the weights that TENT changes: scale and bias of normalising nodes, each once."""
-    pairs = [(one.scale, one.bias) for one in net.normalisations]
+    pairs = [(normalisation.scale, normalisation.bias) for normalisation in net.normalisations]
     return tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))
 
 

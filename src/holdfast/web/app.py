@@ -1,4 +1,4 @@
-"""The web page as a Starlette app: what each address shows and does."""
+"""The web page as a Starlette app: its routes and handlers."""
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -24,13 +24,13 @@ from holdfast.web.pages import Site
 from holdfast.web.render import Refusal, answer, htmx, render, style
 from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
 
-# A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
+# A page of a run is untrusted: it runs in its own origin and cannot load or send anything.
 RUN_POLICY = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 LOG_SHOWN = 64 * 1024  # bytes
-KEPT = {"Cache-Control": "private, max-age=3600"}  # of files whose address names their content
+CACHED = {"Cache-Control": "private, max-age=3600"}  # for addresses that contain a hash of the content
 
 
 def app_of(
@@ -41,7 +41,7 @@ def app_of(
     command: Command = command_of,
     patience: Patience | None = None,
 ) -> Starlette:
-    """The app over the files below `root` and the runs in `runs`, for a server at that port."""
+    """The app for the files below `root` and the runs in `runs`, for a server at that port."""
     places = Places(root.resolve(), runs.resolve())
     site = Site(places, AuditQueue(places, command, patience or Patience()), secrets.token_urlsafe(32))
 
@@ -81,7 +81,7 @@ def app_of(
 
 
 def _sandboxed(text: str) -> Response:
-    """A page of a run, which may be anybody's file."""
+    """An untrusted page of a run."""
     return HTMLResponse(text, headers={"Content-Security-Policy": RUN_POLICY})
 
 
@@ -112,11 +112,11 @@ def _values(request: Request) -> dict[str, str]:
 
 def _progress(request: Request) -> Response:
     """The part of the page that is updated, for htmx; a separate page without script."""
-    site, given = _site(request), request.query_params
+    site, query = _site(request), request.query_params
     if request.headers.get("hx-request") != "true":
         return HTMLResponse(pages.watching(site))
     keys = ("announcement", "version", "filter")
-    text, live = pages.running(site, *(given.get(key, "") for key in keys))
+    text, live = pages.running(site, *(query.get(key, "") for key in keys))
     return HTMLResponse(text, 200 if live else 286)  # 286 stops the polling of htmx
 
 
@@ -131,11 +131,11 @@ def _files(request: Request) -> Response:
 
 
 def _choose(request: Request) -> Response:
-    """The input of the form with what was chosen in the list of files."""
-    given = request.query_params
-    name = "model" if "model" in given else "data"
+    """The input of the form with the file selected in the list."""
+    query = request.query_params
+    name = "model" if "model" in query else "data"
     hint = "selected from the files"
-    return HTMLResponse(render("choice.html", name=name, value=given.get(name, ""), hint=hint))
+    return HTMLResponse(render("choice.html", name=name, value=query.get(name, ""), hint=hint))
 
 
 def _run(request: Request) -> Response:
@@ -157,11 +157,11 @@ def _log(request: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    """The page of an audit of this list."""
-    found = written_page(_site(request).queue.job(request.path_params["key"]).folder)
-    if found is None:
+    """The page of an audit of the queue."""
+    page = written_page(_site(request).queue.job(request.path_params["key"]).folder)
+    if page is None:
         raise Refusal("this audit has no page; see its log", 404)
-    return _sandboxed(found)
+    return _sandboxed(page)
 
 
 def _picture(request: Request) -> Response:
@@ -174,21 +174,21 @@ def _picture(request: Request) -> Response:
 
 async def _start(request: Request) -> Response:
     site = _site(request)
-    given = dict(await form_of(request, site.token))
-    given.pop("token", None)
+    values = dict(await form_of(request, site.token))
+    values.pop("token", None)
     try:
-        await run_in_threadpool(site.queue.start, given)
+        await run_in_threadpool(site.queue.start, values)
     except HoldfastError as problem:
         status = problem.status if isinstance(problem, Refusal) else 400
-        text = await run_in_threadpool(pages.index, site, given, str(problem))
+        text = await run_in_threadpool(pages.index, site, values, str(problem))
         return HTMLResponse(text, status)
     return _back()
 
 
 async def _cancel(request: Request) -> Response:
     site = _site(request)
-    given = dict(await form_of(request, site.token))
-    await run_in_threadpool(site.queue.cancel, given.get("key", ""))
+    values = dict(await form_of(request, site.token))
+    await run_in_threadpool(site.queue.cancel, values.get("key", ""))
     return _back()
 
 
@@ -201,8 +201,8 @@ async def _upload(request: Request) -> Response:
 
 
 def _style(_request: Request) -> Response:
-    return Response(style(), media_type="text/css", headers=KEPT)
+    return Response(style(), media_type="text/css", headers=CACHED)
 
 
 def _htmx(_request: Request) -> Response:
-    return Response(htmx(), media_type="text/javascript", headers=KEPT)
+    return Response(htmx(), media_type="text/javascript", headers=CACHED)

@@ -44,7 +44,7 @@ def serve(options: ServeOptions) -> None:
         say(f"serving  {address}  (Ctrl-C to stop)")
         if sys.stdout is not None:
             sys.stdout.flush()
-        if options.open:  # in a thread: the browser is not waited for
+        if options.open:  # in a thread, to not wait for the browser
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     run(options.root, options.runs, options.port, ready=ready)

@@ -1,4 +1,4 @@
-"""The form that starts an audit, the paths it may name below the root, and the command that runs it."""
+"""The form that starts an audit, the allowed paths below the root, and the command that runs it."""
 
 import re
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ UPLOADED = "upload:"  # before the name of an uploaded model
 _EMBEDDED = re.compile(rf"({'|'.join(NAMES)})(:[0-9]{{1,9}}){{0,2}}")
 MOST_LINES = 50
 MAIN = ("model", "data", "budget", "fail_if")
-# Files other than the model and the data are not for the form: it reads nothing outside the root.
+# The form does not accept files other than model and data: it reads nothing outside the root.
 MORE = tuple(
     spec.name
     for spec in fields_of(AuditedOptions)
     if spec.kind is not Path and not spec.option.refers_to and spec.name not in MAIN
 )
-FIRST = {"model": "signs-yolo", "data": "signs"}  # what the form is filled with at first
+FIRST = {"model": "signs-yolo", "data": "signs"}  # the initial values of the form
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file or folder below the root: its name, its path from the root, and what it may be used as."""
+    """A file or folder below the root: its name, its path from the root, and its possible uses."""
 
     name: str
     path: str
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Listing:
-    """A folder below the root: the folders above it (name, path), what is in it, how many are not shown."""
+    """A folder below the root: its parents (name, path), its items, and the number of items not shown."""
 
     path: str
     above: tuple[tuple[str, str], ...]
@@ -52,25 +52,25 @@ class Listing:
 
 
 def inside(root: Path, text: str) -> Path:
-    """The existing path `text` names below `root`, links followed; InputError if it leads out or to nothing.
+    """The resolved path `text` below `root`. Raise InputError if it is outside the root or does not exist.
 
-    What leads out and what is not there get the same answer, so that nobody can ask what lies outside.
+    Both cases get the same message, so that requests cannot probe files outside the root.
     """
-    refused = InputError(
+    error = InputError(
         f"{text[:200]!r}: no such file or folder below the root; give a relative path without .."
     )
     if len(text) > 4096 or "\0" in text or "\\" in text or text.startswith("/"):
-        raise refused
+        raise error
     if PureWindowsPath(text).drive or ".." in text.split("/"):
-        raise refused
+        raise error
     base = root.resolve()
     try:
-        found = (base / text).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):  # not there, a circle of links, bytes no path can have
-        raise refused from None
-    if not found.is_relative_to(base):
-        raise refused
-    return found
+        path = (base / text).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):  # missing, a cycle of links, invalid bytes
+        raise error from None
+    if not path.is_relative_to(base):
+        raise error
+    return path
 
 
 def listing(root: Path, text: str) -> Listing:
@@ -91,14 +91,14 @@ def listing(root: Path, text: str) -> Listing:
 
 
 def _item(root: Path, prefix: str, name: str) -> Item | None:
-    """What one name is; None if it is hidden, of no use, leads out, or cannot be written in an address."""
+    """The item of one name; None if it is hidden, unusable, outside the root, or not valid in an address."""
     path = f"{prefix}/{name}" if prefix else name
     try:
         path.encode()
         if name.startswith("."):
             return None
-        found = inside(root, path)
-        folder = found.is_dir()
+        resolved = inside(root, path)
+        folder = resolved.is_dir()
     except (InputError, OSError, UnicodeEncodeError):
         return None
     ending = name[name.rfind(".") :].lower() if "." in name else ""
@@ -108,19 +108,19 @@ def _item(root: Path, prefix: str, name: str) -> Item | None:
 
 @dataclass(frozen=True)
 class Places:
-    """The folders a request may lead to."""
+    """The folders that requests may access."""
 
     root: Path
     runs: Path
 
     @property
     def uploads(self) -> Path:
-        """Where uploaded files lie."""
+        """The folder of uploaded files."""
         return self.runs / "uploads"
 
     @property
     def started(self) -> Path:
-        """Where each audit that was started from the page keeps its output."""
+        """The folder with the output of each audit started from the page."""
         return self.runs / "started"
 
 
@@ -131,12 +131,12 @@ def form_inputs(values: Mapping[str, str]) -> tuple[list[Input], list[Input]]:
 
 def known_values(given: Mapping[str, str]) -> dict[str, str]:
     """The non-empty values of the form's inputs."""
-    keys = {one.name for group in form_inputs({}) for one in group}
+    keys = {field.name for group in form_inputs({}) for field in group}
     return {key: value for key, value in given.items() if key in keys and value.strip()}
 
 
 def options_of(values: Mapping[str, str], places: Places, page: Path) -> AuditOptions:
-    """The options of an audit; InputError if a value is missing, outside the root, or not accepted."""
+    """The options of an audit; raise InputError if a value is missing, outside the root, or invalid."""
     for key, text in values.items():
         lines = text.splitlines()
         if len(lines) > MOST_LINES:
@@ -147,13 +147,13 @@ def options_of(values: Mapping[str, str], places: Places, page: Path) -> AuditOp
     if not data:
         raise InputError("data: expected `signs` or a dataset below the root, got nothing")
     subject = {"model": model, "data": data if _EMBEDDED.fullmatch(data) else str(inside(places.root, data))}
-    found = values_of(AuditOptions, (*MAIN, *MORE), {**values, **subject})
-    check([gate_of(line, "gates") for line in found.get("fail_if", ())])
-    return AuditOptions(**{**found, **subject}, runs=places.runs.resolve(), out=page)
+    parsed = values_of(AuditOptions, (*MAIN, *MORE), {**values, **subject})
+    check([gate_of(line, "gates") for line in parsed.get("fail_if", ())])
+    return AuditOptions(**{**parsed, **subject}, runs=places.runs.resolve(), out=page)
 
 
 def command_of(options: AuditOptions) -> list[str]:
-    """The audit as a list of arguments: no shell, and nothing a form says can become an option."""
+    """The audit as a list of arguments: without a shell, and no value of the form can become an option."""
     return python("-m", "holdfast", *command_words(options))
 
 
@@ -165,7 +165,7 @@ def _model_path(text: str, places: Places) -> str:
     base = places.root
     if text.startswith(UPLOADED):
         base, text = places.uploads, text.removeprefix(UPLOADED)
-    found = inside(base, text)
-    if found.suffix.lower() != ".onnx" or not found.is_file():
+    path = inside(base, text)
+    if path.suffix.lower() != ".onnx" or not path.is_file():
         raise InputError(f"model {text[:200]!r}: expected an .onnx file")
-    return str(found)
+    return str(path)

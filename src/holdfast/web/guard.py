@@ -1,4 +1,4 @@
-"""Who may ask: this machine's browser, on this page. All else is refused before a route is looked for."""
+"""Access control: only this machine's browser, from this page. Other requests are rejected before routing."""
 
 import secrets
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Guard:
-    """An ASGI layer: checks Host and Origin, adds the headers, and makes one line of every error."""
+    """ASGI middleware: checks Host and Origin, adds headers, and reports every error in one line."""
 
     app: ASGIApp
     port: int
     policy: str  # the content security policy of our own pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with a refusal."""
+        """Forward the request, or reject it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
-            return  # no websockets here
-        begun = False
+            return  # no websockets
+        response_started = False
 
         async def with_headers(message: Message) -> None:
-            nonlocal begun
+            nonlocal response_started
             if message["type"] == "http.response.start":
-                begun = True
+                response_started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
@@ -57,34 +57,34 @@ class Guard:
             line, status = f"internal error, please report it ({type(problem).__name__})", 500
             if isinstance(problem, HoldfastError):
                 line, status = str(problem), problem.status if isinstance(problem, Refusal) else 400
-            if not begun:
+            if not response_started:
                 await answer(scope, line, status)(scope, receive, with_headers)
 
 
 def check(scope: Scope, port: int) -> None:
-    """Raise Refusal for a foreign Host, a page of another site, or a method that is not used here."""
+    """Raise Refusal for a foreign Host, a page of another site, or an unsupported method."""
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
-    named = {f"{host}:{port}" for host in HOSTS} | set(HOSTS if port == 80 else ())
-    if len(hosts) != 1 or hosts[0].lower() not in named:  # a name made to lead here (rebinding) is none
+    allowed_hosts = {f"{host}:{port}" for host in HOSTS} | set(HOSTS if port == 80 else ())
+    if len(hosts) != 1 or hosts[0].lower() not in allowed_hosts:  # rejects DNS rebinding
         raise Refusal(f"expected the Host localhost:{port} or 127.0.0.1:{port}", 400)
     if scope["method"] not in ("GET", "HEAD", "POST"):
         raise Refusal("expected GET or POST", 405)
     site = headers.get("sec-fetch-site")
     if scope["method"] == "POST":
-        # With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too; it is
-        # taken only where Sec-Fetch-Site, which no page can set, says same-origin.
+        # With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too. It is
+        # accepted only if Sec-Fetch-Site, which pages cannot set, is same-origin.
         origin = headers.get("origin")
-        own = origin is not None and origin.lower() == f"http://{hosts[0].lower()}"
-        trusted = site == "same-origin" and (own or origin in (None, "null"))
-        if not (own if site is None else trusted):
+        same_origin = origin is not None and origin.lower() == f"http://{hosts[0].lower()}"
+        trusted = site == "same-origin" and (same_origin or origin in (None, "null"))
+        if not (same_origin if site is None else trusted):
             raise Refusal("expected a form from this page, not from another site", 403)
     elif site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
         raise Refusal("other sites may link to this page, but not load parts of it", 403)
 
 
 async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
-    """The fields of a small form whose token is ours; Refusal if it is too long or the token another."""
+    """The fields of a small form with our token. Raise Refusal if it is too long or the token differs."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal("expected a form", 415)
@@ -102,6 +102,6 @@ async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
 
 
 def check_token(given: str, token: str) -> None:
-    """Raise Refusal if the form was not made by this server process."""
+    """Raise Refusal if the form does not come from this server process."""
     if not secrets.compare_digest(given.encode("utf-8", "replace"), token.encode()):
         raise Refusal("this form is from an earlier run of the server; reload the page", 403)

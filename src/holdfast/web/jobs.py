@@ -1,4 +1,4 @@
-"""The audits started from the page: one at a time, each a child process in a group of its own."""
+"""The audits started from the page: one at a time, each a child process in its own group."""
 
 import contextlib
 import os
@@ -22,28 +22,28 @@ from holdfast.web.form import Places, command_of, known_values, options_of
 from holdfast.web.render import Refusal
 from holdfast.web.runs import mark_cancelled
 
-_STEP = 0.05  # seconds between two looks
-QUEUE = 5  # audits that may wait
-KEPT = 20  # ended ones that are still known
+_STEP = 0.05  # polling interval in seconds
+QUEUE = 5  # maximum number of queued audits
+HISTORY = 20  # finished audits that are remembered
 MANIFEST, LOG = "job.json", "log.txt"
-WORDS = {0: "", 1: "a gate failed", 4: "some images failed"}  # exit codes of an audit that was done
+WORDS = {0: "", 1: "a gate failed", 4: "some images failed"}  # exit codes of a completed audit
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds a process is given to end by SIGINT, and then by SIGTERM, before SIGKILL."""
+    """Grace periods in seconds after SIGINT and after SIGTERM, before SIGKILL."""
 
     interrupt: float = 5.0
     terminate: float = 3.0
 
 
 def follow_process(process: subprocess.Popen[bytes], stop: threading.Event, patience: Patience) -> int:
-    """The exit code, once the process and everything it had started are gone; `stop` makes it end."""
+    """Wait until the process and its children have ended and return the exit code; `stop` ends them."""
     while not _has_ended(process):
         if stop.wait(_STEP):
             _end_process(process, patience)
             break
-    # Before the leader is reaped its number belongs to nobody else, so what is left of the group is its own.
+    # Until the leader is reaped, its process ID is not reused: the group contains only its own children.
     _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     return process.wait()
 
@@ -59,7 +59,7 @@ def _end_process(process: subprocess.Popen[bytes], patience: Patience) -> None:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the leader has ended; it is not reaped where the system lets us look without that."""
+    """Whether the leader has ended; it is not reaped if the system supports that."""
     if not hasattr(os, "waitid"):
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -92,7 +92,7 @@ class Job:
     """One audit of the queue."""
 
     key: str
-    values: Mapping[str, str]  # of the form, as they were typed
+    values: Mapping[str, str]  # of the form, unparsed
     folder: Path
     created: str
     state: State = "queued"
@@ -101,13 +101,13 @@ class Job:
 
     @property
     def live(self) -> bool:
-        """Whether it runs or waits."""
+        """Whether it is running or queued."""
         return self.state in ("queued", "running", "cancelling")
 
 
 @dataclass
 class AuditQueue:
-    """The queue of audits; it knows their processes, so that it can end them."""
+    """The queue of audits and their processes."""
 
     places: Places
     command: Command = command_of
@@ -115,14 +115,14 @@ class AuditQueue:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _options: dict[str, AuditOptions] = field(default_factory=dict)
-    _keepers: dict[str, threading.Thread] = field(default_factory=dict)
+    _watchers: dict[str, threading.Thread] = field(default_factory=dict)
     _stops: dict[str, threading.Event] = field(default_factory=dict)
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        """Remember the jobs of earlier servers; one that was not ended then is `interrupted`."""
+        """Load the jobs of earlier servers; unfinished ones become `interrupted`."""
         try:
-            folders = sorted((p for p in self.places.started.iterdir() if p.is_dir()), reverse=True)[:KEPT]
+            folders = sorted((p for p in self.places.started.iterdir() if p.is_dir()), reverse=True)[:HISTORY]
         except OSError:
             return
         for folder in folders:
@@ -148,14 +148,14 @@ class AuditQueue:
             return sorted(self._jobs.values(), key=lambda j: (j.created, j.key), reverse=True)
 
     def job(self, key: str) -> Job:
-        """The job of that key; Refusal if there is none."""
+        """The job of that key. Raise Refusal if there is none."""
         with self._lock:
             if key not in self._jobs:
                 raise Refusal("no such audit; reload the page", 404)
             return self._jobs[key]
 
     def start(self, values: Mapping[str, str]) -> Job:
-        """The audit, running or in the queue; an error in one line if it cannot be taken."""
+        """Start an audit or add it to the queue. Raise an error if it is not accepted."""
         now = datetime.now(UTC)
         key = f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(4)}"
         folder = (self.places.started / key).resolve()
@@ -172,7 +172,7 @@ class AuditQueue:
             return self._jobs[key]
 
     def cancel(self, key: str) -> Job:
-        """The job, about to end; one that waits is taken from the queue, one that is over stays so."""
+        """Cancel a running or queued job and return it; a finished job is unchanged."""
         with self._lock:
             job = self.job(key)
             if job.state == "queued":
@@ -183,17 +183,17 @@ class AuditQueue:
             return self._jobs[key]
 
     def close(self) -> None:
-        """End every process; what it had finished stays on disk."""
+        """End every process; completed work stays on disk."""
         with self._lock:
             self._closed = True
             for job in self.jobs():
                 self.cancel(job.key)
-            keepers = list(self._keepers.values())
-        for keeper in keepers:
-            keeper.join()
+            watchers = list(self._watchers.values())
+        for watcher in watchers:
+            watcher.join()
 
     def _next(self) -> None:
-        """Start the job that has waited longest, unless another runs."""
+        """Start the oldest queued job, unless one is running."""
         if self._closed or any(j.state in ("running", "cancelling") for j in self._jobs.values()):
             return
         job = next((j for j in reversed(self.jobs()) if j.state == "queued"), None)
@@ -207,7 +207,7 @@ class AuditQueue:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # it leads a group of its own
+                    start_new_session=True,  # leads its own process group
                 )
         except OSError as problem:
             self._put(replace(job, state="failed", note=f"could not start: {problem.strerror}"))
@@ -215,11 +215,11 @@ class AuditQueue:
             return
         self._put(replace(job, state="running", pid=process.pid))
         self._stops[job.key] = stop = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(job.key, process, stop), name=f"audit {job.key}")
-        self._keepers[job.key] = keeper
-        keeper.start()
+        watcher = threading.Thread(target=self._watch, args=(job.key, process, stop), name=f"audit {job.key}")
+        self._watchers[job.key] = watcher
+        watcher.start()
 
-    def _keep(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
+    def _watch(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
         """Wait for the end of the process, or end it, then start the next one."""
         code = follow_process(process, stop, self.patience)
         if stop.is_set():
@@ -227,22 +227,22 @@ class AuditQueue:
         with self._lock:
             job = self._jobs[key]
             if stop.is_set():
-                ended = replace(job, state="cancelled", note="completed work is saved")
+                finished = replace(job, state="cancelled", note="completed work is saved")
             elif code in WORDS:
-                ended = replace(job, state="done", note=WORDS[code])
+                finished = replace(job, state="done", note=WORDS[code])
             else:  # its last line of output, or its exit code
                 lines = [line.strip() for line in tail(job.folder / LOG, 4096).splitlines() if line.strip()]
                 note = lines[-1][:300] if lines else f"exit code {code}"
-                ended = replace(job, state="failed", note=note)
-            self._put(ended)
-            del self._keepers[key], self._stops[key], self._options[key]
+                finished = replace(job, state="failed", note=note)
+            self._put(finished)
+            del self._watchers[key], self._stops[key], self._options[key]
             self._next()
 
     def _put(self, job: Job) -> None:
-        """Remember the job, and write it to disk for the next server."""
+        """Store the job, also on disk for the next server."""
         self._jobs[job.key] = job
-        ended = [j for j in self.jobs() if not j.live]
-        for old in ended[KEPT:]:
+        finished = [j for j in self.jobs() if not j.live]
+        for old in finished[HISTORY:]:
             del self._jobs[old.key]
         try:
             plain = {key: getattr(job, key) for key in ("values", "state", "created", "pid", "note")}

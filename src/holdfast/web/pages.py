@@ -31,10 +31,10 @@ class Site:
     def uploaded(self, *endings: str) -> list[Path]:
         """The uploaded files of that kind, without symbolic links."""
         try:
-            found = sorted(self.places.uploads.iterdir())
+            paths = sorted(self.places.uploads.iterdir())
         except OSError:
             return []
-        return [p for p in found if p.suffix in endings and p.is_file() and not p.is_symlink()]
+        return [p for p in paths if p.suffix in endings and p.is_file() and not p.is_symlink()]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Overview:
     @property
     def live(self) -> bool:
         """Whether an audit is running or queued."""
-        return any(one.live for one in self.audits)
+        return any(audit.live for audit in self.audits)
 
     @property
     def groups(self) -> list[RunGroup]:
@@ -82,7 +82,7 @@ class Overview:
     @property
     def announcement(self) -> str:
         """The states in one line."""
-        return ". ".join(one.announcement for one in self.audits if one.live) or "No audit is running"
+        return ". ".join(audit.announcement for audit in self.audits if audit.live) or "No audit is running"
 
     @property
     def version(self) -> str:
@@ -92,19 +92,19 @@ class Overview:
 
 
 def overview(site: Site, text: str = "") -> Overview:
-    """The state of all audits and runs, read from the processes and the disk; `text` filters the runs."""
-    known = {p.pid: p for p in progresses(site.places.runs) if p.pid}
+    """The state of all audits and runs, from processes and disk; `text` filters the runs."""
+    running = {p.pid: p for p in progresses(site.places.runs) if p.pid}
     jobs = site.queue.jobs()
-    own = {job.pid for job in jobs}
-    over = [job for job in jobs if not job.live][:ENDED]
-    audits = [_status(job, known.get(job.pid)) for job in jobs if job.live]
+    own_pids = {job.pid for job in jobs}
+    finished = [job for job in jobs if not job.live][:ENDED]
+    audits = [_status(job, running.get(job.pid)) for job in jobs if job.live]
     audits.reverse()  # the running one first, then the queue
     audits += [
         AuditStatus("", p.name, "running", "started outside this page; stop it there", p)
-        for p in known.values()
-        if p.state == "running" and p.pid not in own
+        for p in running.values()
+        if p.state == "running" and p.pid not in own_pids
     ]
-    audits += [_status(job, None) for job in over]
+    audits += [_status(job, None) for job in finished]
     return Overview(audits, runs_in(site.places.runs)[:SHOWN], text[:200])
 
 
@@ -170,7 +170,7 @@ def files(site: Site, at: str, values: Mapping[str, str], part: bool) -> str:
 
 
 def _folder(site: Site, at: str, values: Mapping[str, str]) -> dict[str, Any]:
-    """A folder's listing, the root's name, and a function that gives a query with what is in the form."""
+    """A folder's listing, the root's name, and a function that builds a query with the values of the form."""
 
     def address(**changed: str) -> str:
         return urlencode({name: values.get(name, "") for name in ("model", "data")} | changed)

@@ -1,4 +1,4 @@
-"""Templates of the web page in the report's style, and the answer to a request that is refused."""
+"""Templates of the web page in the report's style, and the response to a rejected request."""
 
 from functools import cache
 from importlib import metadata, resources
@@ -12,7 +12,7 @@ from starlette.types import Scope
 from holdfast.core.errors import HoldfastError, MissingExtra
 from holdfast.report.parts import environment
 
-_HTMX = ("htmx-2.min.js", "htmx.min.js")  # what releases of the package that ships htmx call version 2
+_HTMX = ("htmx-2.min.js", "htmx.min.js")  # names of htmx 2 in releases of the package that ships it
 
 
 def render(template: str, **values: Any) -> str:
@@ -22,7 +22,7 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def style() -> str:
-    """The report's style sheet, and what the web page has besides."""
+    """The style sheets of the report and of the web page."""
     report = resources.files("holdfast.report").joinpath("templates", "style.css")
     own = resources.files("holdfast.web").joinpath("templates", "web.css")
     return report.read_text("utf-8") + "\n" + own.read_text("utf-8")
@@ -30,7 +30,7 @@ def style() -> str:
 
 @cache
 def htmx() -> str:
-    """The text of htmx, from the installed package that ships it; nothing of that package is imported."""
+    """The text of htmx, from the installed package that ships it, which is not imported."""
     try:
         files = metadata.files("django-htmx") or []
     except metadata.PackageNotFoundError:
@@ -43,7 +43,7 @@ def htmx() -> str:
 
 
 class Refusal(HoldfastError):
-    """A request that is refused, with the HTTP status that says why."""
+    """A rejected request, with its HTTP status."""
 
     def __init__(self, line: str, status: int) -> None:
         super().__init__(line)
@@ -51,7 +51,7 @@ class Refusal(HoldfastError):
 
 
 def answer(scope: Scope, line: str, status: int) -> Response:
-    """The line as a page; as a fragment if htmx asked for one."""
+    """The line as a page, or as a fragment for htmx."""
     part = Headers(scope=scope).get("hx-request") == "true"
     name = "line.html" if part else "error.html"
     return HTMLResponse(render(name, line=line, title="Not done", status=status), status)

@@ -1,4 +1,4 @@
-"""The page of a finished run, made from its files."""
+"""The page of a finished run, generated from its files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,17 +17,17 @@ from holdfast.noise.vision.result import open_suite
 
 def _speech(run: Path) -> str:
     suite, folder = open_speech(run), run if run.is_dir() else run.parent
-    shown = (speech.open_example(folder, model.model) for model in suite.models)
-    return speech.page(suite, [one for one in shown if one is not None])
+    examples = (speech.open_example(folder, model.model) for model in suite.models)
+    return speech.page(suite, [example for example in examples if example is not None])
 
 
 def _evaluation(run: Path) -> str:
-    found = open_run(run)
-    return evaluation.page(found, evaluation.pictures(found))
+    result = open_run(run)
+    return evaluation.page(result, evaluation.pictures(result))
 
 
 # Kind -> manifest, the page of a folder or manifest, and the usual name of the page. The audit is first: its
-# folder may hold the runs of its parts.
+# folder may contain the runs of its parts.
 PAGES: dict[str, tuple[str, Callable[[Path], str], str]] = {
     "audit": ("audit.json", lambda run: audit.page(open_audit(run)), "report.html"),
     "noise": ("noise.json", lambda run: vision.page(open_suite(run)), "noise.html"),

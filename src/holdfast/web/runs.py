@@ -38,7 +38,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The folder's name, as it can be shown."""
+        """The printable name of the folder."""
         return printable(self.folder.name)
 
     @property
@@ -49,8 +49,8 @@ class Run:
 
 def runs_in(folder: Path) -> list[Run]:
     """The runs directly in a folder, newest first; symbolic links are ignored."""
-    found = [run for inner in _folders(folder) if (run := _run(inner)) is not None]
-    return sorted(found, key=lambda r: (r.created, r.name), reverse=True)
+    runs = [run for inner in _folders(folder) if (run := _run(inner)) is not None]
+    return sorted(runs, key=lambda r: (r.created, r.name), reverse=True)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def grouped_runs(runs: Sequence[Run], text: str = "") -> list[RunGroup]:
         content = f"{run.subject} {run.kind} {run.name} {run.value} {run.notes}".casefold()
         if all(word in content for word in words):
             groups.setdefault(run.subject, []).append(run)
-    return [RunGroup(subject, tuple(found)) for subject, found in groups.items()]
+    return [RunGroup(subject, tuple(members)) for subject, members in groups.items()]
 
 
 def _folders(runs: Path) -> list[Path]:
@@ -80,11 +80,11 @@ def _folders(runs: Path) -> list[Path]:
 
 
 def run_of(folder: Path, key: str) -> Run:
-    """The run of that key; Refusal if there is none."""
-    found = next((run for run in runs_in(folder) if run.key == key), None)
-    if found is None:
+    """The run of that key. Raise Refusal if there is none."""
+    match = next((run for run in runs_in(folder) if run.key == key), None)
+    if match is None:
         raise Refusal("no such run; reload the page", 404)
-    return found
+    return match
 
 
 def _run(folder: Path) -> Run | None:
@@ -112,7 +112,7 @@ def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
         about = plain.get("about", plain)
         kind, number = KINDS[path.name]
         if kind in ("noise", "language", "speech"):
-            subject = ", ".join(str(one["model"]) for one in plain["models"])
+            subject = ", ".join(str(model["model"]) for model in plain["models"])
             subject += f" on {plain['data']}" if kind == "noise" else ""
         else:
             subject = f"{about['model']['name']} on {about['data']['name']}"
@@ -169,7 +169,7 @@ def _audit(plain: Mapping[str, Any]) -> tuple[str, str]:
     return f"{clean['title']} {clean['value']:.3f}", notes
 
 
-# manifest -> kind, and its number and notes; the audit first, because its folder may hold other runs
+# manifest -> kind, and its number and notes; the audit first, because its folder may contain other runs
 KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
     "audit.json": ("audit", _audit),
     "attack.json": ("attack", _attack),
@@ -181,11 +181,11 @@ KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
 
 
 def page_of(run: Run) -> str:
-    """The run as HTML; InputError if it has no page and none can be generated."""
+    """The run as HTML. Raise InputError if it has no page and none can be generated."""
     if run.kind in ("audit", "attack"):
-        found = written_page(run.folder)
-        if found is not None:
-            return found
+        page = written_page(run.folder)
+        if page is not None:
+            return page
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
     return _run_page(run.folder, run.kind, newest)
 
@@ -218,7 +218,7 @@ def written_page(folder: Path) -> str | None:
 
 @lru_cache(maxsize=8)
 def _run_page(folder: Path, kind: str, changed: int) -> str:
-    """A page made of the run's files; `changed` is there to make it again when they are others."""
+    """A page generated from the run's files; `changed` invalidates the cache when they change."""
     from holdfast.web.run_page import PAGES
 
     if kind not in PAGES:
@@ -260,15 +260,15 @@ class Progress:
 
     @property
     def name(self) -> str:
-        """The folder's name, as it can be shown."""
+        """The printable name of the folder."""
         return printable(self.folder.name)
 
     @property
     def elapsed(self) -> str:
-        """How long it has run, in minutes and seconds; empty if the start is unknown."""
+        """The elapsed time in minutes and seconds; empty if the start is unknown."""
         try:
             seconds = int((datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds())
-        except (ValueError, TypeError):  # no time, or one without a zone
+        except (ValueError, TypeError):  # invalid, or without a time zone
             return ""
         return f"{seconds // 60}:{seconds % 60:02d} min" if seconds >= 0 else ""
 
@@ -279,7 +279,7 @@ class Progress:
 
     @property
     def percent(self) -> int:
-        """How much of the step is done, in percent."""
+        """The progress of the step in percent."""
         return 100 * min(self.done, self.total) // self.total if self.total else 0
 
     @property
@@ -289,24 +289,28 @@ class Progress:
 
 
 def progresses(runs: Path) -> list[Progress]:
-    """The progress of every audit in a folder of runs, as far as its file can be read."""
-    found = []
+    """The progress of every audit in a folder of runs, if its file is readable."""
+    all_progress = []
     for folder in _folders(runs):
         if plain := _read_progress(folder):
-            pid, state, parts = _whole(plain.get("pid")), str(plain.get("state", ""))[:20], plain.get("parts")
-            one = Progress(
+            pid, state, parts = (
+                _int_or_zero(plain.get("pid")),
+                str(plain.get("state", ""))[:20],
+                plain.get("parts"),
+            )
+            progress = Progress(
                 folder=folder,
                 state="interrupted" if state == "running" and not alive(pid) else state,
                 part=str(plain.get("part", ""))[:100],
-                done=_whole(plain.get("done")),
-                total=_whole(plain.get("total")),
+                done=_int_or_zero(plain.get("done")),
+                total=_int_or_zero(plain.get("total")),
                 started=str(plain.get("started", ""))[:40],
                 pid=pid,
                 parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
                 step=str(plain.get("step", ""))[:100],
             )
-            found.append(one)
-    return found
+            all_progress.append(progress)
+    return all_progress
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:
@@ -338,5 +342,5 @@ def _read_progress(folder: Path) -> dict[str, Any]:
     return plain if isinstance(plain, dict) else {}
 
 
-def _whole(value: object) -> int:
+def _int_or_zero(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0

@@ -1,4 +1,4 @@
-"""The server: two sockets of the loopback address, and an end that leaves no process behind."""
+"""The server: two loopback sockets, and a shutdown that leaves no process behind."""
 
 import errno
 import signal
@@ -21,7 +21,7 @@ ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 def serve(
     root: Path, runs: Path, port: int, *, ready: Callable[[str], None], command: Command = command_of
 ) -> None:
-    """Serve until a signal stops the server; call `ready` with the address as soon as it answers."""
+    """Serve until a signal stops the server; call `ready` with the address once it accepts requests."""
     if not root.is_dir():
         raise InputError(f"{root}: expected a folder with models and data, got none")
     if runs.exists() and not runs.is_dir():
@@ -48,68 +48,68 @@ def serve(
         with _quietly_stopped(server):
             server.run(sockets)
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it answers."""
+    """A server that reports when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, then report that it answers."""
+        """Start to listen, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 
 
 @contextmanager
 def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
-    """A span in which Ctrl-C, SIGTERM and a closed terminal stop the server, its children first.
+    """Handle Ctrl-C, SIGTERM and a closed terminal: stop the children, then the server.
 
-    The server raises a signal it got again when it is through; by then there is nothing left to do.
+    The server raises the signal again after its shutdown, when nothing is left to do.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, stop) for number in numbers}
-    # Or the command's thread would answer the signal that is raised again.
+    previous = {number: signal.signal(number, stop) for number in numbers}
+    # Otherwise the command's thread would handle the signal that is raised again.
     listener = signal.set_wakeup_fd(-1)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(listener, warn_on_full_buffer=False)
 
 
 def bound(port: int) -> list[socket.socket]:
-    """Sockets of that port, or of any free one for 0, on the loopback addresses this machine has."""
+    """Sockets of that port, or of any free one for 0, on the loopback addresses of this machine."""
     sockets: list[socket.socket] = []
     try:
         for family, address in ADDRESSES:
             try:
-                one = socket.socket(family, socket.SOCK_STREAM)
+                listener = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
-                continue  # no such kind of address here
-            sockets.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                continue  # address family not supported
+            sockets.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((address, sockets[0].getsockname()[1] if len(sockets) > 1 else port))
-                one.listen(128)  # only now nobody else can have it
+                listener.bind((address, sockets[0].getsockname()[1] if len(sockets) > 1 else port))
+                listener.listen(128)  # reserves the port
             except OSError as problem:
                 if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(sockets) > 1:
                     sockets.pop().close()
                     continue
                 raise
     except OSError as problem:
-        for one in sockets:
-            one.close()
-        taken, other = problem.errno == errno.EADDRINUSE, port + 1 if 1024 <= port < 65535 else 8765
-        why = "is taken by another program" if taken else f"cannot be used: {problem.strerror}"
-        raise OutputError(f"port {port} {why}; give another one, such as --port {other}") from problem
+        for listener in sockets:
+            listener.close()
+        in_use, suggestion = problem.errno == errno.EADDRINUSE, port + 1 if 1024 <= port < 65535 else 8765
+        reason = "is taken by another program" if in_use else f"cannot be used: {problem.strerror}"
+        raise OutputError(f"port {port} {reason}; give another one, such as --port {suggestion}") from problem
     return sockets

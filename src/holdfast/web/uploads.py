@@ -1,4 +1,4 @@
-"""Uploaded files: bounded while they come in, known by their content, under a name that is safe."""
+"""Uploaded files: size-limited while received, identified by content, stored under a safe name."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _ENVELOPE = 64 * 1024  # bytes around the file: boundaries, the token
 
 @dataclass(frozen=True)
 class Upload:
-    """A file as it came in: the name the browser gave it, and its bytes."""
+    """An uploaded file: the name from the browser, and its bytes."""
 
     name: str
     data: bytes
 
 
 async def received(request: Request, token: str) -> Upload:
-    """The file of the form, whose token is ours; Refusal as soon as it is too long, whatever was told."""
+    """The file of a form with our token. Raise Refusal once it is too long, whatever length was declared."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "multipart/form-data":
         raise Refusal("expected a form with a file", 415)
     length = request.headers.get("content-length", "0")
@@ -64,15 +64,15 @@ async def received(request: Request, token: str) -> Upload:
 
 
 class _TooLong(MultiPartException):
-    """A body with more bytes than are taken; of this kind, so that the parser closes what it has begun."""
+    """A body that is too long; a MultiPartException, so that the parser closes its files."""
 
 
 async def _bounded(request: Request) -> AsyncGenerator[bytes, None]:
-    """The body as it comes in; _TooLong at the first byte too many."""
-    seen = 0
+    """Yield the body in chunks. Raise _TooLong above the limit."""
+    received_bytes = 0
     async for chunk in request.stream():
-        seen += len(chunk)
-        if seen > LIMIT + _ENVELOPE:
+        received_bytes += len(chunk)
+        if received_bytes > LIMIT + _ENVELOPE:
             raise _TooLong("too long")
         yield chunk
 
@@ -82,7 +82,7 @@ def _too_long() -> Refusal:
 
 
 def keep(upload: Upload, folder: Path) -> Path:
-    """The path of the kept file; Refusal if it is neither an ONNX model nor a JPEG or PNG picture."""
+    """Store the file and return its path. Raise Refusal unless it is an ONNX model, a JPEG or a PNG."""
     ending = kind_of(upload.data)
     used = sum(p.stat().st_size for p in folder.iterdir() if p.is_file()) if folder.is_dir() else 0
     if used + len(upload.data) > FOLDER_LIMIT:
@@ -112,7 +112,7 @@ def safe_stem(name: str) -> str:
 
 
 def kind_of(data: bytes) -> str:
-    """The ending that fits the content: .onnx, .jpg or .png; Refusal if it is something else."""
+    """The extension of the content: .onnx, .jpg or .png. Raise Refusal for anything else."""
     if data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
         return _picture(data)
     if not _is_model(data):
@@ -127,21 +127,21 @@ def _picture(data: bytes) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with Image.open(io.BytesIO(data), formats=tuple(PICTURES)) as image:
-                width, height, form = *image.size, str(image.format)
-                small = width * height <= PIXELS and len(data) <= IMAGE_LIMIT
-                if small:
+                width, height, image_format = *image.size, str(image.format)
+                within_limits = width * height <= PIXELS and len(data) <= IMAGE_LIMIT
+                if within_limits:
                     image.load()
     except Exception as problem:  # a decoder may raise anything on hostile bytes
         raise Refusal("expected a readable image, got one that cannot be decoded", 415) from problem
-    if not small:
+    if not within_limits:
         raise Refusal(
             f"expected an image of at most {IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels", 413
         )
-    return PICTURES[form]
+    return PICTURES[image_format]
 
 
 def _is_model(data: bytes) -> bool:
-    """Whether the bytes are an ONNX model that is whole in itself: one that names other files is refused."""
+    """Whether the bytes are an ONNX model. Raise Refusal if it refers to external files."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -158,12 +158,12 @@ def _is_model(data: bytes) -> bool:
 
 def _tensors(message: Any) -> Iterator[Any]:
     """Every tensor in a protobuf message, at any depth."""
-    waiting = [message]
-    while waiting:
-        one = waiting.pop()
-        if one.DESCRIPTOR.name == "TensorProto":
-            yield one
+    stack = [message]
+    while stack:
+        current = stack.pop()
+        if current.DESCRIPTOR.name == "TensorProto":
+            yield current
             continue
-        for field, value in one.ListFields():
+        for field, value in current.ListFields():
             if field.message_type is not None:
-                waiting.extend([value] if hasattr(value, "DESCRIPTOR") else value)
+                stack.extend([value] if hasattr(value, "DESCRIPTOR") else value)

@@ -168,7 +168,7 @@ def test_a_patch_with_holes_shows_the_picture_through_them(tmp_path, capsys):
     target = found.target
     for row, column in [(0, 0), (16, 17), (7, 3), (0, 17)]:
         laid = apply(found.picture, Patch(patch.pixels, patch.mask, Position(column, row)))
-        said = detector.says(detector.tensor(laid)[None])
+        said = detector.predict(detector.tensor(laid)[None])
         wanted = single_values([said.box], [said.label], [target.box], [target.label])[0]
         assert found.maps[0].map.outputs[row, column] == pytest.approx(wanted, abs=1e-6)
     folder = tmp_path / "bench"

@@ -73,7 +73,7 @@ def test_any_patch_gives_the_outputs_of_the_file(detector, picture, height, widt
     rows, columns = 65 - height, 65 - width
     assert made.outputs.shape == (rows, columns)
     run = onnxruntime(detector.model, 1)
-    target = detector.says(detector.tensor(picture)[None])
+    target = detector.predict(detector.tensor(picture)[None])
     random = np.stack([rng.integers(0, end, 20) for end in (rows, columns)], axis=1).tolist()
     for row, column in [(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1), *random]:
         pixels = picture.copy()
@@ -95,7 +95,7 @@ def test_a_patch_that_changes_nothing_is_not_run(detector, picture):
 
 
 def test_a_given_target_and_both_thresholds(detector, picture):
-    said = detector.says(detector.tensor(picture)[None])
+    said = detector.predict(detector.tensor(picture)[None])
     other = Target((said.label + 1) % 3, said.box)
     patch = np.zeros((40, 40, 3), np.uint8)
     made = map_positions(detector, picture, patch, other, SafetyRule(0.0, strict=False))

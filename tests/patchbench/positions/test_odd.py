@@ -79,7 +79,7 @@ def test_any_layout_gives_the_map_of_its_file(tmp_path, layout, stubborn, how):
     assert made.how == how
     assert bool(detector.batches.why) == stubborn
     assert made.outputs.shape == (13, 11)
-    target = detector.says(detector.tensor(picture)[None])
+    target = detector.predict(detector.tensor(picture)[None])
     for row in range(13):
         for column in range(11):
             pixels = picture.copy()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, settle, ties
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, confirm, ties
 
 
 def asked(truth):
@@ -21,7 +21,7 @@ def test_what_is_near_the_threshold_is_run_again():
     fast = truth + 2e-5 * np.where(np.arange(1001) % 2, 1, -1)
     replay, seen = asked(truth)
     bar = SafetyRule(0.5)
-    made = settle(fast, np.zeros(1001, bool), bar, replay)
+    made = confirm(fast, np.zeros(1001, bool), bar, replay)
     near = np.flatnonzero(np.abs(fast - 0.5) <= 1e-3)
     assert set(near) <= set(seen)
     assert 0 in seen  # the smallest: the witness
@@ -35,7 +35,7 @@ def test_a_fast_way_that_is_off_is_not_believed():
     truth = np.full(200, 0.9)
     fast = truth - 0.2  # all wrong, none near the threshold
     replay, seen = asked(truth)
-    made = settle(fast, np.zeros(200, bool), SafetyRule(0.5), replay)
+    made = confirm(fast, np.zeros(200, bool), SafetyRule(0.5), replay)
     assert made.how == "one by one"
     assert sorted(seen) == list(range(200))
     assert (made.outputs == truth).all()
@@ -49,7 +49,7 @@ def test_ties_of_classes_are_run_again():
     fast, doubtful = np.full(300, 0.9), np.zeros(300, bool)
     doubtful[150] = True
     replay, seen = asked(truth)
-    made = settle(fast, doubtful, SafetyRule(0.5), replay)
+    made = confirm(fast, doubtful, SafetyRule(0.5), replay)
     assert made.outputs[150] == 0.0
     assert made.how == "batches"
     assert len(seen) < 300

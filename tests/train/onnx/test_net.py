@@ -113,7 +113,7 @@ def test_what_is_a_weight_is_told_by_its_use():
     }
     found = open_trainable(model_of(nodes, weights))
     assert set(found.weights) == {"w", "gain", "k"}
-    assert set(found.plan.kept) == {"mean", "low", "high", "half"}
+    assert set(found.plan.untrained) == {"mean", "low", "high", "half"}
 
 
 def test_a_token_set_beside_what_was_computed_is_a_weight():

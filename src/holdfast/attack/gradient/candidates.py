@@ -1,7 +1,7 @@
-"""Candidates as tensors: what a detector says before thresholds and suppression, with a gradient.
+"""Candidates as tensors: the output of a detector before thresholds and NMS, with a gradient.
 
-Each function registered as "candidates" reads in torch what the head of its name in `graph.heads` reads: all
-candidates of a batch, boxes (b, n, 4), scores and energy (b, n, k).
+Each function registered as "candidates" is the torch version of the head of the same name in `graph.heads`.
+It returns all candidates of a batch: boxes (b, n, 4), scores and energy (b, n, k).
 """
 
 import math
@@ -24,8 +24,8 @@ from holdfast.graph.heads import anchor_free, decoded, whole_image
 from holdfast.graph.heads import anchors as anchor_head
 from holdfast.graph.heads import yolov3 as yolov3_head
 
-LEAST = 1e-12  # probabilities below this are no different to an attack
-CLOSEST = 1e-7  # a float32 cannot tell more of how far below 1 it is
+LEAST = 1e-12  # probabilities are clamped to at least this
+CLOSEST = 1e-7  # resolution of float32 just below 1
 NEVER = -40.0  # energy of a class that a candidate cannot have
 
 
@@ -34,8 +34,8 @@ class Candidates:
     """All candidates of a batch.
 
     `boxes` (b, n, 4) xyxy in pixels of the network's input; `scores` (b, n, k) in 0..1, exactly as the head
-    makes them; `energy` (b, n, k) rises with the score and does not saturate, as a logit does: a loss on it
-    still has a gradient where the score is 0.999.
+    computes them; `energy` (b, n, k) is monotonic in the score and does not saturate, like a logit: a loss on
+    it still has a gradient where the score is 0.999.
     """
 
     boxes: Tensor
@@ -44,7 +44,7 @@ class Candidates:
 
 
 def candidates_of(card: Card) -> Callable[..., Any]:
-    """The function (raw outputs, card) -> Candidates of the card's head, or InputError that says why none."""
+    """The function (raw outputs, card) -> Candidates of the card's head. Raise InputError if none exists."""
     if card.head.name in names("candidates"):
         return lookup("candidates", card.head.name)
     head = part("head", card.head.name)
@@ -66,11 +66,11 @@ def candidates_of(card: Card) -> Callable[..., Any]:
 @stage("candidates")
 def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
-    rows = joined(raw)
-    scales = yolov3_head.scales(places(raw), options_of(yolov3_head.Yolov3Options, card), card)
+    rows = flatten_outputs(raw)
+    scales = yolov3_head.scales(flat_indices(raw), options_of(yolov3_head.Yolov3Options, card), card)
     boxes, logits = [], []
     for scale in scales:  # in the order anchor, row, column
-        cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
+        cells = gather(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
         height, width = cells.shape[2:4]
         corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
         middle = torch.sigmoid(cells[..., :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
@@ -85,9 +85,9 @@ def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All rows of the output."""
-    chosen = options_of(decoded.Yolov5Options, card)
-    _, rows = _rows(raw, chosen.outputs, card, "boxes")
-    unit = constant(card.input.size if chosen.normalised else (1.0, 1.0), rows)
+    options = options_of(decoded.Yolov5Options, card)
+    _, rows = _rows(raw, options.outputs, card, "boxes")
+    unit = constant(card.input.size if options.normalised else (1.0, 1.0), rows)
     boxes = from_centres(rows[..., :2] * unit, rows[..., 2:4] * unit)
     return Candidates(boxes, *_product(rows[..., 4:5], rows[..., 5:]))
 
@@ -95,16 +95,16 @@ def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All boxes of the output."""
-    chosen = options_of(decoded.Yolov8Options, card)
-    name, value = only(raw, chosen.outputs, card)
+    options = options_of(decoded.Yolov8Options, card)
+    name, value = only(raw, options.outputs, card)
     last = 4 + len(card.classes)
-    width = last + chosen.trailing
+    width = last + options.trailing
     if value.ndim != 3 or width not in value.shape[1:]:
         raise wrong(card, f"output {name!r} {tuple(value.shape)}: expected {width} columns or rows")
     rows = value.transpose(1, 2) if value.shape[1] == width else value
-    unit = constant(card.input.size if chosen.normalised else (1.0, 1.0), rows)
+    unit = constant(card.input.size if options.normalised else (1.0, 1.0), rows)
     sides, scores = rows[..., 2:4] * unit, rows[..., 4:last]
-    if chosen.angle:  # the upright box around the rotated one
+    if options.angle:  # the upright box around the rotated one
         cos, sin = rows[..., last].cos().abs()[..., None], rows[..., last].sin().abs()[..., None]
         sides = sides * cos + torch.flip(sides, [-1]) * sin
     return Candidates(from_centres(rows[..., :2] * unit, sides), scores, odds_of_probabilities(scores))
@@ -113,16 +113,16 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the output."""
-    chosen = options_of(anchor_free.YoloxOptions, card)
-    name, rows = _rows(raw, chosen.outputs, card, "cells")
-    score = _product_of_logits if chosen.activation == "sigmoid" else _product
+    options = options_of(anchor_free.YoloxOptions, card)
+    name, rows = _rows(raw, options.outputs, card, "cells")
+    score = _product_of_logits if options.activation == "sigmoid" else _product
     centres, sides = rows[..., :2], rows[..., 2:4]
-    if not chosen.decoded:
-        shapes = shared.levels(card.input.size, chosen.strides, rows.shape[1])
+    if not options.decoded:
+        shapes = shared.levels(card.input.size, options.strides, rows.shape[1])
         if shapes is None:
-            cells = f"{rows.shape[1]} cells are not those of {list(chosen.strides)}"
+            cells = f"{rows.shape[1]} cells are not those of {list(options.strides)}"
             raise wrong(card, f"output {name!r}: {cells}")
-        corners, stride = (constant(part, rows) for part in shared.grid(shapes, chosen.strides))
+        corners, stride = (constant(part, rows) for part in shared.grid(shapes, options.strides))
         centres = (centres + corners) * stride[:, None]
         sides = torch.exp(sides.clamp(max=shared.LARGEST_LOG)) * stride[:, None]
     return Candidates(from_centres(centres, sides), *score(rows[..., 4:5], rows[..., 5:]))
@@ -131,10 +131,12 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the map, row by row."""
-    chosen = options_of(anchor_free.FastestdetOptions, card)
-    name, value = only(raw, chosen.outputs, card)
+    options = options_of(anchor_free.FastestdetOptions, card)
+    name, value = only(raw, options.outputs, card)
     fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
-    stride = chosen.stride or (shared.nominal_stride(card.input.size.width, value.shape[3]) if fits else None)
+    stride = options.stride or (
+        shared.nominal_stride(card.input.size.width, value.shape[3]) if fits else None
+    )
     if not fits or not stride:
         raise wrong(card, f"output {name!r} {tuple(value.shape)}: no map of this card's classes and strides")
     y, x = np.divmod(np.arange(value.shape[2] * value.shape[3]), value.shape[3])
@@ -151,95 +153,99 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of all strides, stride by stride."""
-    chosen = options_of(anchor_free.NanodetOptions, card)
-    rows = joined(raw)
-    outputs = shared.named(places(raw), chosen.outputs, card)
+    options = options_of(anchor_free.NanodetOptions, card)
+    rows = flatten_outputs(raw)
+    outputs = shared.named(flat_indices(raw), options.outputs, card)
     boxes, values = [], []
-    for scores, index, strides in anchor_free.paired(outputs, chosen, card):
-        values.append(taken(rows, scores))
-        bins = taken(rows, index)  # (b, n, 4·bins)
+    for scores, index, strides in anchor_free.paired(outputs, options, card):
+        values.append(gather(rows, scores))
+        bins = gather(rows, index)  # (b, n, 4·bins)
         maps = shared.levels(card.input.size, strides, bins.shape[1])
         if maps is None:
             raise wrong(card, f"{bins.shape[1]} cells are not those of strides {list(strides)}, in one way")
-        at, stride = shared.grid(maps, strides)
-        centres = constant((at + chosen.centre) * stride[:, None], bins)
-        spread = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
-        far = spread @ constant(np.arange(spread.shape[3]), bins) * constant(stride[:, None], bins)
-        boxes.append(torch.cat([centres - far[..., :2], centres + far[..., 2:]], dim=-1))
-    return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), chosen.activation))
+        cells, stride = shared.grid(maps, strides)
+        centres = constant((cells + options.centre) * stride[:, None], bins)
+        probabilities = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
+        distances = (
+            probabilities
+            @ constant(np.arange(probabilities.shape[3]), bins)
+            * constant(stride[:, None], bins)
+        )
+        boxes.append(torch.cat([centres - distances[..., :2], centres + distances[..., 2:]], dim=-1))
+    return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), options.activation))
 
 
 @stage("candidates")
 def landmark(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """One candidate per image."""
-    chosen = options_of(whole_image.LandmarkOptions, card)
-    rows = joined(raw)
-    outputs = shared.named(places(raw), chosen.outputs, card)
-    box, index = whole_image.picked(outputs, card, bool(chosen.outputs))
-    boxes, scores = taken(rows, box)[:, None], taken(rows, index)[:, None]
-    if chosen.normalised:
+    options = options_of(whole_image.LandmarkOptions, card)
+    rows = flatten_outputs(raw)
+    outputs = shared.named(flat_indices(raw), options.outputs, card)
+    box, index = whole_image.picked(outputs, card, bool(options.outputs))
+    boxes, scores = gather(rows, box)[:, None], gather(rows, index)[:, None]
+    if options.normalised:
         boxes = boxes * constant([*card.input.size, *card.input.size], boxes)
-    return Candidates(boxes, *_activated(scores, chosen.activation))
+    return Candidates(boxes, *_activated(scores, options.activation))
 
 
 @stage("candidates")
 def anchors(raw: Mapping[str, Tensor], card: Card) -> Candidates:
-    """All anchors. Where each class has deltas of its own, a candidate is an anchor with one class: n·k."""
-    chosen = anchor_head.checked(options_of(anchor_head.AnchorsOptions, card), card)
-    rows = joined(raw)
-    index, offsets, base = anchor_head.table(places(raw), chosen, card)
-    # Proposals are outputs too: then `base` holds their places.
-    own = taken(rows, base.astype(np.int64)) if chosen.proposals else constant(base, rows)[None]
-    k, first = len(card.classes), 1 if chosen.background == "first" else 0
-    both = _activated(taken(rows, index), chosen.activation)
-    scores, rising = (values[..., first : first + k] for values in both)
-    deltas = taken(rows, offsets)
+    """All anchors. With deltas per class, a candidate is an anchor with one class: n·k candidates."""
+    options = anchor_head.checked(options_of(anchor_head.AnchorsOptions, card), card)
+    rows = flatten_outputs(raw)
+    index, offsets, base = anchor_head.table(flat_indices(raw), options, card)
+    # Proposals are outputs too: then `base` contains their indices.
+    base_boxes = gather(rows, base.astype(np.int64)) if options.proposals else constant(base, rows)[None]
+    k, first = len(card.classes), 1 if options.background == "first" else 0
+    both = _activated(gather(rows, index), options.activation)
+    scores, energy = (values[..., first : first + k] for values in both)
+    deltas = gather(rows, offsets)
     if deltas.shape[2] == 4:
-        return Candidates(_moved(own, deltas, chosen), scores, rising)
-    each = deltas.unflatten(2, (-1, 4))
-    skip = first if each.shape[2] > k else 0
-    boxes = _moved(own.unsqueeze(2), each[:, :, skip : skip + k], chosen).flatten(1, 2)
-    return Candidates(boxes, _alone(scores, 0.0), _alone(rising, NEVER))
+        return Candidates(_apply_deltas(base_boxes, deltas, options), scores, energy)
+    per_class = deltas.unflatten(2, (-1, 4))
+    skip = first if per_class.shape[2] > k else 0
+    boxes = _apply_deltas(base_boxes.unsqueeze(2), per_class[:, :, skip : skip + k], options).flatten(1, 2)
+    return Candidates(boxes, _one_class_each(scores, 0.0), _one_class_each(energy, NEVER))
 
 
-def _moved(own: Tensor, deltas: Tensor, chosen: anchor_head.AnchorsOptions) -> Tensor:
+def _apply_deltas(base_boxes: Tensor, deltas: Tensor, options: anchor_head.AnchorsOptions) -> Tensor:
     """Boxes (..., 4) from anchors and deltas: graph.candidates.apply_deltas."""
-    deltas = deltas * constant(chosen.stds, deltas) + constant(chosen.means, deltas)
-    sides = own[..., 2:] - own[..., :2]
-    centres = deltas[..., :2] * sides + own[..., :2] + 0.5 * sides
+    deltas = deltas * constant(options.stds, deltas) + constant(options.means, deltas)
+    sides = base_boxes[..., 2:] - base_boxes[..., :2]
+    centres = deltas[..., :2] * sides + base_boxes[..., :2] + 0.5 * sides
     sides = torch.exp(deltas[..., 2:].clamp(max=shared.LARGEST)) * sides
-    return from_centres(centres, sides) - constant([0.0, 0.0, chosen.offset, chosen.offset], deltas)
+    return from_centres(centres, sides) - constant([0.0, 0.0, options.offset, options.offset], deltas)
 
 
-def _alone(values: Tensor, other: float) -> Tensor:
+def _one_class_each(values: Tensor, other: float) -> Tensor:
     """(b, n·k, k) from (b, n, k): candidate i·k + c has the value of class c of row i, else `other`."""
-    mine = torch.eye(values.shape[2], dtype=torch.bool, device=values.device)
-    return torch.where(mine, values.unsqueeze(2), other).flatten(1, 2)
+    own_class = torch.eye(values.shape[2], dtype=torch.bool, device=values.device)
+    return torch.where(own_class, values.unsqueeze(2), other).flatten(1, 2)
 
 
-def places(raw: Mapping[str, Tensor]) -> dict[str, Ints]:
-    """For every output the places (1, ...) of its numbers in the row that `joined` makes of an image."""
-    found, start = {}, 0
+def flat_indices(raw: Mapping[str, Tensor]) -> dict[str, Ints]:
+    """Per output, the indices (1, ...) of its values in the row that `flatten_outputs` returns."""
+    indices, start = {}, 0
     for name, value in raw.items():
         count = math.prod(value.shape[1:])
-        found[name] = np.arange(start, start + count).reshape(1, *value.shape[1:])
+        indices[name] = np.arange(start, start + count).reshape(1, *value.shape[1:])
         start += count
-    return found
+    return indices
 
 
-def joined(raw: Mapping[str, Tensor]) -> Tensor:
+def flatten_outputs(raw: Mapping[str, Tensor]) -> Tensor:
     """All outputs of each image in one row (b, n)."""
     return torch.cat([value.flatten(1) for value in raw.values()], dim=1)
 
 
-def taken(rows: Tensor, index: Ints) -> Tensor:
-    """The numbers (b, ...) of the rows at these places (...)."""
+def gather(rows: Tensor, index: Ints) -> Tensor:
+    """The values (b, ...) of the rows at these indices (...)."""
     return rows[:, torch.from_numpy(np.ascontiguousarray(index, np.int64))]
 
 
 def only(raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card) -> tuple[str, Tensor]:
-    """The one output that is named, or the only one there is, with the numpy heads' error otherwise."""
-    name, _ = shared.single(places(raw), outputs, card)
+    """Name and value of the named or only output; otherwise raise the same error as the numpy heads."""
+    name, _ = shared.single(flat_indices(raw), outputs, card)
     return name, raw[name]
 
 
@@ -274,14 +280,13 @@ def _product_of_logits(objects: Tensor, classes: Tensor) -> tuple[Tensor, Tensor
 
 
 def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    """Scores and energy of what the network says of each class, the background among them."""
+    """Scores and energy of the network's output per class, including the background."""
     if activation == "sigmoid":
         return torch.sigmoid(values), values
     if activation == "softmax":
         scores, energy = torch.softmax(values, dim=-1), values
-        if (
-            values.shape[-1] > 1
-        ):  # that of the largest against the others directly: 1 - p would be 0 in float32
+        if values.shape[-1] > 1:
+            # The top class is compared with the others directly: 1 - p would be 0 in float32.
             top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
             rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
             energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
@@ -290,29 +295,29 @@ def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
 
 
 def odds_of_logs(log_p: Tensor) -> Tensor:
-    """The log-odds log p - log(1 - p) from log p <= 0; near p = 1 it rises on with a finite slope."""
+    """The log-odds log p - log(1 - p) from log p <= 0; near p = 1 the slope stays finite."""
     log_p = _clamped(log_p, -math.inf, -CLOSEST)
     return log_p - torch.log(-torch.expm1(log_p))
 
 
 def odds_of_probabilities(p: Tensor) -> Tensor:
-    """The log-odds of values that the graph made probabilities already."""
+    """The log-odds of values that are probabilities already."""
     p = _clamped(p, LEAST, 1.0 - CLOSEST)
     return torch.log(p) - torch.log1p(-p)
 
 
 def log_of(p: Tensor) -> Tensor:
-    """The logarithm of a probability, of one that is 0 too."""
+    """The logarithm of a probability, finite at 0."""
     return torch.log(_clamped(p, LEAST, 1.0))
 
 
 def odds_of_two_logits(first: Tensor, second: Tensor) -> Tensor:
     """The log-odds of the product of two sigmoids, exact: 1/p = (1 + e^-a)(1 + e^-b)."""
     low, high = torch.minimum(first, second), torch.maximum(first, second)
-    # log-odds = -log(e^-a + e^-b + e^-(a+b)); each sum is one that overflows in neither direction
+    # log-odds = -log(e^-a + e^-b + e^-(a+b)); written so that no term overflows
     return low - torch.logaddexp(functional.softplus(low - high), -high)
 
 
 def _clamped(values: Tensor, least: float, most: float) -> Tensor:
-    # The gradient passes the clamp, or an attack would be blind where the network is surest.
+    # Straight-through gradient: an attack needs it where the network is most confident.
     return values + (values.clamp(least, most) - values).detach()

@@ -1,8 +1,8 @@
-"""What may happen to a picture between the patch and the network, at random and with a gradient.
+"""Random differentiable transforms of an image between the patch and the network.
 
-Every transform takes pixels (b, h, w, 3) in 0..255 and gives pixels of that shape, with the 2×3 affine map of
-coordinates, old to new: (x, y) goes to m[:, :2] @ (x, y) + m[:, 2]. Coordinates are those of boxes: pixel i
-covers i to i + 1. A batch is moved as one. How far each may go is in the constants below.
+Every transform maps pixels (b, h, w, 3) in 0..255 to pixels of the same shape and returns the 2×3 affine map
+of coordinates, old to new: (x, y) maps to m[:, :2] @ (x, y) + m[:, 2]. Coordinates are those of boxes: pixel
+i covers i to i + 1. All images of a batch get the same transform. The ranges are the constants below.
 """
 
 import io
@@ -17,14 +17,14 @@ from torch.nn import functional
 from holdfast.core.registry import stage
 from holdfast.core.types import Floats
 
-SHIFT = 0.05  # part of the image's side, either way, in whole pixels
-SCALE = 1.25  # times or divided by, about the centre, uniform in the logarithm
+SHIFT = 0.05  # share of the image's side in either direction, in whole pixels
+SCALE = 1.25  # largest factor or divisor, about the centre, log-uniform
 DEGREES = 10.0  # either way, about the centre
-GAMMA = CONTRAST = 1.25  # power, or factor about mid-grey: times or divided by, uniform in the logarithm
+GAMMA = CONTRAST = 1.25  # exponent, or factor about mid-grey: largest factor or divisor, log-uniform
 BRIGHTNESS = 20.0  # of 255, either way
 QUALITY = (50, 95)  # libjpeg's scale, colours at half resolution
-SMALLEST = 0.75  # part of the side to which `diverse` may reduce a picture
-GREY = 114.0  # what surrounds a reduced picture
+SMALLEST = 0.75  # smallest relative side of a picture reduced by `diverse`
+GREY = 114.0  # padding around a reduced picture
 
 
 @stage("transform")
@@ -65,25 +65,25 @@ def light(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
 
 @stage("transform")
 def jpeg(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
-    """The picture as libjpeg returns it, quality 50 to 95; the gradient passes as if nothing had happened."""
+    """The picture as libjpeg returns it, quality 50 to 95, with a straight-through gradient."""
     quality = int(rng.integers(*QUALITY, endpoint=True))
-    whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
-    back = []
-    for image in whole:
+    quantised = pixels.detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
+    decoded = []
+    for image in quantised:
         stream = io.BytesIO()
         Pillow.fromarray(image).save(stream, "JPEG", quality=quality, subsampling=2)
         with Pillow.open(stream) as opened:
-            back.append(np.asarray(opened.convert("RGB")))
-    seen = torch.from_numpy(np.stack(back)).to(pixels)
-    return pixels + (seen - pixels).detach(), np.eye(2, 3)
+            decoded.append(np.asarray(opened.convert("RGB")))
+    compressed = torch.from_numpy(np.stack(decoded)).to(pixels)
+    return pixels + (compressed - pixels).detach(), np.eye(2, 3)
 
 
 @stage("transform")
 def diverse(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
-    """The picture reduced to 75 to 100 % of its sides, at a random place on grey: for transfer."""
+    """The picture reduced to 75 to 100 % of its sides, at a random position on grey, for better transfer."""
     height, width = pixels.shape[1:3]
-    part = rng.uniform(SMALLEST, 1.0)
-    h, w = max(1, round(part * height)), max(1, round(part * width))
+    ratio = rng.uniform(SMALLEST, 1.0)
+    h, w = max(1, round(ratio * height)), max(1, round(ratio * width))
     y, x = int(rng.integers(0, height - h, endpoint=True)), int(rng.integers(0, width - w, endpoint=True))
     small = functional.interpolate(
         pixels.permute(0, 3, 1, 2), size=(h, w), mode="bilinear", align_corners=False, antialias=True
@@ -93,12 +93,12 @@ def diverse(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
 
 
 def moved(boxes: Floats, matrix: Floats) -> Floats:
-    """Boxes (n, 4) xyxy of what lies in the given ones, after the map: around the ellipse in each."""
-    middles, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
+    """Boxes (n, 4) xyxy after the map, each around the image of the ellipse inscribed in the old box."""
+    centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
     # The box of a turned box would grow at its corners, where an object seldom is.
     reach = np.sqrt(half**2 @ matrix[:, :2].T ** 2)
-    middles = middles @ matrix[:, :2].T + matrix[:, 2]
-    return np.concatenate([middles - reach, middles + reach], axis=1)
+    centres = centres @ matrix[:, :2].T + matrix[:, 2]
+    return np.concatenate([centres - reach, centres + reach], axis=1)
 
 
 def _factor(rng: np.random.Generator, most: float) -> float:
@@ -110,13 +110,13 @@ def _about_centre(pixels: Tensor, linear: Floats) -> tuple[Tensor, Floats]:
     height, width = pixels.shape[1:3]
     centre = np.array([width, height]) / 2
     matrix = np.concatenate([linear, (centre - linear @ centre)[:, None]], axis=1)
-    # grid_sample asks where each new pixel comes from, in -1..1 from edge to edge of the picture.
-    back = np.linalg.inv(linear) * (centre[None, :] / centre[:, None])
-    theta = torch.tensor(np.concatenate([back, np.zeros((2, 1))], axis=1), dtype=pixels.dtype)
+    # grid_sample expects the source of each new pixel, in -1..1 from edge to edge of the picture.
+    inverse = np.linalg.inv(linear) * (centre[None, :] / centre[:, None])
+    theta = torch.tensor(np.concatenate([inverse, np.zeros((2, 1))], axis=1), dtype=pixels.dtype)
     grid = functional.affine_grid(
         theta.expand(len(pixels), 2, 3), [len(pixels), 3, height, width], align_corners=False
     )
-    seen = functional.grid_sample(
+    warped = functional.grid_sample(
         pixels.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="border", align_corners=False
     )
-    return seen.permute(0, 2, 3, 1), matrix
+    return warped.permute(0, 2, 3, 1), matrix

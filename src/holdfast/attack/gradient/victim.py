@@ -1,4 +1,4 @@
-"""A model to be attacked: its pipeline and network as functions with a gradient, its losses, its judge."""
+"""An attacked model: differentiable pipeline and network, losses, and judge."""
 
 import contextlib
 import itertools
@@ -27,19 +27,19 @@ from holdfast.graph.torch import TorchNet
 from holdfast.stages.deployed import DeployedInference, rewritten
 from holdfast.stages.infer import open_onnx
 
-STRICT = 0.2  # of the rule's score: how dead candidates shall be where others are to be fooled too
+STRICT = 0.2  # factor on the score threshold if the attack must transfer
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The way of images of one size into one network's input.
+    """Differentiable preprocessing of images of one size for one network.
 
-    `rows` (new height, old height) and `columns` (new width, old width) are what the pipeline's own resize
-    does along each side; None where it does nothing. `colour` is None where pixels stay as they are.
+    `rows` (new height, old height) and `columns` (new width, old width) are the weights of the pipeline's
+    resize along each side; None if it changes nothing. `colour` is None if pixels stay unchanged.
     """
 
     frame: Frame
-    wanted: Input
+    input: Input
     rows: Tensor | None
     columns: Tensor | None
     colour: Recolour | None
@@ -47,10 +47,10 @@ class Preparation:
     def __call__(self, pixels: Tensor) -> Tensor:
         """The flat network inputs (b, n) of pixels (b, h, w, 3) in 0..255, in the card's layout."""
         if self.colour is not None:
-            # The gradient passes as if the colour stage had not been there.
-            whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
-            seen = np.stack([self.colour(np.ascontiguousarray(image)) for image in whole])
-            pixels = pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
+            # Straight-through gradient of the colour stage.
+            quantised = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
+            recoloured = np.stack([self.colour(np.ascontiguousarray(image)) for image in quantised])
+            pixels = pixels + (torch.tensor(recoloured, dtype=pixels.dtype) - pixels).detach()
         picture = pixels.permute(0, 3, 1, 2)
         if self.rows is not None:
             picture = torch.einsum("rh,bchw->bcrw", self.rows, picture)
@@ -59,23 +59,23 @@ class Preparation:
         if self.rows is not None or self.columns is not None:
             picture = picture.clamp(0, 255)  # as uint8 does to the overshoot of cubic and Lanczos kernels
         picture = self._placed(picture)
-        if self.wanted.colour == "bgr":
+        if self.input.colour == "bgr":
             picture = picture.flip(1)
         std, mean = (
-            torch.tensor(three, dtype=picture.dtype).reshape(1, -1, 1, 1)
-            for three in (self.wanted.std, self.wanted.mean)
+            torch.tensor(values, dtype=picture.dtype).reshape(1, -1, 1, 1)
+            for values in (self.input.std, self.input.mean)
         )
-        picture = picture * (self.wanted.scale / std) - mean / std
-        return (picture if self.wanted.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
+        picture = picture * (self.input.scale / std) - mean / std
+        return (picture if self.input.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
     def _placed(self, picture: Tensor) -> Tensor:
-        """The resized picture (b, c, h, w) cut out or laid on its border, as `core.frame.place` does."""
+        """The resized picture (b, c, h, w) cropped or padded as in `core.frame.place`."""
         x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
-        if self.wanted.policy in ("crop", "square"):
+        if self.input.policy in ("crop", "square"):
             return picture[:, :, -y : height - y, -x : width - x]
-        if self.wanted.policy == "letterbox":
+        if self.input.policy == "letterbox":
             sides = (x, width - self.frame.resized.width - x, y, height - self.frame.resized.height - y)
-            return functional.pad(picture, sides, value=float(self.wanted.pad))
+            return functional.pad(picture, sides, value=float(self.input.pad))
         return picture
 
     def boxes_to_image(self, boxes: Tensor) -> Tensor:
@@ -87,27 +87,27 @@ class Preparation:
 
 
 def preparation_of(machine: LoadedPipeline, size: Size, dtype: torch.dtype = torch.float32) -> Preparation:
-    """The differentiable stand-in of the machine's stages for images of that size."""
-    wanted = machine.fit(machine.model.card.input)
-    frame = frame_of(size, wanted)
+    """Differentiable preprocessing equivalent to the stages of a pipeline, for images of that size."""
+    network_input = machine.fit(machine.model.card.input)
+    frame = frame_of(size, network_input)
     sides = ((size.height, frame.resized.height), (size.width, frame.resized.width))
     weights = (resize_weights(machine.resize, old, new) for old, new in sides)
     rows, columns = (None if w is None else torch.tensor(w, dtype=dtype) for w in weights)
     colour = None if machine.pipeline.colour == "rgb" else machine.colour
-    return Preparation(frame, wanted, rows, columns, colour)
+    return Preparation(frame, network_input, rows, columns, colour)
 
 
 def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
-    """The matrix (new, old) by which a resize makes new rows of old ones; None if it leaves them alone.
+    """The matrix (new, old) that maps old rows to new rows; None if the resize changes nothing.
 
-    It is measured: a picture with a brighter pixel in every row and column is resized in height alone.
+    It is measured by resizing a picture with one brighter pixel per row and column in height only.
     """
-    # Grey, so that negative weights show.
-    ground, peak = 128.0, 127.0
-    probe = np.full((old, old, 3), ground, np.uint8)
-    probe[np.arange(old), np.arange(old)] = int(ground + peak)
-    seen = resize(probe, Size(old, new))[:, :, 0].astype(np.float64)
-    weights = (seen - ground) / peak
+    # Grey, so that negative weights are visible.
+    base, peak = 128.0, 127.0
+    probe = np.full((old, old, 3), base, np.uint8)
+    probe[np.arange(old), np.arange(old)] = int(base + peak)
+    response = resize(probe, Size(old, new))[:, :, 0].astype(np.float64)
+    weights = (response - base) / peak
     weights[np.abs(weights) < 0.75 / peak] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     return None if old == new and np.array_equal(weights, np.eye(old)) else weights
@@ -120,7 +120,7 @@ class Victim:
     model: Model
     machine: LoadedPipeline
     rule: Rule
-    judge: Callable[[Image], Detections]  # the truth: the pipeline behind the decoder, in its own runtime
+    judge: Callable[[Image], Detections]  # the reference: the pipeline after the decoder, in its own runtime
     net: TorchNet
     outputs: Mapping[str, tuple[int, ...]]  # name -> shape without the batch, in the graph's order
     read: Callable[[Mapping[str, Tensor], Any], Candidates]
@@ -131,22 +131,22 @@ class Victim:
         size = Size(pixels.shape[2], pixels.shape[1])
         if size not in self._prepared:
             self._prepared[size] = preparation_of(self.machine, size, self.net.dtype)
-        ready = self._prepared[size]
-        flat = self.net(ready(pixels))
+        prepare = self._prepared[size]
+        flat = self.net(prepare(pixels))
         parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
         shaped = zip(self.outputs.items(), parts, strict=True)
         raw = {name: part.reshape(-1, *shape) for (name, shape), part in shaped}
-        found = self.read(raw, self.machine.model.card)
-        return replace(found, boxes=ready.boxes_to_image(found.boxes))
+        candidates = self.read(raw, self.machine.model.card)
+        return replace(candidates, boxes=prepare.boxes_to_image(candidates.boxes))
 
 
 def open_victim(
     model: Model, pipeline: Pipeline | None = None, rule: Rule | None = None, threads: int = 1
 ) -> Victim:
-    """The model opened for gradients and for judging, by default with its card's pipeline and `Rule()`.
+    """Open a model for gradients and for judging, by default with its card's pipeline and `Rule()`.
 
-    A deployment that rewrites the graph is lowered as rewritten where that is possible; where it is not
-    (integer and half precision), the gradient is that of the model itself, and the judge is the deployment.
+    If a deployment rewrites the graph, the rewritten graph is lowered. If that is not possible (integer and
+    half precision), gradients come from the original model, and the judge is the deployment.
     """
     read = candidates_of(model.card)
     judge = open_judge(model, pipeline, rule, threads)
@@ -161,8 +161,8 @@ def open_victim(
 def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
     """The network in torch and the shapes of its outputs, of a parsed graph or of the model's own file."""
     net = lower_onnx(model.path if proto is None else proto)
-    wanted = model.card.input
-    width, height = wanted.size
+    network_input = model.card.input
+    width, height = network_input.size
     if net.inputs != 3 * width * height:
         raise ModelError(
             f"{model.path}: expected one image of {width}×{height} as input, got {net.inputs} numbers; "
@@ -171,63 +171,65 @@ def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, .
     source: bytes | str = str(model.path)  # not its bytes: weights may be in other files
     if proto is not None or model.path.suffix == ".gz":
         source = model.read() if proto is None else proto.SerializeToString()
-    shape = (1, 3, height, width) if wanted.layout == "nchw" else (1, height, width, 3)
-    found = open_onnx(source, model, 1)(np.zeros(shape, wanted.dtype))
-    return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in found.items()}
+    shape = (1, 3, height, width) if network_input.layout == "nchw" else (1, height, width, 3)
+    outputs = open_onnx(source, model, 1)(np.zeros(shape, network_input.dtype))
+    return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in outputs.items()}
 
 
-# Every loss is a sum over candidates that still stand against the goal; one that gave in adds nothing, so the
-# gradient goes where it is needed. Losses are of energies (log-odds), which do not saturate.
+# Every loss is a sum over the candidates that still violate the goal; the others add 0, so the gradient acts
+# where it is needed. Losses are computed on energies (log-odds), which do not saturate.
 
 
 @dataclass(frozen=True, eq=False)
 class LossTarget:
-    """What is asked of one victim's candidates.
+    """Parameters of the loss for one victim.
 
-    `floor` is the score at which a candidate counts as dead, `near` the overlap from which it belongs to a
-    target; both may be stricter than the rule, so that what is found holds elsewhere too.
+    `floor` is the score below which a candidate counts as suppressed, `near` the overlap from which it
+    belongs to a target; both may be stricter than the rule, so that the attack transfers.
     """
 
     boxes: Tensor  # (m, 4) the targets, in pixels of the image
-    classes: tuple[int, ...]  # (m,) by the victim's own numbers
-    known: Tensor  # (d, 4) what the victim says of the clean image
+    classes: tuple[int, ...]  # (m,) by the victim's class numbers
+    known: Tensor  # (d, 4) the victim's detections in the clean image
     known_classes: Tensor  # (d,)
     floor: float
     near: float
 
 
-def vanish(found: Candidates, aim: LossTarget) -> Tensor:
+def vanish(candidates: Candidates, aim: LossTarget) -> Tensor:
     """(b,): energy above the floor, over all candidates of a target's class that overlap it."""
-    total = torch.zeros(len(found.scores), dtype=found.scores.dtype)
+    total = torch.zeros(len(candidates.scores), dtype=candidates.scores.dtype)
     for box, index in zip(aim.boxes, aim.classes, strict=True):
-        live = (overlap(found.boxes, box[None])[..., 0] >= aim.near) & (found.scores[..., index] > aim.floor)
-        # Energies of some heads are no exact log-odds: at least a little remains of whatever is alive.
-        above = (found.energy[..., index] - odds(aim.floor)).clamp(min=0) + 0.01
+        live = (overlap(candidates.boxes, box[None])[..., 0] >= aim.near) & (
+            candidates.scores[..., index] > aim.floor
+        )
+        # Energies of some heads are not exact log-odds: every live candidate adds a minimum.
+        above = (candidates.energy[..., index] - odds(aim.floor)).clamp(min=0) + 0.01
         total = total + torch.where(live, above, torch.zeros_like(above)).sum(dim=1)
     return total
 
 
-def mislabel(found: Candidates, aim: LossTarget) -> Tensor:
-    """(b,): what stands of the target's class, and what the best other class at the target still lacks."""
-    total = vanish(found, aim)
+def mislabel(candidates: Candidates, aim: LossTarget) -> Tensor:
+    """(b,): the vanish loss, plus the missing energy of the best other class at each target."""
+    total = vanish(candidates, aim)
     for box, index in zip(aim.boxes, aim.classes, strict=True):
-        near = overlap(found.boxes, box[None])[..., 0] >= max(aim.near, 0.5)
-        other = found.energy.clone()
+        near = overlap(candidates.boxes, box[None])[..., 0] >= max(aim.near, 0.5)
+        other = candidates.energy.clone()
         other[..., index] = -torch.inf
         best = other.amax(dim=2).masked_fill(~near, -torch.inf).amax(dim=1)
-        lacking = odds(_ceiling(aim.floor)) - best
-        total = total + torch.where(torch.isfinite(lacking), lacking.clamp(min=0), torch.zeros_like(total))
+        missing = odds(_ceiling(aim.floor)) - best
+        total = total + torch.where(torch.isfinite(missing), missing.clamp(min=0), torch.zeros_like(total))
     return total
 
 
-def fabricate(found: Candidates, aim: LossTarget) -> Tensor:
-    """(b,): what the best candidate that would be a new detection still lacks."""
-    taken = torch.zeros_like(found.scores, dtype=torch.bool)
+def fabricate(candidates: Candidates, aim: LossTarget) -> Tensor:
+    """(b,): the missing energy of the best candidate for a new detection."""
+    known = torch.zeros_like(candidates.scores, dtype=torch.bool)
     if len(aim.known):
-        near = overlap(found.boxes, aim.known) >= 0.4  # below the rule's overlap: it must not slip back
+        near = overlap(candidates.boxes, aim.known) >= 0.4  # below the rule's overlap: it must not slip back
         for column, index in enumerate(aim.known_classes.tolist()):
-            taken[..., index] |= near[..., column]
-    best = found.energy.masked_fill(taken, -torch.inf).flatten(1).amax(dim=1)
+            known[..., index] |= near[..., column]
+    best = candidates.energy.masked_fill(known, -torch.inf).flatten(1).amax(dim=1)
     return (odds(_ceiling(aim.floor)) - best).clamp(min=0)
 
 
@@ -239,7 +241,7 @@ LOSSES: dict[Goal, Callable[[Candidates, LossTarget], Tensor]] = {
 
 
 def overlap(boxes: Tensor, others: Tensor) -> Tensor:
-    """IoU (b, n, m) of boxes (b, n, 4) with others (m, 4), without a gradient: it only says who is near."""
+    """IoU (b, n, m) of boxes (b, n, 4) with others (m, 4), without a gradient: it only selects candidates."""
     boxes, others = boxes.detach()[:, :, None], others[None, None]
     sides = torch.minimum(boxes[..., 2:], others[..., 2:]) - torch.maximum(boxes[..., :2], others[..., :2])
     inter = sides.clamp(min=0).prod(dim=-1)
@@ -253,7 +255,7 @@ def odds(score: float) -> float:
 
 
 def _ceiling(floor: float) -> float:
-    """The score a wanted detection shall reach: as far above the rule's as odds allow."""
+    """The score that a fabricated detection has to reach, above the rule's."""
     return min(0.95, 1.1 * floor)
 
 
@@ -276,39 +278,39 @@ class Oracle:
     def slope(self, image: Image, rng: np.random.Generator, floor: float = 1.0) -> tuple[float, Floats]:
         """The loss, and its gradient (h, w, 3) with each victim's share of one size.
 
-        With transforms every victim sees the image through one of them, drawn anew at each call. `floor` is
-        a factor on the score at which a candidate counts as dead.
+        With transforms, every victim gets the image through a random one of them. `floor` is a factor on the
+        score below which a candidate counts as suppressed.
         """
         total, slope = 0.0, np.zeros(image.shape)
         for party in self.parties:
             pixels = torch.tensor(image[np.newaxis], dtype=party.victim.net.dtype, requires_grad=True)
-            seen, aim = self._moved(pixels, party.aim, rng)
+            transformed, aim = self._moved(pixels, party.aim, rng)
             aim = replace(aim, floor=aim.floor * floor)
-            loss = LOSSES[self.method.goal](party.victim.candidates(seen), aim).sum()
+            loss = LOSSES[self.method.goal](party.victim.candidates(transformed), aim).sum()
             value = float(loss.detach())
             if value == 0.0 or not np.isfinite(value):
                 continue
-            (found,) = torch.autograd.grad(loss, pixels)
-            # A value beyond float32 somewhere in a network must not blind the search to all the others.
-            share = np.nan_to_num(found[0].numpy().astype(np.float64), posinf=0.0, neginf=0.0)
+            (gradient,) = torch.autograd.grad(loss, pixels)
+            # An overflow of float32 somewhere in a network must not hide all other gradients.
+            share = np.nan_to_num(gradient[0].numpy().astype(np.float64), posinf=0.0, neginf=0.0)
             total, size = total + value, max(float(np.abs(share).sum()), 1e-30)
             slope += share * (value / size if len(self.parties) == 1 else 1.0 / size)
         return total, slope
 
     def judged(self, image: Image) -> tuple[bool, Detections]:
-        """Whether every victim is fooled, and what the first says."""
+        """Whether every victim is fooled, and the detections of the first."""
         first = self.parties[0].victim.judge(image)
-        answers = itertools.chain([first], (party.victim.judge(image) for party in self.parties[1:]))
-        pairs = zip(self.parties, answers, strict=True)
+        detections = itertools.chain([first], (party.victim.judge(image) for party in self.parties[1:]))
+        pairs = zip(self.parties, detections, strict=True)
         goal = self.method.goal
-        return all(shortfall(goal, p.target, said, p.victim.rule) == 0 for p, said in pairs), first
+        return all(shortfall(goal, p.target, after, p.victim.rule) == 0 for p, after in pairs), first
 
     def _moved(self, pixels: Tensor, aim: LossTarget, rng: np.random.Generator) -> tuple[Tensor, LossTarget]:
-        """The pixels through a transform drawn from the method's, and the aim moved along."""
+        """The pixels through a transform drawn from the method's, and the loss target moved along."""
         names = self.method.transforms
-        chosen = [names[int(rng.integers(len(names)))]] if names else []
-        chosen += ["diverse"] if self.method.diversity and "diverse" not in chosen else []
-        for name in chosen:
+        applied = [names[int(rng.integers(len(names)))]] if names else []
+        applied += ["diverse"] if self.method.diversity and "diverse" not in applied else []
+        for name in applied:
             pixels, matrix = lookup("transform", name)(pixels, rng)
             boxes, known = (
                 torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in (aim.boxes, aim.known)
@@ -318,7 +320,7 @@ class Oracle:
 
 
 def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Oracle:
-    """The oracle of an image; targets of other victims are found by the names of their classes."""
+    """The oracle of an image; targets are mapped to the classes of other victims by name."""
     if not victims:
         raise InputError("expected a victim, got none")
     parties, strict = [], method.lasting
@@ -340,7 +342,7 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
 
 
 def _renamed(boxes: Boxes, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Boxes:
-    """The boxes of classes that the other model knows too, by its numbers."""
+    """The boxes of classes that the other model shares, by its class numbers."""
     if ours == theirs:
         return boxes
     number = {plain_name(name): i for i, name in enumerate(theirs)}

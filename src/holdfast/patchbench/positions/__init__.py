@@ -1,1 +1,1 @@
-"""Every position of a patch, exactly: what a single-object detector says with the patch at each of them."""
+"""Exact maps of patch positions: the output of a single-object detector with the patch at every position."""

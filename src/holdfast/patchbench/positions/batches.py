@@ -1,8 +1,9 @@
-"""A network, or a part of one, on batches of pictures.
+"""Run a network, or a part of one, on batches of pictures.
 
 Many files fix the batch to 1: in the input's shape, in the target of a Reshape, or because the last nodes
-pick the only answer. `open_batches` frees the batch in memory up to the last filter or matrix product. The
-few nodes after it run picture by picture. The freed graph is used only if it gives what single pictures give.
+select the only prediction. `open_batches` makes the batch dynamic in memory up to the last convolution or
+matrix product. The few nodes after it run picture by picture. The modified graph is used only if it gives the
+same values as single pictures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from holdfast.verify.finite import HEAVY
 from holdfast.verify.replay import session_of
 
 BATCH = 64  # pictures at once
-SAME = 1e-4  # values that differ by more than this are not from the same network
+SAME = 1e-4  # tolerance between batches and single pictures
 
 Values: TypeAlias = Mapping[str, Tensor]
 Session: TypeAlias = Callable[[Values], list[Tensor]]  # ignores values that it does not read
@@ -37,20 +38,20 @@ class Batches:
     many: Session | None = None  # runs a batch up to the tensors of `cut`
     tail: Session | None = None  # continues from there picture by picture, to the outputs not in `cut`
     cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # names, and shapes for one picture
-    why: str = ""  # pictures run alone
+    why: str = ""  # the reason why pictures run one by one
 
     def run(self, pictures: Tensor, other_inputs: Values) -> list[Tensor]:
         """Return the outputs of pictures (n, …), each flat, (n, m); all share `other_inputs`."""
         rows, values = [], {self.source: pictures[:, np.newaxis]}
         run = self.alone if self.many is None else self.tail
-        late = [name for name in self.outputs if name not in self.cut]
+        remaining = [name for name in self.outputs if name not in self.cut]
         if self.many is not None:
             batch = zip(self.cut.items(), self.many({**other_inputs, self.source: pictures}), strict=True)
             values |= {name: value.reshape(len(pictures), *shape) for (name, shape), value in batch}
         for i in range(len(pictures)):
             row = {name: value[i] for name, value in values.items()}
             if run is not None:
-                row |= zip(late, run({**other_inputs, **row}), strict=True)
+                row |= zip(remaining, run({**other_inputs, **row}), strict=True)
             rows.append([row[name].ravel() for name in self.outputs])
         return [np.stack(column) for column in zip(*rows, strict=True)]
 
@@ -60,41 +61,41 @@ def open_batches(
 ) -> Batches:
     """Open the part of an ONNX model from the tensor `source` on.
 
-    `trial` (BATCH, …) are pictures that differ. If a batch of them gives other values than each picture
-    alone, pictures will run one by one.
+    `trial` (BATCH, …) are different pictures. If a batch of them gives other values than single pictures,
+    pictures run one by one.
     """
     other_inputs = other_inputs or {}
-    made = Batches(source, tuple(outputs), open_part(model, {**other_inputs, source: trial[:1]}, outputs))
+    batches = Batches(source, tuple(outputs), open_part(model, {**other_inputs, source: trial[:1]}, outputs))
     try:
-        return _with_batches(model, made, trial, other_inputs)
+        return _with_batches(model, batches, trial, other_inputs)
     except Exception as problem:  # noqa: BLE001 - the errors of onnx and onnxruntime have no common class
-        return replace(made, why=condense(problem, 200))
+        return replace(batches, why=condense(problem, 200))
 
 
-def _with_batches(model: Any, made: Batches, trial: Tensor, other_inputs: Values) -> Batches:
+def _with_batches(model: Any, batches: Batches, trial: Tensor, other_inputs: Values) -> Batches:
     """Add `many` and `tail`; raise ModelError if the trial fails."""
-    given = {**other_inputs, made.source: trial[:1]}
-    dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == made.source]
-    free = any(first.dim_value < 1 for dim in dims for first in dim)  # an input of the file that takes any
-    cut = made.outputs if free else _last_products(model, made)
+    inputs = {**other_inputs, batches.source: trial[:1]}
+    dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == batches.source]
+    free = any(first.dim_value < 1 for dim in dims for first in dim)  # the file has a dynamic batch
+    cut = batches.outputs if free else _last_products(model, batches)
     if not cut:
         raise ModelError("the network has no filter and no matrix product")
-    part = part_of(model, given, cut)
+    part = part_of(model, inputs, cut)
     single = open_bytes(part.SerializeToString())
-    many = open_bytes(_free_batch(part, made.source).SerializeToString())
-    rows = [single({**other_inputs, made.source: picture[np.newaxis]}) for picture in trial]
-    found = many({**other_inputs, made.source: trial})
-    for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
+    many = open_bytes(_free_batch(part, batches.source).SerializeToString())
+    rows = [single({**other_inputs, batches.source: picture[np.newaxis]}) for picture in trial]
+    batched = many({**other_inputs, batches.source: trial})
+    for name, values, batch in zip(cut, zip(*rows, strict=True), batched, strict=True):
         alone = np.stack(values)
-        # A value that does not vary would not show that pictures are mixed up.
+        # A constant value could not reveal mixed-up pictures.
         if not free and not (np.ptp(alone, axis=0) > 10 * SAME * (1 + np.abs(alone).max(axis=0))).all():
             raise ModelError(f"{name!r} has values that do not depend on the picture")
         if batch.size != alone.size or not np.allclose(batch.reshape(alone.shape), alone, SAME, SAME):
             raise ModelError(f"a batch gives other values of {name!r} than single pictures")
     first = dict(zip(cut, rows[0], strict=True))
-    late = [name for name in made.outputs if name not in first]
-    tail = open_part(model, {**given, **first}, late) if late else None
-    return replace(made, many=many, tail=tail, cut={name: value.shape for name, value in first.items()})
+    remaining = [name for name in batches.outputs if name not in first]
+    tail = open_part(model, {**inputs, **first}, remaining) if remaining else None
+    return replace(batches, many=many, tail=tail, cut={name: value.shape for name, value in first.items()})
 
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
@@ -108,32 +109,32 @@ def open_bytes(model: bytes) -> Session:
     names = [port.name for port in session.get_inputs()]
 
     def run(values: Values) -> list[Tensor]:
-        found = session.run(None, {name: values[name] for name in names})
-        return [np.asarray(value) for value in found]
+        outputs = session.run(None, {name: values[name] for name in names})
+        return [np.asarray(value) for value in outputs]
 
     return run
 
 
 def dependent(model: Any, source: str, outputs: Sequence[str]) -> list[Any]:
-    """Return the nodes that lead from a tensor to the outputs, in order."""
-    reached, kept = {source}, []
+    """The nodes on the paths from a tensor to the outputs, in order."""
+    reached, nodes = {source}, []
     for node in needed(model.graph, outputs, [source]):
         if reached.intersection(node.input):
             reached.update(node.output)
-            kept.append(node)
-    return kept
+            nodes.append(node)
+    return nodes
 
 
-def _last_products(model: Any, made: Batches) -> tuple[str, ...]:
-    """The tensors that lead from the filters and products to the nodes after them, or to the outputs."""
-    wanted, read, inside = set[str](), set(made.outputs), list[str]()
-    for node in reversed(dependent(model, made.source, made.outputs)):
-        if node.op_type in HEAVY or wanted.intersection(node.output):
-            wanted.update(node.input)
-            inside += node.output
+def _last_products(model: Any, batches: Batches) -> tuple[str, ...]:
+    """The tensors between the last convolutions and products and the nodes after them, or the outputs."""
+    upstream, read, produced = set[str](), set(batches.outputs), list[str]()
+    for node in reversed(dependent(model, batches.source, batches.outputs)):
+        if node.op_type in HEAVY or upstream.intersection(node.output):
+            upstream.update(node.input)
+            produced += node.output
         else:
             read.update(node.input)
-    return tuple(name for name in inside if name in read)
+    return tuple(name for name in produced if name in read)
 
 
 def _free_batch(part: Any, source: str) -> Any:
@@ -163,7 +164,7 @@ def _free_batch(part: Any, source: str) -> Any:
 def in_batches(
     run: Callable[[Sequence[Item]], Sequence[Tensor]], items: Sequence[Item], jobs: int
 ) -> list[Tensor]:
-    """Run batches of the items in `jobs` threads; return the arrays (n, …) that `run` gives, joined."""
+    """Run batches of the items in `jobs` threads; return the concatenated arrays (n, …)."""
     parts = [items[begin : begin + BATCH] for begin in range(0, len(items), BATCH)]
     with ThreadPoolExecutor(max(jobs, 1)) as pool:  # onnxruntime releases the interpreter while it computes
         rows = list(pool.map(run, parts))
@@ -171,7 +172,7 @@ def in_batches(
 
 
 def noise(*shape: int) -> Tensor:
-    """Return BATCH different pictures of this shape, random values in 0 … 1 of different brightness."""
+    """BATCH different pictures of this shape: random values in 0 … 1 of different brightness."""
     rng = np.random.default_rng(0)
     brightness = rng.random((BATCH, *([1] * len(shape))))
     return np.asarray(rng.random((BATCH, *shape)) * brightness, np.float32)

@@ -1,4 +1,4 @@
-"""A benchmark's own file: its positions, the picture that it makes at each, and the maps of both."""
+"""Benchmark files: their positions, the picture at each of them, and maps of the outputs."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
 from holdfast.patchbench.positions import batches
-from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, pasted, settle, sweep, ties
+from holdfast.patchbench.positions.sweep import PositionMap, SafetyRule, confirm, pasted, sweep, ties
 from holdfast.verify import finite
 from holdfast.verify.enumerate import first_alike
 from holdfast.verify.problem import InputDomain, domain_of, first_float, last_float
@@ -30,13 +30,13 @@ class Network:
     """A benchmark's file, read once for all its instances, and the sessions opened so far."""
 
     model: Any  # onnx.ModelProto
-    heads: dict[tuple[str, ...], batches.Session] = field(default_factory=dict)  # by what they give
-    behind: batches.Batches | None = None  # the network behind the patch
+    heads: dict[tuple[str, ...], batches.Session] = field(default_factory=dict)  # by output names
+    after_patch: batches.Batches | None = None  # the network after the patch
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
+    """An opened instance of a benchmark: the cells of its two position inputs, and its runner."""
 
     network: Network
     domain: InputDomain
@@ -48,17 +48,17 @@ class Instance:
 
     @property
     def picture(self) -> str:
-        """The tensor with the patch on the picture: all that depends on the position reads it."""
+        """The tensor of the picture with the patch; everything that depends on the position reads it."""
         return self.parts.joint[0]
 
     @property
     def pixels(self) -> int:
-        """How many values of the flat input, from the first on, are the picture."""
+        """Number of values of the picture, which come first in the flat input."""
         return int(self.domain.free.min())
 
     @property
     def other_inputs(self) -> dict[str, Tensor]:
-        """What the network reads besides the picture: the flat input, for its target."""
+        """The other inputs of the network: the flat input, for its target."""
         return {self.runner.name: self.domain.template.reshape(self.domain.box.lower.shape)}
 
     def point(self, place: Sequence[int]) -> Point:
@@ -66,23 +66,23 @@ class Instance:
         return np.array([cells.middle[i] for cells, i in zip(self.cells, place, strict=True)], np.float32)
 
     def with_picture(self, picture: Tensor | np.float32) -> Tensor:
-        """The flat input of the question with another picture, or all its pixels of one value."""
-        made = self.domain.template.copy()
-        made[: self.pixels] = np.ravel(picture)
-        return made
+        """The flat input of the instance with another picture, or with all pixels of one value."""
+        flat = self.domain.template.copy()
+        flat[: self.pixels] = np.ravel(picture)
+        return flat
 
     def whole(self, point: Point, flat: Tensor | None = None) -> Tensor:
-        """The input with this position; `flat` replaces the values of the question."""
-        made = (self.domain.template if flat is None else flat).copy()
-        made[self.domain.free] = point
-        return made.reshape(self.domain.box.lower.shape)
+        """The input with this position; `flat` replaces the values of the instance."""
+        values = (self.domain.template if flat is None else flat).copy()
+        values[self.domain.free] = point
+        return values.reshape(self.domain.box.lower.shape)
 
     def exact(self, point: Point, flat: Tensor | None = None) -> float:
         """The output of the original file at a position."""
         return float(self.runner.outputs(self.whole(point, flat)[np.newaxis])[0, 0])
 
     def picture_at(self, point: Point, flat: Tensor | None = None) -> Tensor:
-        """The picture (1, …) that the file makes at a position."""
+        """The picture (1, …) with the patch at a position."""
         return self.tensors_at(point, (self.picture,), flat)[0]
 
     def tensors_at(self, point: Point, names: tuple[str, ...], flat: Tensor | None = None) -> list[Tensor]:
@@ -94,7 +94,7 @@ class Instance:
 
 
 def open_instance(question: Property, network: Network, bar: SafetyRule) -> Instance:
-    """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
+    """Open an instance of a benchmark; raise InputError if its free inputs are no position of a patch."""
     where, model = question.model.path, network.model
     domain = domain_of(question)
     if len(domain.free) != 2:
@@ -124,23 +124,23 @@ def open_instance(question: Property, network: Network, bar: SafetyRule) -> Inst
 
 
 def open_network(instance: Instance) -> batches.Batches:
-    """Open the network behind the patch, once per file: its own outputs, then what every ArgMax reads."""
+    """Open the network after the patch, once per file: its own outputs, then the inputs of every ArgMax."""
     network = instance.network
-    if network.behind is None:
+    if network.after_patch is None:
         outputs = [port.name for port in network.model.graph.output]
         nodes = batches.dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
         inputs = map(instance.with_picture, batches.noise(instance.pixels))
         trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
         names = [*outputs, *scores]
-        network.behind = batches.open_batches(
+        network.after_patch = batches.open_batches(
             network.model, instance.picture, names, trial, instance.other_inputs
         )
-    return network.behind
+    return network.after_patch
 
 
 def kinds_of(instance: Instance, free: int) -> Ints:
-    """For each cell of one position input the first cell that the file cannot tell from it."""
+    """For each cell of one position input, the first cell with the same effect."""
 
     def tensors(number: int) -> list[Tensor]:
         point = instance.point((number, 0) if free == 0 else (0, number))
@@ -151,9 +151,9 @@ def kinds_of(instance: Instance, free: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What the position input does to the picture, in words.
+    """The effect of the position input on the picture, in words.
 
-    `clean` is the picture without a patch, `content` what the first position puts there, if a rectangle.
+    `clean` is the picture without a patch, `content` the patch at the first position, if it is a rectangle.
     """
 
     words: str
@@ -162,34 +162,34 @@ class Effect:
 
 
 def effect(instance: Instance) -> Effect:
-    """What the position input does, seen from the file itself: which values it puts no picture in."""
+    """The effect of the position input, measured on the file by the values that ignore the picture."""
     last_cells = [len(cells) - 1 for cells in instance.cells]
     between = [min((last + 1) // 3 + i, last) for i, last in enumerate(last_cells)]
     begin, end, probe = (instance.point(place) for place in ((0, 0), last_cells, between))
     first, last = _overwritten(instance, begin), _overwritten(instance, end)
     clean: Tensor | None = None
-    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
-    with contextlib.suppress(Exception):  # a file need not take such a position, and errors have no one class
-        if not _overwritten(instance, far).any():
-            clean = instance.picture_at(far)
+    outside = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
+    with contextlib.suppress(Exception):  # a file may reject such a position; its errors have no common class
+        if not _overwritten(instance, outside).any():
+            clean = instance.picture_at(outside)
     if clean is None and not (first & last).any():
         clean = np.where(first, instance.picture_at(end), instance.picture_at(begin))
     at = ", ".join(f"{value:g}" for value in probe)
     change = _change(_overwritten(instance, probe))
     words = f"at the first position {_change(first)}; at ({at}) {change}"
-    # No patch if channels differ.
+    # Not a patch if channels differ.
     if clean is None or first.ndim != 4 or not first.any() or (first != first[:, :1]).any():
         return Effect(words, clean, None)
     rows, columns = np.flatnonzero(first[0, 0].any(axis=1)), np.flatnonzero(first[0, 0].any(axis=0))
-    there = slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    content: Tensor = instance.picture_at(begin)[0][there]
-    if not first[0][there].all():
-        content = np.ma.array(content, mask=~first[0][there])
+    region = slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    content: Tensor = instance.picture_at(begin)[0][region]
+    if not first[0][region].all():
+        content = np.ma.array(content, mask=~first[0][region])
     return Effect(words, clean, content)
 
 
 def _overwritten(instance: Instance, point: Point) -> Bools:
-    """Where the picture at a position does not depend on the picture that was given."""
+    """Where the picture at a position does not depend on the input picture."""
     greys = (instance.with_picture(np.float32(grey)) for grey in (0.25, 0.75))
     dark, light = (instance.picture_at(point, flat) for flat in greys)
     return np.asarray(dark == light)
@@ -202,94 +202,97 @@ def _change(mask: Bools) -> str:
     if mask.ndim != 4:
         return f"{int(mask.sum())} values"
     spans = []
-    for axis, what in enumerate(("channels", "rows", "columns"), 1):
-        hit = np.unique(np.nonzero(mask)[axis])
-        whole = len(hit) == mask.shape[axis]
-        spans.append(f"all {what}" if whole else f"{what} {hit[0]}–{hit[-1]}")
+    for axis, unit in enumerate(("channels", "rows", "columns"), 1):
+        changed = np.unique(np.nonzero(mask)[axis])
+        complete = len(changed) == mask.shape[axis]
+        spans.append(f"all {unit}" if complete else f"{unit} {changed[0]}–{changed[-1]}")
     return ", ".join(spans)
 
 
-def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionMap, bool]:
-    """Map what the file does at every cell of its position inputs; it makes the pictures itself.
+def file_map(instance: Instance, measured: Effect, jobs: int = 1) -> tuple[PositionMap, bool]:
+    """Map the output at every cell of the position inputs; the file itself places the patch.
 
-    The second value says whether every picture is the clean one with the patch where the position says. Then
+    The second value is whether every picture is the clean one with the patch at the given position. If so,
     the map is over rows and columns of the picture, else over (first input, second input).
     """
-    behind, other_inputs = open_network(instance), instance.other_inputs
+    after_patch, other_inputs = open_network(instance), instance.other_inputs
     kinds = (kinds_of(instance, free) for free in range(2))
     (first, down), (second, across) = (np.unique(kind, return_inverse=True) for kind in kinds)
     places = list(itertools.product(first.tolist(), second.tolist()))
 
-    def run(these: Sequence[tuple[int, int]]) -> list[Tensor]:
-        pictures = [instance.picture_at(instance.point(place)) for place in these]
-        same = [done.clean is not None and np.array_equal(picture, done.clean) for picture in pictures]
-        square = [_is_described(instance, done, *made) for made in zip(these, pictures, strict=True)]
-        return [np.array(same), np.array(square), *behind.run(np.concatenate(pictures), other_inputs)]
+    def run(batch: Sequence[tuple[int, int]]) -> list[Tensor]:
+        pictures = [instance.picture_at(instance.point(place)) for place in batch]
+        same = [
+            measured.clean is not None and np.array_equal(picture, measured.clean) for picture in pictures
+        ]
+        square = [_is_described(instance, measured, *pair) for pair in zip(batch, pictures, strict=True)]
+        return [np.array(same), np.array(square), *after_patch.run(np.concatenate(pictures), other_inputs)]
 
     same, square, *values = batches.in_batches(run, places, jobs)
 
-    def run_again(number: int) -> float:
+    def replay(number: int) -> float:
         return instance.exact(instance.point(places[number]))
 
-    settled = settle(*_read(values), instance.bar, run_again, behind.many is not None)
+    confirmed = confirm(*_read(values), instance.bar, replay, after_patch.many is not None)
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]
 
-    outputs, unchanged = over_cells(settled.outputs), int(over_cells(same).sum())
+    outputs, unchanged = over_cells(confirmed.outputs), int(over_cells(same).sum())
     rows, columns = (cells.middle.astype(np.float64) for cells in instance.cells)
-    column_row, row_column = (len(places) == outputs.size and bool(one.all()) for one in square.T)
+    column_row, row_column = (len(places) == outputs.size and bool(described.all()) for described in square.T)
     if column_row:
         outputs, rows, columns = outputs.T, columns, rows
-    clean = float("nan")  # unless the file shows the picture without a patch
-    if done.clean is not None:
-        clean = on_file(instance, done.clean, neutral_of(instance, done.clean))
-    facts = vars(settled) | {"outputs": outputs, "unchanged": unchanged}
-    found = PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts)
-    return found, column_row or row_column
+    clean = float("nan")  # unless the picture without a patch is known
+    if measured.clean is not None:
+        clean = on_file(instance, measured.clean, neutral_of(instance, measured.clean))
+    facts = vars(confirmed) | {"outputs": outputs, "unchanged": unchanged}
+    position_map = PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts)
+    return position_map, column_row or row_column
 
 
 def _is_described(
-    instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor
+    instance: Instance, measured: Effect, place: tuple[int, int], picture: Tensor
 ) -> tuple[bool, bool]:
-    """Whether a picture is the clean one with all of the patch at (column, row), or at (row, column)."""
-    position, clean, content = instance.point(place).astype(np.int64), done.clean, done.content
+    """Whether a picture is the clean one with the whole patch at (column, row), or at (row, column)."""
+    position, clean, content = instance.point(place).astype(np.int64), measured.clean, measured.content
     if clean is None or content is None:
         return False, False
 
-    def is_at(spot: Ints) -> bool:
-        inside = (spot >= 0).all() and (spot + content.shape[1:] <= picture.shape[2:]).all()
-        return bool(inside) and np.array_equal(pasted(clean, content, spot[np.newaxis]), picture)
+    def is_at(corner: Ints) -> bool:
+        inside = (corner >= 0).all() and (corner + content.shape[1:] <= picture.shape[2:]).all()
+        return bool(inside) and np.array_equal(pasted(clean, content, corner[np.newaxis]), picture)
 
     return is_at(position[::-1]), is_at(position)
 
 
 def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int = 1) -> PositionMap:
-    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network."""
+    """Map an actual square patch (c, k, k) at every position of the clean picture, in the file's network."""
     neutral = neutral_of(instance, clean)
 
     def replay(picture: Tensor) -> float:
         return on_file(instance, picture, neutral)
 
-    behind, bar = open_network(instance), instance.bar
+    after_patch, bar = open_network(instance), instance.bar
     return sweep(
-        behind, clean, content, _read, replay, bar=bar, other_inputs=instance.other_inputs, jobs=jobs
+        after_patch, clean, content, _read, replay, bar=bar, other_inputs=instance.other_inputs, jobs=jobs
     )
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
-    """The output for a picture (1, …) as it is, by the original file if at `neutral` it changes nothing.
+    """The output for a picture (1, …) without a patch.
 
-    Else by the part of the file behind the patch.
+    It is computed by the original file at the position `neutral`, which changes nothing, or else by the part
+    of the file after the patch.
     """
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
-    behind = open_network(instance)
-    return float(behind.alone({**instance.other_inputs, behind.source: picture})[0].ravel()[0])
+    after_patch = open_network(instance)
+    return float(after_patch.alone({**instance.other_inputs, after_patch.source: picture})[0].ravel()[0])
 
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
-    """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
+    """A pair of cells at which the file leaves the picture unchanged; None if there is none."""
     if not np.array_equal(clean.ravel(), instance.domain.template[: instance.pixels]):
         return None  # the network reads another form of the picture
     ramp = np.linspace(0.2, 0.8, instance.pixels, dtype=np.float32)
@@ -301,10 +304,12 @@ def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
 
 
 def _read(values: Sequence[Tensor]) -> tuple[Floats, Bools]:
-    """The file's output of every picture (n,), and where the class is nearly a tie.
+    """The file's output for every picture (n,), and where the class is nearly tied.
 
-    Without an ArgMax nothing is known of ties, and all outputs are doubtful.
+    Without an ArgMax ties are unknown, and all outputs are doubtful.
     """
     outputs, *scores = (np.asarray(value, np.float64) for value in values)
-    doubtful = np.any([ties(one) for one in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
+    doubtful = (
+        np.any([ties(classes) for classes in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
+    )
     return outputs[:, 0], doubtful

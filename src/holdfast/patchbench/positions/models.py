@@ -21,33 +21,35 @@ from holdfast.stages.normalise import card as normalise
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A single-object model with its file as it is (`exact`)."""
+    """A single-object model; `exact` runs its unmodified file."""
 
     model: Model
     exact: Run
 
     def tensor(self, pixels: Image) -> Tensor:
-        """The pixels (h, w, 3) as they go into the network, without the batch."""
+        """The network input of pixels (h, w, 3), without the batch."""
         return normalise(pixels, self.model.card.input)
 
-    def says(self, tensor: Tensor) -> Target:
-        """What the user's file says of one tensor (1, …)."""
+    def predict(self, tensor: Tensor) -> Target:
+        """The prediction of the user's file for one tensor (1, …)."""
         head = lookup("head", self.model.card.head.name)
-        found: Detections = head(checked(self.exact(tensor)), self.model.card)
-        if not len(found):
+        detections: Detections = head(checked(self.exact(tensor)), self.model.card)
+        if not len(detections):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
-        best = int(np.argmax(found.scores))
-        return Target.of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
+        best = int(np.argmax(detections.scores))
+        return Target.of(
+            detections.classes[best], detections.boxes[best] / np.array([*self.model.card.input.size] * 2)
+        )
 
     def output(self, tensor: Tensor, target: Target) -> float:
-        """IoU · equal(class) of what the user's file says of one tensor (1, …)."""
-        said = self.says(tensor)
-        return float(output_of([said.box], [said.label], target)[0])
+        """IoU · equal(class) of the prediction of the user's file for one tensor (1, …)."""
+        predicted = self.predict(tensor)
+        return float(output_of([predicted.box], [predicted.label], target)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class BatchDetector(Detector):
-    """A detector that also runs many pictures at once; `ports` is None if only its head can read them."""
+    """A detector that also runs batches of pictures; `ports` is None if only its head reads the outputs."""
 
     batches: Batches
     ports: DetectorPorts | None
@@ -83,7 +85,7 @@ def map_positions(
 ) -> PositionMap:  # fmt: skip
     """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
-    Where the mask (k, k) is False the picture shows through. Default target: what the model says without it.
+    Where the mask (k, k) is False the picture is visible. Default target: the prediction without the patch.
     """
     width, height = detector.model.card.input.size
     size = height, width
@@ -99,7 +101,7 @@ def map_positions(
     if mask is not None and not mask.all():
         hidden = ~mask[:, :, np.newaxis] if last else ~mask
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
-    goal = target or detector.says(clean)
+    goal = target or detector.predict(clean)
 
     reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
     bar = bar or SafetyRule()
@@ -107,15 +109,18 @@ def map_positions(
 
 
 def read(detector: BatchDetector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
-    """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly a tie.
+    """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly tied.
 
-    Where only the head can read the outputs, all are doubtful.
+    If only the head can read the outputs, all are doubtful.
     """
     if detector.ports is None:
         return np.full(len(values[0]), np.nan), np.ones(len(values[0]), np.bool_)
     arrays = [np.asarray(value, np.float64) for value in values]
-    found = dict(zip(detector.batches.outputs, arrays, strict=True))
-    boxes, scores = found[detector.ports.box] * detector.ports.scale, found[detector.ports.scores]
-    good = np.asarray(np.isfinite(boxes).all(axis=1))
-    outputs = output_of(np.where(good[:, None], boxes, 0.0), np.argmax(scores, axis=1), target)
-    return outputs, ties(scores) | ~good
+    outputs_by_name = dict(zip(detector.batches.outputs, arrays, strict=True))
+    boxes, scores = (
+        outputs_by_name[detector.ports.box] * detector.ports.scale,
+        outputs_by_name[detector.ports.scores],
+    )
+    finite = np.asarray(np.isfinite(boxes).all(axis=1))
+    outputs = output_of(np.where(finite[:, None], boxes, 0.0), np.argmax(scores, axis=1), target)
+    return outputs, ties(scores) | ~finite

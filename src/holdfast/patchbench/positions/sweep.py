@@ -1,4 +1,4 @@
-"""A patch at every position of one picture: batches, replays of what decides, and the map of outputs."""
+"""A patch at every position of one picture: batched runs, replays of decisive positions, output maps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.patchbench.positions.batches import Batches, Values, in_batches
 
-NEAR = 1e-3  # outputs this near the threshold, and class scores this near each other, are run again
-WRONG = 1e-4  # if a batch is off by more anywhere, no batch is believed
-_SAMPLES = 16  # positions that are run again in any case
+NEAR = 1e-3  # outputs this close to the threshold, and class scores this close to each other, are replayed
+WRONG = 1e-4  # if any batched output is off by more, all positions are replayed
+_SAMPLES = 16  # positions that are always replayed
 # Raw outputs (n, m) each -> the map's outputs (n,), and where they are doubtful.
 Read = Callable[[list[Tensor]], tuple[Floats, Bools]]
 
@@ -23,7 +23,7 @@ class SafetyRule:
     strict: bool = False
 
     def unsafe(self, outputs: Floats) -> Bools:
-        """Where an output is unsafe; one that is no number is."""
+        """Where an output is unsafe; NaN is unsafe."""
         safe = outputs >= self.threshold if self.strict else outputs > self.threshold
         return np.asarray(~safe)
 
@@ -36,7 +36,7 @@ class PositionMap:
     """The output iou × equal for every position of the patch's top left corner, (rows, columns).
 
     `rows` and `columns` are the positions along both directions. `replayed` of them were run one by one on
-    the user's file, and their outputs are those; `difference` is the largest by which the fast way was off.
+    the user's file, which gives their outputs; `difference` is the largest difference from the batched run.
     """
 
     outputs: Floats
@@ -44,7 +44,7 @@ class PositionMap:
     columns: Floats
     bar: SafetyRule
     clean: float
-    unchanged: int  # positions at which the picture stays as it is
+    unchanged: int  # positions at which the patch does not change the picture
     replayed: int
     difference: float
     how: str
@@ -61,7 +61,7 @@ class PositionMap:
 
     @property
     def where(self) -> tuple[int, int]:
-        """Row and column, as places in the map, of the smallest output; the first of equal ones."""
+        """Row and column index of the smallest output; the first of equal ones."""
         flat = int(np.argmin(np.where(np.isnan(self.outputs), -np.inf, self.outputs)))
         return divmod(flat, len(self.columns))
 
@@ -84,42 +84,42 @@ class PositionMap:
 
 @dataclass(frozen=True, eq=False)
 class ReplayedMap:
-    """The outputs (n,), how many of them were run one by one, and how far off the batches were there."""
+    """The outputs (n,), how many of them were replayed, and the largest difference from the batches."""
 
     outputs: Floats
     replayed: int
     difference: float
-    how: str  # "batches", or "one by one" if those are not believed
+    how: str  # "batches", or "one by one" if batches are not reliable
 
 
-def settle(
+def confirm(
     outputs: Floats, doubtful: Bools, bar: SafetyRule, replay: Callable[[int], float], batched: bool = True
 ) -> ReplayedMap:
-    """Check the outputs (n,) of batches; `replay` gives one of them by running the user's file.
+    """Confirm the outputs (n,) of batches; `replay` computes one of them with the user's file.
 
-    Run again are those near the threshold, those that are `doubtful` (a class nearly tied), the smallest, and
-    a sample. If one that is not doubtful is off, all are run again.
+    Outputs near the threshold, `doubtful` ones (a class nearly tied), the smallest, and a sample are
+    replayed. If one that is not doubtful differs, all are replayed.
     """
     how = "batches" if batched else "one by one"
     if not len(outputs):
         return ReplayedMap(outputs, 0, 0.0, how)
-    again = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
-    again[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
-    again[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True
+    selected = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
+    selected[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
+    selected[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True
     final = outputs.copy()
-    places = np.flatnonzero(again)
-    final[places] = [replay(int(i)) for i in places]
-    known = again & ~doubtful & np.isfinite(outputs)
+    indices = np.flatnonzero(selected)
+    final[indices] = [replay(int(i)) for i in indices]
+    known = selected & ~doubtful & np.isfinite(outputs)
     if not (np.abs(final - outputs)[known] <= WRONG).all():
-        rest = np.flatnonzero(~again)
+        rest = np.flatnonzero(~selected)
         final[rest] = [replay(int(i)) for i in rest]
-        again[:], how = True, "one by one"
-    difference = float(np.nanmax(np.abs(final - outputs)[again], initial=0.0))
-    return ReplayedMap(final, int(again.sum()), difference, how)
+        selected[:], how = True, "one by one"
+    difference = float(np.nanmax(np.abs(final - outputs)[selected], initial=0.0))
+    return ReplayedMap(final, int(selected.sum()), difference, how)
 
 
 def ties(scores: Floats) -> Bools:
-    """For each row of class scores (n, k) whether the two highest are nearly equal."""
+    """Per row of class scores (n, k): whether the two highest are nearly equal."""
     if scores.ndim != 2 or scores.shape[1] < 2:
         return np.zeros(len(scores), np.bool_)
     best = np.partition(scores, -2, axis=1)[:, -2:]
@@ -128,27 +128,27 @@ def ties(scores: Floats) -> Bools:
 
 
 def pasted(clean: Tensor, content: Tensor, spots: Ints, last: bool = False) -> Tensor:
-    """Lay a patch over a picture (1, …), once for each position (n, 2) of its top left corner; (n, …).
+    """Copies (n, …) of a picture (1, …) with a patch at each position (n, 2) of its top left corner.
 
-    The patch is (c, k, k), or (k, k, c) if channels are `last`. Where it is masked the picture shows through.
+    The patch is (c, k, k), or (k, k, c) if channels are `last`. Where it is masked the picture is visible.
     """
-    made = np.repeat(clean, len(spots), axis=0)
+    copies = np.repeat(clean, len(spots), axis=0)
     height, width = content.shape[:2] if last else content.shape[1:]
     hidden, data = np.ma.getmaskarray(content), np.ma.getdata(content)
-    for picture, (row, column) in zip(made, spots.tolist(), strict=True):
+    for picture, (row, column) in zip(copies, spots.tolist(), strict=True):
         square = slice(row, row + height), slice(column, column + width)
-        there = (*square, slice(None)) if last else (slice(None), *square)
-        picture[there] = np.where(hidden, picture[there], data)
-    return made
+        region = (*square, slice(None)) if last else (slice(None), *square)
+        picture[region] = np.where(hidden, picture[region], data)
+    return copies
 
 
 def changing(clean: Tensor, content: Tensor, last: bool = False) -> Bools:
-    """For every position (rows, columns) of the patch whether it changes the picture."""
+    """Per position (rows, columns) of the patch: whether it changes the picture."""
     if last:
         clean, content = clean.transpose(0, 3, 1, 2), content.transpose(2, 0, 1)
     views = np.lib.stride_tricks.sliding_window_view(clean[0], content.shape[1:], (1, 2))
-    data, seen = np.ma.getdata(content), ~np.ma.getmaskarray(content)
-    differs = (views != data[:, np.newaxis, np.newaxis]) & seen[:, np.newaxis, np.newaxis]
+    data, visible = np.ma.getdata(content), ~np.ma.getmaskarray(content)
+    differs = (views != data[:, np.newaxis, np.newaxis]) & visible[:, np.newaxis, np.newaxis]
     return np.asarray(differs.any(axis=(0, 3, 4)))
 
 
@@ -159,7 +159,7 @@ def sweep(
     """Map a patch at every position of a picture (1, …).
 
     Both must be normalised. Positions at which the patch changes nothing have the output of the clean
-    picture. `replay` gives the output of one picture (1, …) by the user's file.
+    picture. `replay` computes the output of one picture (1, …) with the user's file.
     """
     changed = changing(clean, content, last)
     spots = np.argwhere(changed)
@@ -167,16 +167,16 @@ def sweep(
     def run(number: Sequence[int]) -> list[Tensor]:
         return batches.run(pasted(clean, content, spots[number], last), other_inputs or {})
 
-    def run_again(number: int) -> float:
+    def replay_at(number: int) -> float:
         return replay(pasted(clean, content, spots[[number]], last))
 
     outputs, doubtful = np.zeros(0), np.zeros(0, np.bool_)
     if len(spots):
         outputs, doubtful = read(in_batches(run, range(len(spots)), jobs))
     before = replay(clean)
-    settled = settle(outputs, doubtful, bar, run_again, batches.many is not None)
-    whole: Floats = np.full(changed.shape, before)
-    whole[changed] = settled.outputs
-    rows, columns = (np.arange(float(size)) for size in whole.shape)
-    facts = vars(settled) | {"outputs": whole, "unchanged": int((~changed).sum())}
+    confirmed = confirm(outputs, doubtful, bar, replay_at, batches.many is not None)
+    outputs_map: Floats = np.full(changed.shape, before)
+    outputs_map[changed] = confirmed.outputs
+    rows, columns = (np.arange(float(size)) for size in outputs_map.shape)
+    facts = vars(confirmed) | {"outputs": outputs_map, "unchanged": int((~changed).sum())}
     return PositionMap(rows=rows, columns=columns, bar=bar, clean=before, **facts)

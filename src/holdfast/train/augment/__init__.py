@@ -1,7 +1,7 @@
-"""Augmentations of training pictures: plain functions, named in a recipe, applied in the order named.
+"""Augmentations of training images: functions, named in a recipe and applied in this order.
 
-Each takes pictures (n, h, w, 3) uint8 and a random generator and hands back new pictures of the same kind;
-the same generator gives the same pictures. `severity` scales the change, and 0 changes nothing.
+Each takes images (n, h, w, 3) uint8 and a random generator and returns new images of the same shape. Equal
+generators give equal images. `severity` scales the change; 0 changes nothing.
 """
 
 from typing import TypeAlias
@@ -16,9 +16,9 @@ from holdfast.core.types import Image, Tensor
 
 Pictures: TypeAlias = NDArray[np.uint8]  # (n, height, width, 3) RGB
 # Of the standard augmentation:
-SHIFT = 0.08  # of the side, each way
+SHIFT = 0.08  # share of the side, in each direction
 ZOOM = 0.1
-GAIN, TINT, OFFSET = 0.12, 0.04, 8.0  # deviations: of all channels, of each, and in levels
+GAIN, TINT, OFFSET = 0.12, 0.04, 8.0  # standard deviations: of all channels, of each channel, and in levels
 
 
 def check(name: str, images: Pictures, severity: float) -> None:
@@ -31,15 +31,15 @@ def check(name: str, images: Pictures, severity: float) -> None:
 
 
 def warp(image: Image, matrix: Tensor) -> Image:
-    """The picture whose pixels come from where the matrix (2, 3) maps them to; its edge is repeated."""
+    """The image warped by the inverse map (2, 3); the border is replicated."""
     height, width = image.shape[:2]
-    how = {"flags": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, "borderMode": cv2.BORDER_REPLICATE}
-    return np.asarray(cv2.warpAffine(image, matrix, (width, height), **how))
+    settings = {"flags": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, "borderMode": cv2.BORDER_REPLICATE}
+    return np.asarray(cv2.warpAffine(image, matrix, (width, height), **settings))
 
 
 @stage("augment")
 def standard(images: Pictures, rng: np.random.Generator, severity: float = 1.0) -> Pictures:
-    """Pictures (n, h, w, 3) shifted, zoomed and lit anew, each by its own draw; never mirrored.
+    """Images (n, h, w, 3) with random shift, zoom and brightness, drawn per image; never mirrored.
 
     A mirrored sign is another sign.
     """
@@ -53,11 +53,11 @@ def standard(images: Pictures, rng: np.random.Generator, severity: float = 1.0) 
     offset = rng.normal(0, OFFSET, (n, 1, 1, 1)) * severity
     levels = np.arange(256.0).reshape(1, 1, 256, 1)
     light = np.rint(np.clip(levels * gain + offset, 0, 255)).astype(np.uint8)  # tables (n, 1, 256, 3)
-    made = np.empty_like(images)
-    for place in range(n):
-        scale = zoom[place]
-        middle = np.array([width - 1, height - 1]) / 2 * (1 - scale)
-        to_source = np.array([[scale, 0, middle[0]], [0, scale, middle[1]]])
-        to_source[:, 2] += shift[place]
-        made[place] = cv2.LUT(warp(images[place], to_source), light[place])
-    return made
+    augmented = np.empty_like(images)
+    for index in range(n):
+        scale = zoom[index]
+        centre = np.array([width - 1, height - 1]) / 2 * (1 - scale)
+        to_source = np.array([[scale, 0, centre[0]], [0, scale, centre[1]]])
+        to_source[:, 2] += shift[index]
+        augmented[index] = cv2.LUT(warp(images[index], to_source), light[index])
+    return augmented

@@ -1,7 +1,7 @@
-"""AugMix (Hendrycks et al. 2020), APR-SP (Chen et al. 2021), and the operations that both of them chain.
+"""AugMix (Hendrycks et al. 2020), APR-SP (Chen et al. 2021), and the operations that both chain.
 
-The operations are those of the paper that no test corruption resembles. Where a picture is moved, its edge
-is repeated: AugMix leaves black there, which on a small sign is the largest change of all.
+The operations are those of the paper that do not resemble a test corruption. Geometric operations replicate
+the border: AugMix fills it with black, which on a small sign is the largest change of all.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,26 +17,26 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
 from holdfast.train.augment import Pictures, check, warp
 
-Operation: TypeAlias = Callable[[Image, float], Image]  # a strength of −1 to 1; the sign is a direction
+Operation: TypeAlias = Callable[[Image, float], Image]  # strength −1 to 1; the sign is the direction
 DEGREES, SHEAR, TRANSLATION = 30.0, 0.3, 1 / 3  # at strength 1
-MOST = 0.3  # of an operation's full strength: the paper's severity 3 of 10
-WIDTH, DEPTH = 3, 3  # AugMix: chains per picture, operations per chain at most
-SHARE = 0.5  # APR-SP: of the pictures are recombined
-_NOTHING = 1e-3  # an amplitude that is rounding: a level of one pixel is 1
+MOST = 0.3  # maximum strength of an operation: the paper's severity 3 of 10
+WIDTH, DEPTH = 3, 3  # AugMix: chains per image, maximum operations per chain
+SHARE = 0.5  # APR-SP: share of recombined images
+_NOTHING = 1e-3  # smallest amplitude above rounding errors
 
 
 def autocontrast(image: Image, strength: float) -> Image:
-    """The picture (h, w, 3) with each channel stretched over 0..255; it has no strength."""
+    """The picture (h, w, 3) with each channel stretched to 0..255; the strength is ignored."""
     return np.asarray(ImageOps.autocontrast(Pillow.fromarray(image)))
 
 
 def equalise(image: Image, strength: float) -> Image:
-    """The picture (h, w, 3) with each channel's levels used alike; it has no strength."""
+    """The picture (h, w, 3) with each channel's histogram equalised; the strength is ignored."""
     return np.asarray(ImageOps.equalize(Pillow.fromarray(image)))
 
 
 def posterise(image: Image, strength: float) -> Image:
-    """The picture with 4 bits a channel, down to none at full strength."""
+    """The picture with 4 bits per channel, down to 0 at full strength."""
     return np.asarray(ImageOps.posterize(Pillow.fromarray(image), 4 - int(abs(strength) * 4)))
 
 
@@ -46,7 +46,7 @@ def solarise(image: Image, strength: float) -> Image:
 
 
 def rotate(image: Image, strength: float) -> Image:
-    """The picture turned about its middle by up to 30 degrees."""
+    """The picture rotated about its centre by up to 30 degrees."""
     height, width = image.shape[:2]
     middle = ((width - 1) / 2, (height - 1) / 2)
     return warp(image, cv2.getRotationMatrix2D(middle, strength * DEGREES, 1.0))
@@ -78,13 +78,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 
 def strengths(rng: np.random.Generator, shape: tuple[int, ...], most: float) -> Tensor:
-    """Strengths drawn from 0.01 (or `most`, if less) to `most`, each in one of both directions."""
+    """Strengths drawn from 0.01 (or `most`, if less) to `most`, with a random sign."""
     return np.asarray(rng.uniform(min(0.01, most), most, shape) * rng.choice((-1.0, 1.0), shape))
 
 
 @stage("augment")
 def augmix(images: Pictures, rng: np.random.Generator, severity: float = 1.0) -> Pictures:
-    """Pictures (n, h, w, 3), each mixed with three chains of one to three operations on it.
+    """Images (n, h, w, 3), each mixed with three chains of one to three operations.
 
     (1 − m) x + m Σ wᵢ chainᵢ(x) with w ~ Dirichlet(1, 1, 1) and m ~ Beta(1, 1), which `severity` scales.
     """
@@ -95,61 +95,66 @@ def augmix(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
     weights = rng.dirichlet((1.0,) * WIDTH, n).astype(np.float32)
     shares = (rng.beta(1.0, 1.0, n) * severity).astype(np.float32)
     depths = rng.integers(1, DEPTH + 1, (n, WIDTH))
-    chosen = rng.integers(len(OPERATIONS), size=(n, WIDTH, DEPTH))
-    how = strengths(rng, (n, WIDTH, DEPTH), MOST * severity)
-    made = np.empty_like(images)
-    for place, image in enumerate(images):
-        mixed = image * (1 - shares[place])
+    selected = rng.integers(len(OPERATIONS), size=(n, WIDTH, DEPTH))
+    strength = strengths(rng, (n, WIDTH, DEPTH), MOST * severity)
+    augmented = np.empty_like(images)
+    for index, image in enumerate(images):
+        mixed = image * (1 - shares[index])
         for chain in range(WIDTH):
             changed = image
-            for step in range(depths[place, chain]):
-                changed = OPERATIONS[chosen[place, chain, step]](changed, how[place, chain, step])
-            mixed += changed * (shares[place] * weights[place, chain])
-        made[place] = np.rint(mixed)
-    return made
+            for step in range(depths[index, chain]):
+                changed = OPERATIONS[selected[index, chain, step]](changed, strength[index, chain, step])
+            mixed += changed * (shares[index] * weights[index, chain])
+        augmented[index] = np.rint(mixed)
+    return augmented
 
 
 @stage("augment")
 def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) -> Pictures:
-    """Pictures (n, h, w, 3), half of them with the phase of one changed version and another's amplitude.
+    """Images (n, h, w, 3), half of them with the phase of one version and the amplitude of another.
 
-    The two versions come of one operation each; a picture that is not recombined is left as it is. Shape is
-    in the phase: a net that leans on it is less moved by what changes the amplitude.
+    Each version is the result of one operation; the other images are unchanged. The phase carries the shape:
+    a net that relies on it is less sensitive to changes of the amplitude.
     """
     check("apr-sp", images, severity)
     n = len(images)
-    taken = np.flatnonzero(rng.random(n) < SHARE * severity)
-    chosen = rng.integers(len(OPERATIONS), size=(n, 2))
-    how = strengths(rng, (n, 2), MOST * severity)
-    made = images.copy()
-    if len(taken):
+    recombined_rows = np.flatnonzero(rng.random(n) < SHARE * severity)
+    selected = rng.integers(len(OPERATIONS), size=(n, 2))
+    strength = strengths(rng, (n, 2), MOST * severity)
+    augmented = images.copy()
+    if len(recombined_rows):
         versions = [
-            np.stack([OPERATIONS[chosen[at, which]](images[at], how[at, which]) for at in taken])
-            for which in range(2)
+            np.stack(
+                [
+                    OPERATIONS[selected[index, version]](images[index], strength[index, version])
+                    for index in recombined_rows
+                ]
+            )
+            for version in range(2)
         ]
-        made[taken] = recombined(*versions)
-    return made
+        augmented[recombined_rows] = recombined(*versions)
+    return augmented
 
 
 def recombined(phase: Pictures, amplitude: Pictures) -> Pictures:
-    """Pictures (n, h, w, 3) with the first's phase and the second's amplitude, channel by channel."""
-    import torch  # its transform in single precision takes a fifth of numpy's time
+    """Images (n, h, w, 3) with the phase of the first and the amplitude of the second, per channel."""
+    import torch  # its FFT in single precision is five times as fast as numpy's
 
     both = np.ascontiguousarray(np.stack((phase, amplitude)).transpose(0, 1, 4, 2, 3), np.float32)
     with torch.no_grad():
         shape, strength = torch.fft.rfft2(torch.from_numpy(both))
         length = shape.abs()
-        empty = length < _NOTHING  # a frequency without amplitude has no angle: it is taken as 0
-        turn = torch.where(empty, 1, shape / length.clamp(min=_NOTHING))
-        mixed = torch.fft.irfft2(turn * strength.abs(), s=phase.shape[1:3])
+        empty = length < _NOTHING  # a frequency without amplitude has no phase: use 0
+        unit_phase = torch.where(empty, 1, shape / length.clamp(min=_NOTHING))
+        mixed = torch.fft.irfft2(unit_phase * strength.abs(), s=phase.shape[1:3])
         levels = mixed.clamp_(0, 255).round_().to(torch.uint8).permute(0, 2, 3, 1)
     return np.asarray(levels.numpy())
 
 
 def consistency(logits_list: Sequence[Any]) -> Any:
-    """The Jensen-Shannon divergence in nats (a tensor of one number) of answers to versions of a batch.
+    """The Jensen-Shannon divergence in nats (a scalar tensor) between predictions for versions of a batch.
 
-    logits_list: two or more tensors (n, classes), of the pictures themselves and of augmented versions. The
+    logits_list: two or more tensors (n, classes), of the images and of augmented versions. The
     mean over the batch of Σᵢ KL(pᵢ ‖ mean p) / k; AugMix adds 12 times this to the loss.
     """
     if len(logits_list) < 2:
@@ -157,6 +162,6 @@ def consistency(logits_list: Sequence[Any]) -> Any:
     import torch
 
     logs = torch.stack([logits.log_softmax(1) for logits in logits_list])
-    chances = logs.exp()
-    middle = chances.mean(0).clamp(min=1e-7).log()
-    return (chances * (logs - middle)).sum(2).mean()
+    probabilities = logs.exp()
+    log_mean = probabilities.mean(0).clamp(min=1e-7).log()
+    return (probabilities * (logs - log_mean)).sum(2).mean()

@@ -19,7 +19,7 @@ from holdfast.train.tune import normalise_images, skipped_outputs, tent, trainab
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
-STAGES: Final = ("decode", "resize", "colour", "fit")  # what a choice names
+STAGES: Final = ("decode", "resize", "colour", "fit")  # the stages of a preprocessing
 
 
 @dataclass(frozen=True)
@@ -63,60 +63,62 @@ def adapt(
     model: Model, data: Dataset, folder: Path, how: Adaptation, say: Say, jobs: int = 1,
     over: tuple[str, ...] = FAMILIES,
 ) -> TentResult:  # fmt: skip
-    """The model with and without TENT; each option starts from the weights of the file."""
+    """Measure the model with and without TENT; each option starts from the weights of the file."""
     if how.batch < 2:
         raise InputError(f"batch: expected 2 or more images per batch for TENT, got {how.batch}")
-    usual = Preprocessing(model.card.decode, model.card.resize)
-    asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}
-    shown = prepare_images(model, data, tuple(asked.values()), folder, jobs, say, places_of(model, data))
-    kept = distinct_choices(shown.images)
-    without = 100 * correct_predictions(model, shown, folder).mean(1)
-    order = np.random.default_rng(how.seed).permutation(len(shown))
-    rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
-    labels = shown.labels[np.concatenate(rows)]
-    names = list(asked)
-    adapted = {}
-    for place in kept:
-        batches = (normalise_images(shown.images[place][part], model.card) for part in rows)
-        said = tent(trainable_of(model), batches, how.rate, how.steps, skipped_outputs(model))
-        adapted[place] = 100 * float((said == labels).mean())
-        option = "=".join(names[place]) if place else CLEAN
-        say(f"{model.name}: {option}: top-1 {without[place]:.2f}%, with TENT {adapted[place]:.2f}%")
-    drops = tuple(
-        TentLoss(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
-        for place in kept
-        if place
+    default = Preprocessing(model.card.decode, model.card.resize)
+    variants = {(CLEAN, CLEAN): default, **dict(noises(default, over))}
+    pictures = prepare_images(
+        model, data, tuple(variants.values()), folder, jobs, say, places_of(model, data)
     )
-    clean = {"clean": float(without[0]), "clean_adapted": adapted[0]}
-    return TentResult(model.name, data.name, len(shown), **clean, drops=drops, how=how)
+    distinct = distinct_choices(pictures.images)
+    accuracy = 100 * correct_predictions(model, pictures, folder).mean(1)
+    order = np.random.default_rng(how.seed).permutation(len(pictures))
+    rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
+    labels = pictures.labels[np.concatenate(rows)]
+    names = list(variants)
+    adapted = {}
+    for index in distinct:
+        batches = (normalise_images(pictures.images[index][part], model.card) for part in rows)
+        predicted = tent(trainable_of(model), batches, how.rate, how.steps, skipped_outputs(model))
+        adapted[index] = 100 * float((predicted == labels).mean())
+        option = "=".join(names[index]) if index else CLEAN
+        say(f"{model.name}: {option}: top-1 {accuracy[index]:.2f}%, with TENT {adapted[index]:.2f}%")
+    drops = tuple(
+        TentLoss(*names[index], float(accuracy[0] - accuracy[index]), float(accuracy[0] - adapted[index]))
+        for index in distinct
+        if index
+    )
+    clean = {"clean": float(accuracy[0]), "clean_adapted": adapted[0]}
+    return TentResult(model.name, data.name, len(pictures), **clean, drops=drops, how=how)
 
 
-def noises(usual: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:
-    """(family, option) and the preprocessing it gives, for all options that run by default and are installed.
+def noises(default: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:
+    """Yield (family, option) and its preprocessing, for all installed options that run by default.
 
-    `over` holds families, or FAMILY=OPTION.
+    `over` contains families, or FAMILY=OPTION.
     """
     for word in over:
-        name, _, picked = word.partition("=")
-        for one in options(family(name)):
-            exchange = one.noise
-            if not isinstance(exchange, ReplaceStage) or exchange.kind not in STAGES:
+        name, _, option_name = word.partition("=")
+        for option in options(family(name)):
+            replacement = option.noise
+            if not isinstance(replacement, ReplaceStage) or replacement.kind not in STAGES:
                 continue
-            made = dataclasses.replace(usual, **{exchange.kind: exchange.name})
-            wanted = one.name == picked if picked else one.default
-            if wanted and not one.missing and "classify" in one.tasks and made != usual:
-                yield (name, one.name), made
+            variant = dataclasses.replace(default, **{replacement.kind: replacement.name})
+            selected = option.name == option_name if option_name else option.default
+            if selected and not option.missing and "classify" in option.tasks and variant != default:
+                yield (name, option.name), variant
 
 
 def distinct_choices(images: NDArray[np.uint8]) -> tuple[int, ...]:
     """The indices of choices (choices, n, h, w, 3) whose images differ from those of all earlier ones."""
-    kept: list[int] = []
-    for place in range(len(images)):
-        if not any(np.array_equal(images[place], images[other]) for other in kept):
-            kept.append(place)
-    return tuple(kept)
+    distinct: list[int] = []
+    for index in range(len(images)):
+        if not any(np.array_equal(images[index], images[other]) for other in distinct):
+            distinct.append(index)
+    return tuple(distinct)
 
 
-def as_plain(found: TentResult) -> dict[str, Any]:
+def as_plain(result: TentResult) -> dict[str, Any]:
     """The result as JSON values."""
-    return {"holdfast": 1, "kind": "tent", **dataclasses.asdict(found)}
+    return {"holdfast": 1, "kind": "tent", **dataclasses.asdict(result)}

@@ -23,7 +23,7 @@ from holdfast.train.mitigate.training import TrainedModels, Training, correct_pr
 from holdfast.train.pictures import Say
 
 REPLICATES: Final = 1000
-ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
+ALLOWED: Final = 0.5  # maximum loss of the mean by mix training in points, as claimed in the paper
 FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 
 
@@ -59,13 +59,13 @@ class Matrix:
     seeds: tuple[int, ...]
     trained_on: int = 0
     steps: int = 0
-    binomial: float = 0.0  # standard deviation of one accuracy by the number of images alone, in points
+    binomial: float = 0.0  # standard deviation of one accuracy due to the number of images, in points
 
     def line(self, train: str) -> MatrixRow:
         """The row of that name."""
-        for found in self.lines:
-            if found.train == train:
-                return found
+        for row in self.lines:
+            if row.train == train:
+                return row
         raise InputError(f"no row {train!r} in this matrix; expected one of {', '.join(self.rows)}")
 
     def behind(self, line: MatrixRow) -> float:
@@ -84,51 +84,51 @@ def matrix(
 ) -> Matrix:
     """The matrix of trained rows by tests; cached tests are not run again."""
     choices = [choice_of(training.model, over, name) for name in tests]
-    shown = pictures_for(training, tested, choices, say)
-    places = [shown.place(choice) for choice in choices]
-    key = fingerprint.of([shown.key, places])
-    shown = dataclasses.replace(shown, images=shown.images[places], choices=tuple(choices), key=key)
+    pictures = pictures_for(training, tested, choices, say)
+    indices = [pictures.place(choice) for choice in choices]
+    key = fingerprint.of([pictures.key, indices])
+    pictures = dataclasses.replace(pictures, images=pictures.images[indices], choices=tuple(choices), key=key)
     rows: dict[str, dict[int, Model]] = {}
-    for order, model in models.items():
-        rows.setdefault(order.row.name, {})[order.seed] = model
+    for job, model in models.items():
+        rows.setdefault(job.row.name, {})[job.seed] = model
     lines = []
     for name, by_seed in rows.items():
-        found = [correct_predictions(model, shown, training.folder) for model in by_seed.values()]
-        lines.append(matrix_row(name, np.stack(found)))
+        correct = [correct_predictions(model, pictures, training.folder) for model in by_seed.values()]
+        lines.append(matrix_row(name, np.stack(correct)))
         say(f"{name}: mean accuracy {lines[-1].mean:.2f}%, std {lines[-1].std:.3f}")
     share = float(np.mean([line.mean for line in lines])) / 100
-    seeds = tuple(dict.fromkeys(order.seed for order in models))
+    seeds = tuple(dict.fromkeys(job.seed for job in models))
     return Matrix(
         over=over,
         model=training.model.name,
         data=tested.name,
-        images=len(shown),
+        images=len(pictures),
         tests=tuple(tests),
         lines=tuple(lines),
         seeds=seeds,
         trained_on=len(training.data),
         steps=training.steps,
-        binomial=100 * float(np.sqrt(share * (1 - share) / len(shown))),
+        binomial=100 * float(np.sqrt(share * (1 - share) / len(pictures))),
     )
 
 
 def matrix_row(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> MatrixRow:
-    """The row of right-or-wrong values (seeds, tests, n)."""
-    each = 100 * hits.mean(2)
-    drawn = _bootstrap(hits, replicates)
-    stds, means = _std(drawn), drawn.mean((1, 2))
+    """The row from correct predictions (seeds, tests, n)."""
+    accuracies = 100 * hits.mean(2)
+    replicated = _bootstrap(hits, replicates)
+    stds, means = _std(replicated), replicated.mean((1, 2))
     std_low, std_high = np.quantile(stds, (0.025, 0.975))
     mean_low, mean_high = np.quantile(means, (0.025, 0.975))
     return MatrixRow(
         train=name,
-        accuracy=tuple(float(a) for a in each.mean(0)),
-        mean=float(each.mean()),
-        std=float(_std(each[None])[0]),
+        accuracy=tuple(float(a) for a in accuracies.mean(0)),
+        mean=float(accuracies.mean()),
+        std=float(_std(accuracies[None])[0]),
         std_low=float(std_low),
         std_high=float(std_high),
         mean_low=float(mean_low),
         mean_high=float(mean_high),
-        spread=float(each.mean(1).std(ddof=1)) if len(each) > 1 else None,
+        spread=float(accuracies.mean(1).std(ddof=1)) if len(accuracies) > 1 else None,
     )
 
 
@@ -136,8 +136,8 @@ def _std(accuracy: Floats) -> Floats:
     """The sample standard deviation over tests, averaged over seeds, of accuracies (draws, seeds, tests)."""
     if accuracy.shape[2] < 2:
         return np.zeros(len(accuracy))
-    found: Floats = accuracy.std(axis=2, ddof=1).mean(1)
-    return found
+    deviation: Floats = accuracy.std(axis=2, ddof=1).mean(1)
+    return deviation
 
 
 def _bootstrap(hits: NDArray[np.bool_], replicates: int) -> Floats:
@@ -146,37 +146,39 @@ def _bootstrap(hits: NDArray[np.bool_], replicates: int) -> Floats:
     rng = np.random.default_rng(0)
     counts = rng.multinomial(count, np.full(count, 1 / count), replicates).astype(np.float32)
     flat = hits.reshape(seeds * tests, count).astype(np.float32)
-    made: Floats = (100 * (counts @ flat.T) / count).reshape(replicates, seeds, tests).astype(np.float64)
-    return made
+    accuracies: Floats = (
+        (100 * (counts @ flat.T) / count).reshape(replicates, seeds, tests).astype(np.float64)
+    )
+    return accuracies
 
 
-def verdict(found: Matrix) -> str:
+def verdict(result: Matrix) -> str:
     """Whether mix training reproduces the paper, in a sentence: lowest std, at most 0.5 points lost."""
-    mix = found.line(MIX)
-    others = [line for line in found.lines if line.train != MIX]
-    steady = min(others, key=lambda line: line.std)
+    mix = result.line(MIX)
+    others = [line for line in result.lines if line.train != MIX]
+    steadiest = min(others, key=lambda line: line.std)
     best = max(others, key=lambda line: line.mean)
     loss = best.mean - mix.mean
-    if mix.std == steady.std:
-        first = f"mix and {steady.train} both have the lowest std, {mix.std:.3f}"
-    elif mix.std < steady.std:
-        first = f"mix has the lowest std, {mix.std:.3f} (next: {steady.train}, {steady.std:.3f})"
+    if mix.std == steadiest.std:
+        first = f"mix and {steadiest.train} both have the lowest std, {mix.std:.3f}"
+    elif mix.std < steadiest.std:
+        first = f"mix has the lowest std, {mix.std:.3f} (next: {steadiest.train}, {steadiest.std:.3f})"
     else:
-        first = f"mix does not have the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
+        first = f"mix does not have the lowest std: {mix.std:.3f}, {steadiest.train} has {steadiest.std:.3f}"
     limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
-    nearest = min(others, key=found.behind)
+    nearest = min(others, key=result.behind)
     return (
         f"{first}; its mean is {loss:z.2f} points lost against the best row, {best.train}{limit}. On average "
-        f"it is {found.behind(mix):.2f} points behind the best row of each column, {nearest.train} "
-        f"{found.behind(nearest):.2f}."
+        f"it is {result.behind(mix):.2f} points behind the best row of each column, {nearest.train} "
+        f"{result.behind(nearest):.2f}."
     )
 
 
-def as_plain(found: Matrix) -> dict[str, Any]:
+def as_plain(result: Matrix) -> dict[str, Any]:
     """The matrix as JSON values, with the verdict if it has a row of mix training."""
-    said = {"verdict": verdict(found)} if MIX in found.rows else {}
-    behind = {line.train: found.behind(line) for line in found.lines}
-    return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), "behind": behind, **said}
+    verdict_entry = {"verdict": verdict(result)} if MIX in result.rows else {}
+    behind = {line.train: result.behind(line) for line in result.lines}
+    return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(result), "behind": behind, **verdict_entry}
 
 
 def families(
@@ -188,8 +190,8 @@ def families(
     Integer precisions are calibrated on training images.
     """
     suites = []
-    for order, model in models.items():
-        named = dataclasses.replace(model, name=order.row.name)
+    for job, model in models.items():
+        named = dataclasses.replace(model, name=job.row.name)
         plan = EvaluationPlan(named, data, runs=runs, jobs=training.jobs)
         suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(over), training.data)), watch))
     return NoiseSuite(data.name, tuple(suites))

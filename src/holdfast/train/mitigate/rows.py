@@ -1,4 +1,4 @@
-"""The rows of the paper's tables, each one training, and the training and test images."""
+"""The rows of the paper's tables, one training each, and the training and test images."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ PGD_STEPS: Final = 3
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """One way to train: the choices to draw from, augmentations in order, PGD's epsilon."""
+    """A training recipe: the preprocessings to draw from, augmentations in order, epsilon of PGD."""
 
     name: str
     choices: tuple[Preprocessing, ...]
@@ -39,15 +39,15 @@ class TrainingRecipe:
 
     @property
     def how(self) -> str:
-        """The way to train in a few signs, whatever the row is called: part of a file's name."""
+        """A short description, independent of the name of the row, for file names."""
         count, first = len(set(self.choices)), self.choices[0]
-        seen = f"{first.decode}-{first.resize}" if count == 1 else f"mix-of-{count}"
+        preprocessing = f"{first.decode}-{first.resize}" if count == 1 else f"mix-of-{count}"
         attack = [f"pgd-{self.adversarial:g}"] if self.adversarial else []
-        return "-".join([seen, *self.augment, *attack])
+        return "-".join([preprocessing, *self.augment, *attack])
 
 
 def choice_of(model: Model, over: Over, name: str) -> Preprocessing:
-    """Decoder and resize of the model's card with the one or the other exchanged."""
+    """Decoder and resize of the model's card with one of them replaced."""
     return dataclasses.replace(Preprocessing(model.card.decode, model.card.resize), **{over: name})
 
 
@@ -56,29 +56,29 @@ def matrix_rows(
 ) -> tuple[TrainingRecipe, ...]:
     """One row per decoder or resize, and one that draws from those of `mix` for every image.
 
-    The only augmentation is a shift by whole pixels, so that training sees what a decoder or a resize does
-    to pixels without another interpolation.
+    The only augmentation is a shift by whole pixels, so that no interpolation hides the effect of a decoder
+    or resize.
     """
     for name in (*names, *mix):
         lookup(over, name)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         got, known = ", ".join(names), ", ".join(registry.names(over))
         raise InputError(f"--with: expected two or more different {over} names of {known}, got {got}")
-    alone = [TrainingRecipe(name, (choice_of(model, over, name),)) for name in names]
-    return (*alone, TrainingRecipe(MIX, tuple(choice_of(model, over, name) for name in mix)))
+    single = [TrainingRecipe(name, (choice_of(model, over, name),)) for name in names]
+    return (*single, TrainingRecipe(MIX, tuple(choice_of(model, over, name) for name in mix)))
 
 
 def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[TrainingRecipe, ...]:
     """The rows of Fig. 4 by name (default: all); the first is the baseline."""
-    usual = (Preprocessing(model.card.decode, model.card.resize),)
+    default = (Preprocessing(model.card.decode, model.card.resize),)
     rows = (
-        TrainingRecipe(STANDARD, usual, (STANDARD,)),
-        TrainingRecipe("augmix", usual, (STANDARD, "augmix")),
-        TrainingRecipe("apr-sp", usual, (STANDARD, "apr-sp")),
-        TrainingRecipe("deep", usual, (STANDARD, "deep")),
-        TrainingRecipe("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
-        TrainingRecipe("deep+augmix", usual, (STANDARD, "deep", "augmix")),
-        TrainingRecipe("adversarial", usual, (STANDARD,), EPSILON),
+        TrainingRecipe(STANDARD, default, (STANDARD,)),
+        TrainingRecipe("augmix", default, (STANDARD, "augmix")),
+        TrainingRecipe("apr-sp", default, (STANDARD, "apr-sp")),
+        TrainingRecipe("deep", default, (STANDARD, "deep")),
+        TrainingRecipe("deep+apr-sp", default, (STANDARD, "deep", "apr-sp")),
+        TrainingRecipe("deep+augmix", default, (STANDARD, "deep", "augmix")),
+        TrainingRecipe("adversarial", default, (STANDARD,), EPSILON),
         TrainingRecipe(MIX, EVERY, (STANDARD,)),
     )
     known = [row.name for row in rows]
@@ -89,16 +89,16 @@ def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[TrainingRecipe
 
 
 def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
-    """The dataset without every `every`-th image, and those images: spread evenly, as lists are sorted."""
-    held = data.entries[every - 1 :: every]
-    rest = tuple(entry for at, entry in enumerate(data.entries) if at % every != every - 1)
-    if not held:
+    """The dataset without every `every`-th image, and those images: evenly spread, as lists are sorted."""
+    test_entries = data.entries[every - 1 :: every]
+    train_entries = tuple(entry for index, entry in enumerate(data.entries) if index % every != every - 1)
+    if not test_entries:
         raise DataError(
             f"{data.name}: expected at least {every} images for training and test, got {len(data)}"
         )
     return (
-        dataclasses.replace(data, entries=rest, name=f"{data.name} (train)"),
-        dataclasses.replace(data, entries=held, name=f"{data.name} (test)"),
+        dataclasses.replace(data, entries=train_entries, name=f"{data.name} (train)"),
+        dataclasses.replace(data, entries=test_entries, name=f"{data.name} (test)"),
     )
 
 
@@ -111,14 +111,14 @@ def subset(data: Dataset, count: int | None) -> Dataset:
 
 def check_apart(data: Dataset, tested: Dataset) -> None:
     """Raise DataError if an image is in both."""
-    if twice := shared_images(data, tested):
+    if shared := shared_images(data, tested):
         raise DataError(
-            f"{len(twice)} test images of {tested.name} are also in the training data {data.name}, first "
-            f"{twice[0]}; use test images that are not trained on"
+            f"{len(shared)} test images of {tested.name} are also in the training data {data.name}, first "
+            f"{shared[0]}; use test images that are not trained on"
         )
 
 
 def shared_images(data: Dataset, tested: Dataset) -> list[str]:
-    """The names of images to test on that are among the data too."""
+    """The names of test images that are also in the training data."""
     known = {entry.key() for entry in data.entries}
     return [entry.name for entry in tested.entries if entry.key() in known]

@@ -30,14 +30,15 @@ from holdfast.train.tune import Tuning, tune
 MODELS: Final = "trained"
 CELLS: Final = "cells"
 CHECKPOINTS: Final = "checkpoints"
-BATCH: Final = 50  # images that are judged at once
+BATCH: Final = 50  # images per inference batch
 
 
 @dataclass(frozen=True)
 class Training:
-    """What every row has in common: the weights it starts from, the images, how long, where it is kept.
+    """The settings that all rows share: initial weights, images, duration, folder.
 
-    Trainings with the same `seen`, which hold all that their rows need, share pictures and models.
+    Trainings with the same `extra_choices`, if these include all that their rows need, share images and
+    models.
     """
 
     model: Model
@@ -48,10 +49,10 @@ class Training:
     rate: float = 1e-3
     shift: int = 2
     jobs: int = 1  # processes, each with one thread
-    seen: tuple[Preprocessing, ...] = ()  # that pictures are made for even if no row needs them
+    extra_choices: tuple[Preprocessing, ...] = ()  # prepared even if no row needs them
 
     def tuning(self, row: TrainingRecipe) -> Tuning:
-        """How the row is trained."""
+        """The tuning of the row."""
         return Tuning(
             self.steps,
             self.batch,
@@ -77,14 +78,14 @@ TrainedModels: TypeAlias = Mapping[TrainingJob, Model]
 
 @dataclass(frozen=True)
 class TrainWork(ItemWork[TrainingJob, None]):
-    """The trained model of each order, written to a folder with its card.
+    """The trained model of each job, written to a folder with its card.
 
-    A row is trained by one thread, and so gives the same model anywhere.
+    A row is trained in one thread and is therefore reproducible on any machine.
     """
 
     training: Training
     choices: tuple[Preprocessing, ...]
-    pictures: str  # the key of the pictures: part of what decides the weights
+    pictures: str  # the key of the images, on which the weights depend
     say: Say | None = None  # for training in this process
 
     @property
@@ -98,23 +99,23 @@ class TrainWork(ItemWork[TrainingJob, None]):
         return [Setup("train", ["row", training.model.sha256, training.model.card, self.pictures])]
 
     def contents(self, item: TrainingJob) -> list[Any]:
-        """How the row is trained, and its seed."""
+        """The tuning of the row, and its seed."""
         return [[self.training.tuning(item.row), item.seed]]
 
     def is_valid(self, setup: int, data: bytes) -> bool:
-        """Whether the model and its card are there, and are those that were written."""
+        """Whether the model and its card exist and are those that were written."""
         cell = orjson.loads(data)
         files = {self.folder / name: digest for name, digest in cell["files"].items()}
         return all(path.is_file() and fingerprint.of_file(path) == digest for path, digest in files.items())
 
     def compute_item(self, state: None, item: TrainingJob) -> dict[str, Any]:
-        """Train a model; a killed run continues from its checkpoint."""
+        """Train a model; an interrupted run resumes from its checkpoint."""
         training, row, say = self.training, item.row, self.say or (lambda text: None)
         pictures = pictures_for(training, training.data, self.choices, say)
         checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{item.seed}.pt"
         name = f"{training.model.name}, {row.name}, seed {item.seed}:"
         tuning = training.tuning(row)
-        with threads(1):  # rows side by side are faster, and the same anywhere
+        with threads(1):  # parallel rows are faster, and one thread is reproducible
             proto = tune(training.model, pictures, tuning, item.seed, checkpoint, say, name=name)
         first = row.choices[0]
         card = dataclasses.replace(training.model.card, decode=first.decode, resize=first.resize)
@@ -132,45 +133,45 @@ def training_jobs(rows: Sequence[TrainingRecipe], seeds: Sequence[int]) -> tuple
     return tuple(TrainingJob(row, seed) for seed in seeds for row in rows)
 
 
-def train(training: Training, asked: Iterable[TrainingJob], say: Say) -> dict[TrainingJob, Model]:
-    """The trained model of every order; the pictures come first, and each finished model is stored."""
-    wanted = tuple(dict.fromkeys(asked))
-    choices = [choice for order in wanted for choice in order.row.choices]
+def train(training: Training, requested: Iterable[TrainingJob], say: Say) -> dict[TrainingJob, Model]:
+    """Prepare the images, train the model of every job, and store each finished model."""
+    jobs = tuple(dict.fromkeys(requested))
+    choices = [choice for job in jobs for choice in job.row.choices]
     pictures = pictures_for(training, training.data, choices, say)
-    alone = training.jobs == 1 or len(wanted) < 2
-    work = TrainWork(training, pictures.choices, pictures.key, say if alone else None)
+    in_process = training.jobs == 1 or len(jobs) < 2
+    work = TrainWork(training, pictures.choices, pictures.key, say if in_process else None)
     store = Store(training.folder / CELLS)
-    missing, done = count_missing(work, wanted, store), 0
+    missing, done = count_missing(work, jobs, store), 0
     if missing:
-        say(f"{training.model.name}: training {missing} of {len(wanted)} rows")
+        say(f"{training.model.name}: training {missing} of {len(jobs)} rows")
 
-    def step(rows: int, found: int) -> None:
+    def step(rows: int, cached: int) -> None:
         nonlocal done
-        done += rows - found
-        if rows > found:
+        done += rows - cached
+        if rows > cached:
             say(f"{training.model.name}: trained {done} of {missing} rows")
 
-    cells = run(work, wanted, store, jobs=training.jobs, progress=step).read()
-    models = {order: cell["model"] for order, cell in zip(wanted, cells, strict=True)}
-    return {order: load_model(work.folder / name) for order, name in models.items()}
+    cells = run(work, jobs, store, jobs=training.jobs, progress=step).read()
+    models = {job: cell["model"] for job, cell in zip(jobs, cells, strict=True)}
+    return {job: load_model(work.folder / name) for job, name in models.items()}
 
 
 def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
-    """For each class of the data its place among the model's; None if the data does not name its classes."""
+    """For each class of the data its index in the model; None if the data has no class names."""
     return align(model.card.classes, data.classes).places() if data.classes else None
 
 
 def pictures_for(
     training: Training, data: Dataset, choices: Sequence[Preprocessing], say: Say
 ) -> PreparedImages:
-    """The images of a dataset under each choice and those of `seen`, as the network gets them."""
-    model, choices = training.model, tuple(dict.fromkeys((*training.seen, *choices)))
+    """The preprocessed images of a dataset under each choice and those of `extra_choices`."""
+    model, choices = training.model, tuple(dict.fromkeys((*training.extra_choices, *choices)))
     return prepare_images(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 
 
 @dataclass(frozen=True)
 class CorrectWork(ItemWork[Model, None]):
-    """Which pictures each model classifies right."""
+    """The images that each model classifies correctly."""
 
     pictures: PreparedImages
 
@@ -184,25 +185,25 @@ class CorrectWork(ItemWork[Model, None]):
 
     def compute_item(self, state: None, item: Model) -> Any:
         """One or zero per choice and picture."""
-        said = np.stack([predicted_classes(item, images) for images in self.pictures.images])
-        return (said == self.pictures.labels).astype(int).tolist()
+        predicted = np.stack([predicted_classes(item, images) for images in self.pictures.images])
+        return (predicted == self.pictures.labels).astype(int).tolist()
 
 
 def correct_predictions(model: Model, pictures: PreparedImages, folder: Path) -> NDArray[np.bool_]:
-    """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
+    """Whether each image is classified correctly under each choice, (choices, n); cached in `folder`."""
     (cell,) = run(CorrectWork(pictures), [model], Store(folder / CELLS)).read()
     return np.array(cell, bool)
 
 
 def predicted_classes(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The class (n,) the model says of each picture (n, h, w, 3), as it is before normalisation."""
+    """The predicted class (n,) of each image (n, h, w, 3) before normalisation."""
     infer, options = onnxruntime(model, 1), model.card.head.options
-    step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a batch that is fixed
-    said = []
-    for at in range(0, len(images), step):
-        tensor = np.stack([normalise(image, model.card.input) for image in images[at : at + step]])
-        found = checked(infer(tensor))
-        names = options.get("outputs") or (next(iter(found)),)
-        scores = found[str(names[0])]
-        said.append(scores.reshape(len(scores), -1)[:, int(options.get("skip", 0)) :].argmax(1))
-    return np.concatenate(said).astype(np.int64)
+    step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a fixed batch
+    classes = []
+    for start in range(0, len(images), step):
+        tensor = np.stack([normalise(image, model.card.input) for image in images[start : start + step]])
+        outputs = checked(infer(tensor))
+        names = options.get("outputs") or (next(iter(outputs)),)
+        scores = outputs[str(names[0])]
+        classes.append(scores.reshape(len(scores), -1)[:, int(options.get("skip", 0)) :].argmax(1))
+    return np.concatenate(classes).astype(np.int64)

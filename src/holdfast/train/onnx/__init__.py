@@ -1,4 +1,4 @@
-"""ONNX classifiers in torch: opened, trained, and written back as the file they were."""
+"""ONNX classifiers in torch: open, train, and export to the original graph."""
 
 from holdfast.train.onnx.export import export_trained
 from holdfast.train.onnx.net import Trainable

@@ -34,7 +34,7 @@ def _softmax(net: Any, node: Node, x: Tensor) -> Tensor:
     squash = torch.log_softmax if node.operator == "LogSoftmax" else torch.softmax
     if node.opset >= 13:
         return squash(x, axis)
-    return squash(x.flatten(axis), -1).reshape(x.shape) if x.ndim else x  # one over all axes behind
+    return squash(x.flatten(axis), -1).reshape(x.shape) if x.ndim else x  # over all following axes together
 
 
 def _product(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -109,7 +109,7 @@ _PLAIN: Final[Mapping[str, Callable[..., Tensor]]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mul": operator.mul,
-    # whole numbers are cut off, as in C
+    # integers are truncated, as in C
     "Div": lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc"),
     "Pow": lambda a, b: torch.pow(a, b.to(a.dtype) if a.is_floating_point() else b).to(a.dtype),
     "PRelu": lambda x, slope: torch.where(x < 0, x * slope, x),

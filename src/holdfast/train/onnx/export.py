@@ -1,4 +1,4 @@
-"""A trained network as the file it came from, checked against ONNX Runtime."""
+"""Export a trained network to its original ONNX graph, checked against ONNX Runtime."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,34 +13,34 @@ from holdfast.core.errors import ModelError
 from holdfast.graph.session import condense, runtime
 from holdfast.train.onnx.net import Trainable
 
-TOLERANCE: Final = 1e-3  # of the largest score
+TOLERANCE: Final = 1e-3  # relative to the largest score
 _IMAGES: Final = 2
 
 
 def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
-    """The largest difference of scores on random images; ModelError if torch and ONNX Runtime disagree."""
+    """The largest difference of scores on random images; raise ModelError if torch and ORT disagree."""
     images = _random(net, seed)
     expected = scores_of(proto, images, net.plan.output, net.plan.fixed)
     training, mode = net.training, net.mode
     net.eval().mode = "file"
     with torch.no_grad():
         scores = net(torch.from_numpy(images))
-        # The file has the last Softmax that training leaves out.
+        # Training drops the last Softmax, the file has it.
         last = {"Softmax": torch.softmax, "LogSoftmax": torch.log_softmax}.get(net.plan.dropped)
-        got = (scores if last is None else last(scores, -1)).numpy()
+        actual = (scores if last is None else last(scores, -1)).numpy()
     net.train(training).mode = mode
     hint = "; export the model with a free batch" if net.plan.fixed else ""
-    if got.shape != expected.shape:
+    if actual.shape != expected.shape:
         raise ModelError(
             f"output {net.plan.output!r}: ONNX Runtime gives {expected.shape} for {len(images)} images, "
-            f"torch {got.shape}, so it cannot be trained{hint}"
+            f"torch {actual.shape}, so it cannot be trained{hint}"
         )
     if not np.isfinite(expected).all():
         raise ModelError(
             f"output {net.plan.output!r}: the model gives numbers that are not finite (NaN or infinite) "
             "on random images, so it cannot be trained; look at its weights"
         )
-    gap = float(np.abs(got - expected).max(initial=0.0))
+    gap = float(np.abs(actual - expected).max(initial=0.0))
     if not gap <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0))):
         raise ModelError(
             f"output {net.plan.output!r}: torch and ONNX Runtime differ by {gap:.2g} on random images, so it "
@@ -50,7 +50,7 @@ def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
 
 
 def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDArray[Any]:
-    """The scores (n, k) that ONNX Runtime gives for images (n, …), as many at once as the file takes."""
+    """The scores (n, k) that ONNX Runtime gives for images (n, …), in batches of the size of the file."""
     ort = runtime()
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -60,12 +60,13 @@ def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDAr
         name = session.get_inputs()[0].name
         step = fixed or len(images)
         parts = [
-            session.run([output], {name: images[at : at + step]})[0] for at in range(0, len(images), step)
+            session.run([output], {name: images[start : start + step]})[0]
+            for start in range(0, len(images), step)
         ]
     except Exception as problem:
         raise ModelError(f"ONNX Runtime cannot run it: {condense(problem)}") from problem
-    joined: NDArray[Any] = np.concatenate(parts)
-    return joined.reshape(len(joined), -1)
+    scores: NDArray[Any] = np.concatenate(parts)
+    return scores.reshape(len(scores), -1)
 
 
 def _random(net: Trainable, seed: int) -> NDArray[Any]:
@@ -78,17 +79,17 @@ def _random(net: Trainable, seed: int) -> NDArray[Any]:
 
 
 def export_trained(net: Trainable) -> Any:
-    """The ONNX model: the original graph with the trained weights and the running statistics put in.
+    """The ONNX model: the original graph with the trained weights and running statistics.
 
-    ModelError if a number is not finite, or if ONNX Runtime does not give what torch gives.
+    Raise ModelError if a value is not finite, or if the outputs of ONNX Runtime and torch differ.
     """
     proto = onnx.ModelProto()
     proto.CopyFrom(net.plan.proto)
-    own: dict[str, Tensor] = {**net.weights, **dict(net.named_buffers())}
+    trained: dict[str, Tensor] = {**net.weights, **dict(net.named_buffers())}
     for name, tensor in _tensors(proto.graph):
-        if name not in own:
+        if name not in trained:
             continue
-        value = own[name].detach()
+        value = trained[name].detach()
         if not bool(value.isfinite().all()):
             raise ModelError(f"weight {name!r}: has values that are NaN or infinite; lower the rate")
         data = value.contiguous().numpy().astype("<f4").tobytes()
@@ -100,7 +101,7 @@ def export_trained(net: Trainable) -> Any:
 
 
 def _tensors(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Each tensor that may be a weight with its name: initializers, and what Constant nodes hold."""
+    """Each tensor that may be a weight with its name: initializers, and values of Constant nodes."""
     for tensor in graph.initializer:
         yield tensor.name, tensor
     for node in graph.node:

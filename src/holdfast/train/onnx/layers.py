@@ -29,7 +29,7 @@ def padded(x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: fl
 
 
 def _of_rank(node: Node, name: str, axes: int) -> Callable[..., Tensor]:
-    """The function of torch for this many spatial axes."""
+    """The torch function for this many spatial axes."""
     if not 1 <= axes <= 3:
         raise node.fail(f"expected one, two or three spatial axes, got {axes}")
     function: Callable[..., Tensor] = getattr(functional, f"{name}{axes}d")
@@ -49,18 +49,18 @@ def _conv(net: Any, node: Node, x: Tensor, weight: Tensor, bias: Tensor | None =
 def _transposed(net: Any, node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     axes = x.ndim - 2
     stride, dilation = (node.ints(name) or (1,) * axes for name in ("strides", "dilations"))
-    reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True))
-    before, out = transposed_size(node, tuple(x.shape[2:]), reach, stride)
-    turn = _of_rank(node, "conv_transpose", axes)
-    full = turn(x, weight, None, stride, 0, 0, int(node.attributes.get("group", 1)), dilation)
-    lack = tuple(max(b + o - n, 0) for b, o, n in zip(before, out, full.shape[2:], strict=True))
-    full = padded(full, (0,) * axes, lack)
-    made = full[(..., *(slice(b, b + o) for b, o in zip(before, out, strict=True)))]
-    return made if bias is None else made + bias.reshape(-1, *(1,) * axes)
+    extent = tuple(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True))
+    before, out = transposed_size(node, tuple(x.shape[2:]), extent, stride)
+    convolve = _of_rank(node, "conv_transpose", axes)
+    full = convolve(x, weight, None, stride, 0, 0, int(node.attributes.get("group", 1)), dilation)
+    missing = tuple(max(b + o - n, 0) for b, o, n in zip(before, out, full.shape[2:], strict=True))
+    full = padded(full, (0,) * axes, missing)
+    result = full[(..., *(slice(b, b + o) for b, o in zip(before, out, strict=True)))]
+    return result if bias is None else result + bias.reshape(-1, *(1,) * axes)
 
 
 def _pool(node: Node, x: Tensor, name: str) -> tuple[Callable[..., Tensor], Window]:
-    """The function of torch that pools, and the window of the node."""
+    """The torch function that pools, and the window of the node."""
     kernel = node.ints("kernel_shape")
     if kernel is None:
         raise node.fail("expected a kernel_shape")
@@ -82,14 +82,14 @@ def _average(net: Any, node: Node, x: Tensor) -> Tensor:
     pool, window = _pool(node, x, "avg_pool")
     if any(d != 1 for d in node.ints("dilations") or ()):
         raise node.fail("dilations other than 1 are not supported")
-    made = _cut(pool(padded(x, window.before, window.after), window.kernel, window.stride), window.out)
-    # The mean over a whole window is corrected where padding does not count.
+    pooled = _cut(pool(padded(x, window.before, window.after), window.kernel, window.stride), window.out)
+    # The mean over a full window is corrected where padding is not counted.
     factor = torch.from_numpy(prod(window.kernel) / counts_of(node, tuple(x.shape[2:]), window))
-    return made if bool((factor == 1).all()) else made * factor.to(torch.float32)
+    return pooled if bool((factor == 1).all()) else pooled * factor.to(torch.float32)
 
 
 def _cut(x: Tensor, out: tuple[int, ...]) -> Tensor:
-    """The first windows: behind the last one that is wanted another may still fit."""
+    """The first `out` windows; torch may compute more."""
     if tuple(x.shape[2:]) == out:
         return x
     cut: Tensor = x[(..., *(slice(0, size) for size in out))]
@@ -97,13 +97,13 @@ def _cut(x: Tensor, out: tuple[int, ...]) -> Tensor:
 
 
 def _gemm(net: Any, node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    turn_a, turn_b = bool(node.attributes.get("transA")), bool(node.attributes.get("transB"))
+    transpose_a, transpose_b = bool(node.attributes.get("transA")), bool(node.attributes.get("transB"))
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    if turn_b and not turn_a and alpha == beta == 1 and (c is None or c.ndim == 1):
+    if transpose_b and not transpose_a and alpha == beta == 1 and (c is None or c.ndim == 1):
         return functional.linear(a, b, c)
-    made = (a.t() if turn_a else a) @ (b.t() if turn_b else b)
-    made = made if alpha == 1 else made * alpha
-    return made if c is None else made + (c if beta == 1 else c * beta)
+    product = (a.t() if transpose_a else a) @ (b.t() if transpose_b else b)
+    product = product if alpha == 1 else product * alpha
+    return product if c is None else product + (c if beta == 1 else c * beta)
 
 
 def _batch(
@@ -113,11 +113,11 @@ def _batch(
         raise node.fail("it is in training mode; export the model for inference")
     if node.opset < 9 and not node.attributes.get("spatial", 1):
         raise node.fail("statistics for each pixel (spatial = 0) are not supported")
-    own = net.mode == "batch"
-    moving = own or (net.mode == "moving" and net.training)
-    kept = (None, None) if own else (mean, variance)
+    use_batch = net.mode == "batch"
+    training = use_batch or (net.mode == "moving" and net.training)
+    running = (None, None) if use_batch else (mean, variance)
     momentum, epsilon = 1 - node.number("momentum", 0.9), node.number("epsilon", 1e-5)
-    return functional.batch_norm(x, kept[0], kept[1], scale, bias, moving, momentum, epsilon)
+    return functional.batch_norm(x, running[0], running[1], scale, bias, training, momentum, epsilon)
 
 
 def _instance(net: Any, node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
@@ -131,8 +131,8 @@ def _layer(net: Any, node: Node, x: Tensor, scale: Tensor, bias: Tensor | None =
     shape, epsilon = x.shape[int(node.attributes.get("axis", -1)) :], node.number("epsilon", 1e-5)
     if scale.shape == shape and (bias is None or bias.shape == shape):
         return functional.layer_norm(x, shape, scale, bias, epsilon)
-    made = functional.layer_norm(x, shape, None, None, epsilon) * scale
-    return made if bias is None else made + bias
+    normalised = functional.layer_norm(x, shape, None, None, epsilon) * scale
+    return normalised if bias is None else normalised + bias
 
 
 def _root_mean_square(net: Any, node: Node, x: Tensor, scale: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def _root_mean_square(net: Any, node: Node, x: Tensor, scale: Tensor) -> Tensor:
 
 def _group(net: Any, node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     groups, channels = int(node.attributes["num_groups"]), x.shape[1]
-    if len(scale) != channels:  # opset 18: one for each group
+    if len(scale) != channels:  # opset 18: one per group
         scale, bias = (v.repeat_interleave(channels // groups) for v in (scale, bias))
     return functional.group_norm(x, groups, scale, bias, node.number("epsilon", 1e-5))
 
@@ -152,8 +152,8 @@ def _across_channels(net: Any, node: Node, x: Tensor) -> Tensor:
     alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("bias", 1.0)
     before = (size - 1) // 2
     flat = x.square().flatten(2).movedim(1, 2)  # (n, pixels, c)
-    near = functional.pad(flat, (before, size - 1 - before))
-    mean = functional.avg_pool1d(near, size, 1).movedim(2, 1).reshape(x.shape)
+    padded_channels = functional.pad(flat, (before, size - 1 - before))
+    mean = functional.avg_pool1d(padded_channels, size, 1).movedim(2, 1).reshape(x.shape)
     return x / (bias + alpha * mean) ** beta
 
 
@@ -169,8 +169,8 @@ def _resize(net: Any, node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
     kinds = {torch.int64: "int64"}
     sizes = [None if g is None else (kinds.get(g.dtype, "float32"), tuple(g.tolist())) for g in given]
     if len(sizes) > 2 and sizes[2] and sizes[2][1] and node.ints("axes") is None:
-        sizes[2] = (sizes[2][0], (1, *sizes[2][1][1:]))  # a batch may stand among the sizes
-    # one image says it all: the batch keeps its size
+        sizes[2] = (sizes[2][0], (1, *sizes[2][1][1:]))  # the sizes may include a batch
+    # One image is enough: the batch keeps its size.
     for axis, matrix in _matrices(node, (1, *x.shape[1:]), tuple(sizes)):
         if matrix.ndim == 1:
             x = x.index_select(axis, matrix)
@@ -183,20 +183,20 @@ def _resize(net: Any, node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
 def _matrices(
     node: Node, shape: tuple[int, ...], given: tuple[tuple[str, tuple[float, ...]] | None, ...]
 ) -> tuple[tuple[int, Tensor], ...]:
-    """Each axis that changes with its matrix (n, m), or with the places (m,) it takes values from."""
+    """Each changed axis with its matrix (n, m), or with its source indices (m,)."""
     constants = tuple(None if g is None else np.array(g[1], g[0]) for g in given)
     known = replace(node, inputs=(None, *constants))
-    wanted = run_in_onnxruntime(known, (np.zeros(shape, np.float32), *constants))[0].shape
+    out_shape = run_in_onnxruntime(known, (np.zeros(shape, np.float32), *constants))[0].shape
     scales = per_axis(known, shape, "scales", 1 if node.opset < 11 else 2)
-    changed = [a for a, n in enumerate(shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
-    still = [a for a in range(len(shape)) if a not in changed]
-    if changed and not still:
+    changed = [a for a, n in enumerate(shape) if out_shape[a] != n or scales.get(a, 1.0) != 1.0]
+    unchanged = [a for a in range(len(shape)) if a not in changed]
+    if changed and not unchanged:
         raise node.fail("expected at least one axis that keeps its size")
-    return tuple((axis, _compact(along(known, shape, axis, still))) for axis in changed)
+    return tuple((axis, _compact(along(known, shape, axis, unchanged))) for axis in changed)
 
 
 def _compact(matrix: np.ndarray) -> Tensor:
-    """The matrix, or the places it picks if every column holds a single 1."""
+    """The matrix, or the selected indices if every column has a single 1."""
     picks = ((matrix == 0) | (matrix == 1)).all() and (matrix.sum(0) == 1).all()
     return torch.from_numpy(matrix.argmax(0)) if picks else torch.from_numpy(matrix).to(torch.float32)
 

@@ -1,4 +1,4 @@
-"""Operators that only move or pick values, and those that compute places and sizes."""
+"""Operators that only move or select values, and those that compute indices and sizes."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,10 +18,10 @@ _CASTS = ("float32", "float64", "int64", "int32", "bool", "uint8", "int8", "floa
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-def _stated(node: Node, name: str, given: Tensor | None) -> list[int] | None:
-    """Whole numbers of an input or, in older opsets, of an attribute; None if in neither."""
-    found: Any = node.attributes.get(name) if given is None else given.tolist()
-    return None if found is None else [int(value) for value in found]
+def _int_list(node: Node, name: str, given: Tensor | None) -> list[int] | None:
+    """Integers of an input or, in older opsets, of an attribute; None if neither exists."""
+    values: Any = node.attributes.get(name) if given is None else given.tolist()
+    return None if values is None else [int(value) for value in values]
 
 
 def _same(node: Node, build: StepBuilder) -> list[Value]:
@@ -39,16 +39,16 @@ def _reshape(node: Node, build: StepBuilder) -> list[Value]:
 def _reshaped(
     net: Any, node: Node, x: Tensor, shape: Tensor | None = None, *, batched: bool, computed: bool
 ) -> Tensor:
-    wanted = _stated(node, "shape", shape) or []
+    target = _int_list(node, "shape", shape) or []
     zero = bool(node.attributes.get("allowzero"))
-    made = [x.shape[i] if d == 0 and not zero else d for i, d in enumerate(wanted)]
+    shape_out = [x.shape[i] if d == 0 and not zero else d for i, d in enumerate(target)]
     fixed = net.plan.fixed
-    if batched and fixed and net.count != fixed and made and wanted[0] > 0:
-        known = prod(d for d in made if d != -1)
-        # the batch of the file stands in the shape; ours is another
-        if (-1 in made and not computed) or (-1 not in made and known != x.numel()):
-            made[0] = made[0] * net.count // fixed
-    return x.reshape(made)
+    if batched and fixed and net.count != fixed and shape_out and target[0] > 0:
+        known = prod(d for d in shape_out if d != -1)
+        # the shape contains the batch of the file, not ours
+        if (-1 in shape_out and not computed) or (-1 not in shape_out and known != x.numel()):
+            shape_out[0] = shape_out[0] * net.count // fixed
+    return x.reshape(shape_out)
 
 
 def _flatten(net: Any, node: Node, x: Tensor) -> Tensor:
@@ -57,14 +57,14 @@ def _flatten(net: Any, node: Node, x: Tensor) -> Tensor:
 
 
 def _squeeze(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
-    found = _stated(node, "axes", axes)
-    return x.squeeze() if found is None else x.squeeze(tuple(found))
+    listed = _int_list(node, "axes", axes)
+    return x.squeeze() if listed is None else x.squeeze(tuple(listed))
 
 
 def _unsqueeze(net: Any, node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
-    found = _stated(node, "axes", axes) or []
-    rank = x.ndim + len(found)
-    for axis in sorted(a % rank for a in found):
+    listed = _int_list(node, "axes", axes) or []
+    rank = x.ndim + len(listed)
+    for axis in sorted(a % rank for a in listed):
         x = x.unsqueeze(axis)
     return x
 
@@ -73,7 +73,7 @@ def _concat(net: Any, node: Node, *values: Tensor) -> Tensor:
     axis = int(node.attributes["axis"])
     many = max(len(v) if v.ndim else 0 for v in values)
     if net.plan.fixed == 1 and axis % max(values[0].ndim, 1) and any(len(v) != many for v in values):
-        values = tuple(v.expand(many, *v.shape[1:]) for v in values)  # a token written for one image
+        values = tuple(v.expand(many, *v.shape[1:]) for v in values)  # a token for one image
     return torch.cat(values, axis)
 
 
@@ -84,11 +84,11 @@ def _pad(
     mode = str(node.attributes.get("mode", "constant"))
     if mode not in _PAD_MODES:
         raise node.fail(f"its mode {mode!r} is not known")
-    sizes = _stated(node, "pads", pads) or _stated(node, "paddings", None) or []
-    places = list(range(x.ndim)) if axes is None else [int(a) % x.ndim for a in axes.tolist()]
+    sizes = _int_list(node, "pads", pads) or _int_list(node, "paddings", None) or []
+    padded_axes = list(range(x.ndim)) if axes is None else [int(a) % x.ndim for a in axes.tolist()]
     widths = [(0, 0)] * x.ndim
-    for i, axis in enumerate(places):
-        widths[axis] = (sizes[i], sizes[i + len(places)])
+    for i, axis in enumerate(padded_axes):
+        widths[axis] = (sizes[i], sizes[i + len(padded_axes)])
     if mode == "constant":
         flat = [size for pair in reversed(widths) for size in pair]
         value = float(node.attributes.get("value", 0.0)) if fill is None else float(fill)
@@ -127,7 +127,7 @@ def _space_to_depth(net: Any, node: Node, x: Tensor) -> Tensor:
 
 def _slice(net: Any, node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
     pairs = zip(("starts", "ends", "axes", "steps"), (*given, *[None] * 4), strict=False)
-    starts, ends, axes, steps = (_stated(node, *pair) or [] for pair in pairs)
+    starts, ends, axes, steps = (_int_list(node, *pair) or [] for pair in pairs)
     axes, steps = axes or list(range(len(starts))), steps or [1] * len(starts)
     for axis, *cut in zip(axes, starts, ends, steps, strict=True):
         x = _cut(x, axis, slice(*cut))
@@ -137,13 +137,13 @@ def _slice(net: Any, node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
 def _cut(x: Tensor, axis: int, cut: slice) -> Tensor:
     if cut.step > 0:
         return x[(slice(None),) * (axis % x.ndim) + (cut,)]
-    at = range(x.shape[axis])[cut.start : None if cut.stop < -x.shape[axis] else cut.stop : cut.step]
-    return x.index_select(axis, torch.tensor(list(at), dtype=torch.int64))
+    positions = range(x.shape[axis])[cut.start : None if cut.stop < -x.shape[axis] else cut.stop : cut.step]
+    return x.index_select(axis, torch.tensor(list(positions), dtype=torch.int64))
 
 
 def _split(net: Any, node: Node, x: Tensor, split: Tensor | None = None) -> tuple[Tensor, ...]:
     axis, parts = int(node.attributes.get("axis", 0)), int(node.attributes.get("num_outputs", node.outputs))
-    sizes = _stated(node, "split", split)
+    sizes = _int_list(node, "split", split)
     if sizes is None:
         length = x.shape[axis]
         each = -(-length // parts)
@@ -151,16 +151,16 @@ def _split(net: Any, node: Node, x: Tensor, split: Tensor | None = None) -> tupl
     return tuple(torch.split(x, sizes, axis))
 
 
-def _gather(net: Any, node: Node, x: Tensor, at: Tensor) -> Tensor:
-    place = int(node.attributes.get("axis", 0)) % x.ndim
-    index = torch.where(at < 0, at + x.shape[place], at)
-    picked = x.index_select(place, index.reshape(-1))
-    return picked.reshape((*x.shape[:place], *at.shape, *x.shape[place + 1 :]))
+def _gather(net: Any, node: Node, x: Tensor, indices: Tensor) -> Tensor:
+    axis = int(node.attributes.get("axis", 0)) % x.ndim
+    index = torch.where(indices < 0, indices + x.shape[axis], indices)
+    picked = x.index_select(axis, index.reshape(-1))
+    return picked.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
-def _gather_elements(net: Any, node: Node, x: Tensor, at: Tensor) -> Tensor:
+def _gather_elements(net: Any, node: Node, x: Tensor, indices: Tensor) -> Tensor:
     axis = int(node.attributes.get("axis", 0))
-    return torch.gather(x, axis, torch.where(at < 0, at + x.shape[axis], at))
+    return torch.gather(x, axis, torch.where(indices < 0, indices + x.shape[axis], indices))
 
 
 def _trilu(net: Any, node: Node, x: Tensor, k: Tensor | None = None) -> Tensor:

@@ -14,20 +14,18 @@ from torch import Tensor, nn
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View
 
-OperatorRun: TypeAlias = Callable[
-    ..., Any
-]  # (net, node, *inputs) -> a tensor, or as many as the node has outputs
+OperatorRun: TypeAlias = Callable[..., Any]  # (net, node, *inputs) -> one tensor per output of the node
 _NOWHERE: Final = np.zeros(0, np.int64)
 Statistics: TypeAlias = Literal["file", "batch", "moving"]
-# What torch raises for values that do not fit an operator; the node is then named.
+# Errors of torch for invalid values of an operator; they are reported with the node.
 _TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError)
 
 
 @dataclass(frozen=True, eq=False)
 class Symbol(View):
-    """A tensor of the forward pass by its number; to the walk it is a view, so that it is not folded.
+    """A tensor of the forward pass by its number; it is a view, so that lowering does not fold it.
 
-    `batched` says that it depends on the network's input.
+    `batched`: it depends on the network's input.
     """
 
     number: int = 0
@@ -36,7 +34,7 @@ class Symbol(View):
 
 @dataclass(frozen=True, eq=False)
 class GraphStep:
-    """One node of the forward pass: what it runs on, and the numbers of what it makes."""
+    """One node of the forward pass: its inputs, and the numbers of its outputs."""
 
     node: Node
     run: OperatorRun
@@ -57,7 +55,7 @@ class Normalisation:
 
 
 class Tape(StepBuilder):
-    """The steps in the order in which the walk came to them."""
+    """The recorded steps in the order of the graph."""
 
     def __init__(self) -> None:
         super().__init__((), np.dtype(np.float32))
@@ -70,24 +68,26 @@ class Tape(StepBuilder):
         return Symbol(_NOWHERE, None, self.count - 1, batched)
 
     def normal(self, view: View) -> Value:
-        """The value as it is."""
+        """The unchanged value."""
         return view
 
     def record(self, node: Node, run: OperatorRun) -> list[Value]:
-        """The values of the outputs of a new step."""
+        """Record a new step and return the values of its outputs."""
         batched = any(map(is_batched, node.inputs))
-        made = [self.symbol(batched) for _ in range(node.outputs)]
-        # Arrays are copied: those of a parsed file may not be written to.
+        symbols = [self.symbol(batched) for _ in range(node.outputs)]
+        # Arrays are copied, because those of a parsed file are read-only.
         inputs = tuple(
             v.number if isinstance(v, Symbol) else None if v is None else torch.from_numpy(np.array(v))
             for v in node.inputs
         )
-        self.tape.append(GraphStep(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
-        return list(made)
+        self.tape.append(
+            GraphStep(replace(node, inputs=()), run, inputs, tuple(symbol.number for symbol in symbols))
+        )
+        return list(symbols)
 
 
 def record_operators(runs: Mapping[str, OperatorRun]) -> dict[str, Lowering]:
-    """The lowerings that each put one step with the function of the operator on the tape."""
+    """The lowerings that record one step with the function of the operator."""
 
     def lowering(run: OperatorRun) -> Lowering:
         return lambda node, build: tape_of(build).record(node, run)
@@ -96,12 +96,12 @@ def record_operators(runs: Mapping[str, OperatorRun]) -> dict[str, Lowering]:
 
 
 def plain(function: Callable[..., Tensor]) -> OperatorRun:
-    """The step of a function of its inputs alone."""
+    """The step of a function that needs only its inputs."""
     return lambda net, node, *inputs: function(*inputs)
 
 
 def tape_of(build: StepBuilder) -> Tape:
-    """The build as the tape it is: operators for training know no other."""
+    """The builder as a tape. Raise TypeError for any other builder."""
     if not isinstance(build, Tape):
         raise TypeError(f"expected a tape, got {type(build).__name__}")
     return build
@@ -114,26 +114,26 @@ def is_batched(value: Value | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPlan:
-    """What a forward pass does: steps, the numbers of input, weights and output, and what they belong to."""
+    """The forward pass: steps, the numbers of input, weights and output, and facts about the file."""
 
-    proto: Any  # the file as it was opened
+    proto: Any  # the opened file
     steps: tuple[GraphStep, ...]
-    given: int
+    input: int
     numbers: Mapping[str, int]  # weights and statistics by name
     result: int
     shape: tuple[int, ...]  # of one image
-    fixed: int  # the batch that is written into the file; 0: any
+    fixed: int  # the fixed batch of the file; 0: any
     output: str
     dropped: str  # the operator of a last Softmax that is dropped; empty: none
     normalisations: tuple[Normalisation, ...]
-    kept: tuple[str, ...]
-    one_by_one: bool = False  # the batch of the file stands where it cannot be made another
+    untrained: tuple[str, ...]  # float constants that are no weights
+    one_by_one: bool = False  # the batch of the file cannot be changed
 
 
 class Trainable(nn.Module):
     """The network of an ONNX file; parameters and buffers have the names of the file's initializers.
 
-    It never writes to the file it came from; `written` makes a new one of it.
+    The file is never modified; `export_trained` creates a new one.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class Trainable(nn.Module):
         super().__init__()
         self.plan = plan
         self.mode: Statistics = "file"
-        self.count = 1  # images of the forward pass at hand
-        # Put in directly: names of ONNX hold dots, which torch's own door refuses.
+        self.count = 1  # images of the current forward pass
+        # Set directly: ONNX names contain dots, which register_parameter rejects.
         for name, value in weights.items():
             self._parameters[name] = nn.Parameter(torch.from_numpy(np.array(value)))
         for name, value in statistics.items():
@@ -160,14 +160,15 @@ class Trainable(nn.Module):
         return self.plan.normalisations
 
     def statistics(self, mode: Statistics) -> Trainable:
-        """The same network, from now on normalising batches by these statistics.
+        """Set the statistics of batch normalisation and return the network.
 
-        "file": the file's running averages, unchanged. "batch": the batch's own, nothing is kept. "moving":
-        in training the batch's own, by which the running averages are moved; else the running averages.
+        "file": the running averages of the file, unchanged. "batch": those of the batch, not stored.
+        "moving": in training those of the batch, which update the running averages; otherwise the running
+        averages.
         """
         if mode not in get_args(Statistics):
             raise InputError(f"statistics: expected {', '.join(get_args(Statistics))}, got {mode!r}")
-        batched = any(one.operator == "BatchNormalization" for one in self.normalisations)
+        batched = any(norm.operator == "BatchNormalization" for norm in self.normalisations)
         if mode != "file" and batched and self.plan.one_by_one:
             raise InputError(
                 f"the file is made for a batch of {self.plan.fixed}, so there are no statistics of a batch; "
@@ -180,24 +181,24 @@ class Trainable(nn.Module):
 
     def _check_movable(self) -> None:
         owners: dict[str, str] = {}
-        for one in self.normalisations:
-            if one.operator != "BatchNormalization":
+        for op in self.normalisations:
+            if op.operator != "BatchNormalization":
                 continue
-            for name in (one.mean, one.variance):
+            for name in (op.mean, op.variance):
                 if not name:
                     raise InputError(
-                        f"node {one.node!r}: its running statistics are no float32 initializers of the file, "
+                        f"node {op.node!r}: its running statistics are no float32 initializers of the file, "
                         'so they cannot be moved; use statistics "file"'
                     )
-                other = owners.setdefault(name, one.node)
-                if other != one.node:
+                other = owners.setdefault(name, op.node)
+                if other != op.node:
                     raise InputError(
-                        f"nodes {other!r} and {one.node!r} share the running statistics {name!r}, so they "
+                        f"nodes {other!r} and {op.node!r} share the running statistics {name!r}, so they "
                         'cannot be moved; use statistics "file"'
                     )
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """The network after torch's own `to`; memory formats are for weights of four axes alone."""
+        """The network after `nn.Module.to`; memory formats apply to weights with four axes only."""
         form = kwargs.pop("memory_format", None)
         if form is not None:
             for value in self.weights.values():
@@ -212,18 +213,20 @@ class Trainable(nn.Module):
 
     def _run(self, x: Tensor) -> Tensor:
         self.count = len(x)
-        own: dict[str, Any] = {**self._parameters, **self._buffers}
-        values: dict[int, Tensor] = {number: own[name] for name, number in self.plan.numbers.items()}
-        values[self.plan.given] = x
+        tensors: dict[str, Any] = {**self._parameters, **self._buffers}
+        values: dict[int, Tensor] = {number: tensors[name] for name, number in self.plan.numbers.items()}
+        values[self.plan.input] = x
         for step in self.plan.steps:
             inputs = [values[v] if isinstance(v, int) else v for v in step.inputs]
             try:
-                made = step.run(self, step.node, *inputs)
+                outputs = step.run(self, step.node, *inputs)
             except HoldfastError:
                 raise
             except _TORCH_ERRORS as problem:
                 raise step.node.fail(f"{type(problem).__name__}: {problem}") from problem
-            values.update(zip(step.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+            values.update(
+                zip(step.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
+            )
         result = values[self.plan.result]
         return result.flatten(1) if result.ndim > 2 else result
 
@@ -237,11 +240,11 @@ class Trainable(nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        # torch's own takes a name with a dot for one of a child.
-        own: dict[str, Any] = {**self._parameters, **self._buffers}
-        missing_keys += [prefix + name for name in own if prefix + name not in state_dict]
-        unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix) :] not in own]
+        # torch would look for names with a dot in a child module.
+        tensors: dict[str, Any] = {**self._parameters, **self._buffers}
+        missing_keys += [prefix + name for name in tensors if prefix + name not in state_dict]
+        unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix) :] not in tensors]
         with torch.no_grad():
-            for name, value in own.items():
+            for name, value in tensors.items():
                 if prefix + name in state_dict:
                     value.copy_(state_dict[prefix + name])
