@@ -20,9 +20,9 @@ from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingE
 from holdfast.core.model import MODEL_KINDS
 from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
+from holdfast.engine.execution import cell_store
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
-from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.noise.cli import suite_of
@@ -313,7 +313,7 @@ def _specs(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, "no VNN-LIB specification (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
-        store = Store(plan.runs / CELLS)
+        store = cell_store(plan.runs / CELLS)
         state.spec_verdicts = decide_specs(plan.model, files, seconds, store, plan.jobs or cores(), step)
     state.proofs += tuple(one.proof for one in state.spec_verdicts)
     unknown = sum(one.proof.answer == "unknown" for one in state.spec_verdicts)

@@ -39,8 +39,9 @@ from holdfast.data.entries import BoxRow, PixelBoxes, pack
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, content_of
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model, shipped
@@ -329,7 +330,7 @@ def _candidates(ready: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, 
         length = SHARD * -(-(missing + missing // 8) // SHARD)  # a little more than what is missing
         part, entries = entries[:length], entries[length:]
         with phase("choose", len(part)) as step:
-            rows = run(work, part, Store(cache), jobs=jobs, progress=step).read()
+            rows = run(work, part, cell_store(cache), jobs=jobs, progress=step).read()
         found += [row for row in rows if row is not None]
     if len(found) < count:
         raise DataError(

@@ -21,7 +21,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.executor import Progress, silent
-from holdfast.engine.store import Store
+from holdfast.engine.store import FolderStore
 
 Say: TypeAlias = Callable[[str], None]
 IMAGES: Final = "images.npy"
@@ -146,7 +146,7 @@ def prepare_images(
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
     work = ImageWork(home, wanted, choices, key)
-    items, store = list(enumerate(dataset.entries)), Store(home / "cells")
+    items, store = list(enumerate(dataset.entries)), FolderStore(home / "cells")
     jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
     cells = run(work, items, store, jobs=jobs, progress=progress).read()
     failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
