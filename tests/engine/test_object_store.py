@@ -12,7 +12,7 @@ from holdfast.engine import object_store
 from holdfast.engine.object_store import ObjectStore, StoreError
 from holdfast.engine.store import FolderStore, open_store
 
-pytest.importorskip("obstore", reason="obstore is not installed: pip install 'holdfast[cluster]'")
+pytest.importorskip("obstore", reason="obstore is not installed: pip install 'holdfast[ray]'")
 KEY = "evaluate." + fingerprint.of("key")
 NAME = f"{KEY.split('.')[1][:2]}/{KEY}.json"
 

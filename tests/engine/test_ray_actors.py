@@ -17,7 +17,7 @@ from holdfast.engine.execution import check_cluster
 from holdfast.engine.store import FolderStore
 
 NOISE = ["noise", "signs-class", "signs:0:60", "--only", "decode,resize"]
-pytest.importorskip("ray", reason="ray is not installed: pip install 'holdfast[cluster]'")
+pytest.importorskip("ray", reason="ray is not installed: pip install 'holdfast[ray]'")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from holdfast.audit.gates import GateVerdict
 from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.core.sources import versions
+from holdfast.engine.execution import PartFinished
 from holdfast.engine.manifest import now
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.context import ExperimentContext, Trial
@@ -60,12 +61,19 @@ def execute(
         versions=versions(),
     )
     save(found, folder)
+    finished: PartFinished | None = None  # with --part: cells of other parts are missing
     for number, trial in enumerate(trials, 1):
         begin(trial, number, len(trials))
-        line = _line(context, trial, keep)
+        try:
+            line = _line(context, trial, keep)
+        except PartFinished as problem:
+            finished = problem
+            continue
         seconds = round(time.perf_counter() - began, 3)
         found = replace(found, results=(*found.results, line), seconds=seconds)
         save(found, folder)
+    if finished:
+        raise finished
     return found
 
 
@@ -75,8 +83,8 @@ def _line(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResult:
         line, found = run_trial(context, trial)
         page = keep(trial, found, line)
         line = replace(line, page="" if page is None else str(page))
-    except OutputError:
-        raise  # the following trials would fail too
+    except (OutputError, PartFinished):
+        raise  # the following trials would fail too, or this one is not complete
     except Exception as problem:  # noqa: BLE001 - one failed trial must not stop the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
         words = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
