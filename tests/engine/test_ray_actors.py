@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +17,7 @@ from holdfast.core.model import Network
 from holdfast.engine import ray_actors
 from holdfast.engine.execution import check_cluster
 from holdfast.engine.store import FolderStore
+from holdfast.verify.vnncomp.results import read_rows
 
 NOISE = ["noise", "signs-class", "signs:0:60", "--only", "decode,resize"]
 pytest.importorskip("ray", reason="ray is not installed: pip install 'holdfast[ray]'")
@@ -32,7 +35,6 @@ def cluster():
 
 
 def nodes(Cluster, patch):
-
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     made.second = made.add_node(num_cpus=1)
     patch.setenv("RAY_ADDRESS", made.address)
@@ -112,3 +114,57 @@ def test_a_model_travels_through_the_store_by_its_content(tmp_path):
 def test_other_clusters_are_refused(on, message):
     with pytest.raises(InputError, match=message):
         check_cluster(on)
+
+
+@pytest.mark.slow
+def test_two_nodes_started_by_the_command_line_and_a_driver_that_is_killed(tmp_path, monkeypatch):
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    ray = [
+        str(Path(sys.executable).parent / "ray"),
+        "start",
+        "--block",
+        "--num-cpus=1",
+        "--disable-usage-stats",
+    ]
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")  # else it depends on whether the machine has a token
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    places = [["--head", f"--port={port}", "--include-dashboard=false"], [f"--address=127.0.0.1:{port}"]]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    started = []
+    try:
+        for words in places:
+            started.append(subprocess.Popen([*ray, *words], env=environment, **quiet))
+            time.sleep(8)
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+        run = command(*NOISE, "--runs", str(tmp_path), "--json", str(tmp_path / "ray.json"), "--on", "ray")
+        driver = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while cells(tmp_path) < 50 and driver.poll() is None:
+            time.sleep(0.05)
+        driver.kill()
+        _, errors = driver.communicate()
+        assert driver.returncode == -signal.SIGKILL, errors
+        finished = cells(tmp_path)
+        done = subprocess.run(run, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert finished < cells(tmp_path)
+        local = command(*NOISE, "--runs", str(tmp_path / "local"), "--json", str(tmp_path / "local.json"))
+        subprocess.run(local, check=True, capture_output=True)
+        assert numbers(tmp_path / "ray.json") == numbers(tmp_path / "local.json")
+    finally:
+        for one in started:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def test_verification_instances_run_on_ray(cluster, tmp_path):
+    make = command("patchbench", "make", str(tmp_path / "bench"), "--images", "1")
+    subprocess.run(make, check=True, capture_output=True)
+    words = ["vnncomp", "run", str(tmp_path / "bench"), "-o", str(tmp_path / "r.csv"), "--limit", "60"]
+    done = subprocess.run(command(*words, "--on", "ray"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "r.csv")
+    assert rows
+    assert {row.result for row in rows} <= {"holds", "violated"}

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.engine.store import Store, open_store
+
+if TYPE_CHECKING:
+    from holdfast.engine.store import Store
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -114,6 +116,8 @@ def each(items: Iterable[A], function: Callable[[A], B]) -> list[B]:
     return results
 
 
-def cell_store(folder: Path) -> Store:
+def cell_store(folder: Path) -> "Store":
     """The store of the running command: that of --store, else the folder."""
+    from holdfast.engine.store import open_store  # it loads numpy, which help does not need
+
     return open_store(current().store or folder)

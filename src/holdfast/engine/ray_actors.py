@@ -30,6 +30,7 @@ from holdfast.engine.workers import PackedTask, WorkerTask, answer_shard
 
 DEATHS = 3  # actors that an item may end before it is skipped
 QUEUED = 2  # shards that an actor has: one that runs and one that waits
+SHARDS = 4  # shards per actor below which items are sent one by one
 SINGLE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
 
@@ -92,6 +93,12 @@ class _Shard:
     position: int = 0  # of the item in its shard
     deaths: int = 0
 
+    def pieces(self) -> "list[_Shard]":
+        """The items one by one."""
+        return [
+            _Shard(self.number, (item,), self.position + n, self.deaths) for n, item in enumerate(self.items)
+        ]
+
 
 @dataclass(frozen=True)
 class RayActors:
@@ -105,7 +112,8 @@ class RayActors:
             return []
         ray = connect()
         total = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        run = _Run(ray, task, shards, min(self.count or total, total, len(shards)))
+        items = sum(len(shard) for shard in shards)
+        run = _Run(ray, task, shards, min(self.count or total, total, items))
         try:
             while run.unfinished and time.monotonic() < until:
                 run.step(progress, min(1.0, max(0.0, until - time.monotonic())))
@@ -131,7 +139,10 @@ def connect() -> Any:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, RuntimeError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:200]
-        raise InputError(f"--on ray: no cluster at {address or 'this machine'}: {reason}") from None
+        raise InputError(
+            f"--on ray: no cluster at {address or 'this machine'}: {reason}; check RAY_ADDRESS, and "
+            "RAY_AUTH_MODE if the cluster uses tokens"
+        ) from None
     return ray
 
 
@@ -144,7 +155,9 @@ class _Run:
         self.brief = PackedTask(foreign_modules(), tuple(loaded_files().values()), 1, packed)
         options = {"num_cpus": 1, "runtime_env": {"env_vars": dict.fromkeys(SINGLE, "1")}}
         self.type = ray.remote(**options)(ActorProcess)
-        self.todo = deque(_Shard(number, items) for number, items in enumerate(shards))
+        whole = [_Shard(number, items) for number, items in enumerate(shards)]
+        few = len(shards) < SHARDS * actors  # the last ones would keep most actors waiting
+        self.todo = deque([piece for shard in whole for piece in shard.pieces()] if few else whole)
         self.sizes = [len(items) for items in shards]
         self.done: dict[int, dict[int, Any]] = {}  # number of a shard -> position -> answer
         self.unfinished = len(shards)
@@ -211,11 +224,8 @@ class _Run:
         actor.pending.clear()
         for shard in reversed(others):
             self.todo.appendleft(shard)
-        pieces = [
-            _Shard(first.number, (item,), first.position + n, first.deaths + 1)
-            for n, item in enumerate(first.items)
-        ]
-        for piece in reversed(pieces):
+        first.deaths += 1
+        for piece in reversed(first.pieces()):
             if piece.deaths < DEATHS:
                 self.todo.appendleft(piece)
             else:

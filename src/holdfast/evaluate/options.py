@@ -10,8 +10,6 @@ from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.core.errors import InputError
-from holdfast.engine.execution import Execution, Part, check_cluster, executing
-from holdfast.engine.store import open_store
 from holdfast.report.tables import Table, to_csv, to_latex, to_markdown, to_text
 
 if TYPE_CHECKING:
@@ -154,6 +152,9 @@ class ExecutionOptions(JobsOptions, group=EXECUTION):
 
     def context(self) -> AbstractContextManager[None]:
         """The store, the part and the cluster of this command."""
+        from holdfast.engine.execution import Execution, Part, check_cluster, executing
+        from holdfast.engine.store import open_store
+
         if self.on is not None:
             check_cluster(self.on)
         part = None if self.part is None else Part.parse(self.part)
