@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train train-paper lint docs clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale train train-paper lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.core
 docs: $(VENV)/.docs  ## build the documentation into build/docs (warnings are errors)
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
 	@echo "open build/docs/index.html"
+
+bench-scale: $(VENV)/.full  ## what Ray, parts and stores cost (about 15 minutes)
+	$(BIN)/python benchmarks/scale.py --million
 
 bench: $(VENV)/.bench  ## compare AP scoring with other libraries
 	$(BIN)/python benchmarks/coco_scoring.py

@@ -16,7 +16,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.manifest import Manifest
 from holdfast.engine.pipelines import content_of
-from holdfast.engine.store import Store
+from holdfast.engine.store import FolderStore
 from holdfast.evaluate.options import RunOptions
 
 
@@ -58,7 +58,7 @@ def brightness(options, progress):
     cells = run(
         Brightness(options.decode),
         entries,
-        Store(options.runs / "cells"),
+        FolderStore(options.runs / "cells"),
         jobs=options.jobs,
         progress=progress,
     )

@@ -11,7 +11,7 @@ from holdfast.audit import specs as asking
 from holdfast.audit.specs import decide_specs, recheck_specs
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import pipeline_of
-from holdfast.engine.store import Store
+from holdfast.engine.store import FolderStore
 from holdfast.graph.load import load_model
 from holdfast.stages.families import option
 from holdfast.stages.infer import onnxruntime
@@ -58,12 +58,12 @@ def both(folder):
 
 @pytest.fixture(scope="module")
 def answers(model, both, folder):
-    return decide_specs(model, both, LONG, Store(folder / "cells"))
+    return decide_specs(model, both, LONG, FolderStore(folder / "cells"))
 
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "cells")
+    return FolderStore(tmp_path / "cells")
 
 
 def changed(pipeline, change, name="odd"):

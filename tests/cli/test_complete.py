@@ -30,9 +30,9 @@ def test_commands_and_root_options():
 
 
 def test_options_but_not_those_that_were_given():
-    assert offered("evaluate", "--st") == ["--stage", "--strict"]
-    assert offered("evaluate", "--strict", "--st") == ["--stage"]
-    assert offered("evaluate", "--stage", "resize=pillow-box", "--st") == ["--stage", "--strict"]
+    assert offered("evaluate", "--st") == ["--stage", "--store", "--strict"]
+    assert offered("evaluate", "--strict", "--st") == ["--stage", "--store"]
+    assert offered("evaluate", "--stage", "resize=pillow-box", "--st") == ["--stage", "--store", "--strict"]
     assert offered("doctor", "-") == ["--help"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.engine import cells as engine
 from holdfast.engine.cells import CellResult, CellSet, ItemWork, Setup, Work, cell_key, count_missing, run
-from holdfast.engine.store import Store
+from holdfast.engine.store import FolderStore
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Squares(ItemWork[int, str]):
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "cells")
+    return FolderStore(tmp_path / "cells")
 
 
 def squares(cells):
@@ -77,7 +77,7 @@ def test_a_damaged_cell_is_computed_again(store, damage):
 
 def test_cells_are_found_again_by_their_names(store):
     cells = run(Squares(), range(3), store).of()
-    opened = CellSet.from_plain(store, cells.to_plain())
+    opened = CellSet.from_plain(store.folder, cells.to_plain())
     assert [cell["square"] for cell in opened.read()] == [0, 1, 4]
 
 

@@ -53,9 +53,9 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 
 # Modules that hand work out, read results or print them: no result depends on them.
 AROUND = (
-    "engine.executor", "engine.manifest", "engine.workers", "evaluate.run", "evaluate.result",
-    "evaluate.score", "noise.suite", "noise.vision", "config.options", "config.parser", "config.output",
-    "report", "_version",
+    "engine.execution", "engine.executor", "engine.manifest", "engine.object_store", "engine.progress",
+    "engine.ray_actors", "engine.workers", "evaluate.run", "evaluate.result", "evaluate.score", "noise.suite",
+    "noise.vision", "config.options", "config.parser", "config.output", "report", "_version",
 )  # fmt: skip
 # What a kind's modules import for something else: errors, attacks (which have their own keys), scores.
 ASIDE = {

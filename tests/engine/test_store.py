@@ -5,11 +5,11 @@ import pytest
 
 from holdfast.core.errors import OutputError
 from holdfast.engine import store as module
-from holdfast.engine.store import Store, write_atomic
+from holdfast.engine.store import FolderStore, write_atomic
 
 
 def test_what_is_put_is_got_and_survives_damage(tmp_path):
-    store = Store(tmp_path)
+    store = FolderStore(tmp_path)
     assert store.get("ab12") is None
     store.put("ab12", b"result")
     assert store.get("ab12") == b"result"
@@ -21,7 +21,7 @@ def test_what_is_put_is_got_and_survives_damage(tmp_path):
 
 
 def test_a_cell_under_the_name_of_another_is_damaged(tmp_path):
-    store = Store(tmp_path)
+    store = FolderStore(tmp_path)
     store.put("ab12", b"one")
     store.put("cd34", b"other")
     store.path("ab12").write_bytes(store.path("cd34").read_bytes())

@@ -12,7 +12,7 @@ from holdfast.core.patch import Patch
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.cells import CellSet, cell_key
 from holdfast.engine.records import DetectionRecord, to_plain
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.store import FolderStore, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, save
 from holdfast.evaluate.score import Settings, score_records
@@ -37,7 +37,9 @@ def record(name, found=(0, 1), move=0.0, truth=BOXES):
 
 def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES, data="scenes"):
     """The folder of an evaluation with these records."""
-    cells = CellSet(Store(runs / CELLS), fingerprint.of(name), tuple(fingerprint.of(r.name) for r in records))
+    cells = CellSet(
+        FolderStore(runs / CELLS), fingerprint.of(name), tuple(fingerprint.of(r.name) for r in records)
+    )
     for item, one in zip(cells.items, records, strict=True):
         cell = {"record": to_plain(one), "notes": [], "name": one.name, "content": "", "input": ""}
         cells.store.put(cell_key(cells.setup, item), to_json(cell))
@@ -77,7 +79,7 @@ def attack(folder, attempts, goal="vanish", data="scenes", kept=True, limit=300)
     effect = effect_of(attempts, folder.name, [a.model for a in attempts], EVERY, VOC)
     points = (BudgetPoint(300, len(attempts), 1.0, effect.after, None),)
     items = tuple(fingerprint.of(one.name) for one in attempts)
-    cells = CellSet(Store(folder / ATTACK_CELLS), fingerprint.of("attack"), items)
+    cells = CellSet(FolderStore(folder / ATTACK_CELLS), fingerprint.of("attack"), items)
     outcome = AttackResult(tuple(attempts), (), (effect,), points, "", EVERY, about, cells)
     write_atomic(folder / "attack.json", to_json(as_plain(outcome)))
     for item, one in zip(items, attempts, strict=True) if kept else ():

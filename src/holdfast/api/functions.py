@@ -37,6 +37,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.property import Property, Verdict
 from holdfast.core.result import Result, in_folder
 from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.engine.execution import each
 from holdfast.evaluate.options import EvaluateOptions, EvaluationOptions
 from holdfast.evaluate.result import Evaluation
 from holdfast.noise.options import CombineOptions, NoiseOptions
@@ -146,7 +147,7 @@ def noise(
         plan = plan_for(single, plan_for_call(carry(single, EvaluationOptions), one, data))
         plans.append(plan if calibration is None else replace(plan, spare=calibration(one.card.task)))
     dataset = plans[0].plan.dataset
-    found = tuple(measure(prepare(plan), show) for plan in plans)
+    found = tuple(each(plans, lambda plan: measure(prepare(plan), show)))
     suite = NoiseSuite(dataset.name, found, versions=versions(), **stamp(command_line(given), began))
     folder = suite_folder(suite, given.runs)
     SUITES.save(suite, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any, TypeVar, get_type_hints
 
 from holdfast.config.options import Options, fields_of, nearest
 from holdfast.core.errors import InputError
+from holdfast.evaluate.options import ExecutionOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Options)
+EXECUTION = ("store", "part", "on")  # where work runs; `ExecutionOptions` has them
 # What only makes sense where text is printed, and what to use instead.
 TERMINAL_ONLY: Mapping[str, str] = {
     "csv": "use result.save('table.csv')",
@@ -55,10 +58,17 @@ def keywords(shape: type[Options], *positional: str) -> Callable[[F], F]:
         for name, spec in offered.items():
             default = inspect.Parameter.empty if spec.required else spec.default
             parameters.append(inspect.Parameter(name, kind, default=default, annotation=hints[name]))
-        function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+
+        @functools.wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            where = {name: given[name] for name in EXECUTION if name in given and name in offered}
+            with ExecutionOptions(**where).context():
+                return function(*args, **given)
+
+        call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         lines = "\n".join(f"    {name}: {spec.option.help}" for name, spec in offered.items())
-        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nKeyword arguments:\n{lines}\n"
-        return function
+        call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nKeyword arguments:\n{lines}\n"
+        return call  # type: ignore[return-value]
 
     return decorate
 

@@ -10,7 +10,7 @@ from holdfast.evaluate.options import (
     EXECUTION,
     OUTPUT,
     ClassOptions,
-    JobsOptions,
+    ExecutionOptions,
     StageOptions,
     SubjectOptions,
 )
@@ -125,7 +125,7 @@ class AttackOptions(
     AttackSettings,
     SubjectOptions,
     ClassOptions,
-    JobsOptions,
+    ExecutionOptions,
     command="attack",
     examples=(
         "holdfast attack signs-plain signs:0:2 --pixels 300 --steps 20 --no-shrink -o attacked",

@@ -17,6 +17,7 @@ from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.registry import part
 from holdfast.core.types import Ints, plain_name
 from holdfast.engine.cells import Setup
+from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import ImagePipeline
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment
@@ -73,7 +74,7 @@ class AttackTask:
     @property
     def store(self) -> Store:
         """Where results are stored."""
-        return Store(self.attack.out / CELLS)
+        return cell_store(self.attack.out / CELLS)
 
     @property
     def setup(self) -> Setup:

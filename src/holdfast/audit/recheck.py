@@ -15,8 +15,9 @@ from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Size
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import content_of
-from holdfast.engine.store import Store, printable
+from holdfast.engine.store import printable
 from holdfast.evaluate.result import CELLS
 from holdfast.noise.suite import Watch, no_progress
 from holdfast.stages.deployed import DeployedInference
@@ -113,7 +114,7 @@ def recheck(
             problems[name] = str(problem)
     work = RecheckWork(works, problems, most)
     with watch(f"recheck {plan.plan.model.name}", len(items)) as progress:
-        store = Store(plan.plan.runs / CELLS)
+        store = cell_store(plan.plan.runs / CELLS)
         cells = run(work, items, store, jobs=plan.plan.jobs, progress=progress, until=plan.plan.until).read()
     return tuple(
         Recheck(THREAT, item.map.image, item.deployment, item.map.answer, **cell)

@@ -16,13 +16,13 @@ from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
 from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, MissingExtra
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra
 from holdfast.core.model import MODEL_KINDS
 from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
+from holdfast.engine.execution import PartFinished, cell_store, current
 from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
-from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
 from holdfast.noise.cli import suite_of
@@ -49,6 +49,11 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
     """
+    if current().part and plan.options.budget_seconds:
+        raise InputError(
+            "--part: an audit with a time budget cannot be divided, because each part would plan other work; "
+            "add --budget none"
+        )
     questions_of(plan.plan.model, plan.options.spec)  # report a bad file before the first part runs
     clock = open_clock(plan, began)
     state = AuditState(plan)
@@ -63,12 +68,17 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
         "matrix": matrix_part,
         "recheck": _recheck,
     }
+    finished: PartFinished | None = None  # with --part: cells of other parts are missing
     try:
         for name in plan.options.parts:
             progress.enter(name)
             planned, began = clock.seconds(name), time.monotonic()
             skipped = PartOutcome(0, LATE)
-            outcome = works[name](state, clock, progress.watching) if clock.starts(name) else skipped
+            try:
+                outcome = works[name](state, clock, progress.watching) if clock.starts(name) else skipped
+            except PartFinished as problem:
+                finished = problem
+                continue
             clock.done.append(name)
             if not outcome.applies:
                 state.notes.append(f"{name}: {outcome.skipped}")
@@ -84,6 +94,8 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
                     command=state.full_line(name) if outcome.skipped else "",
                 )
             )
+        if finished:
+            raise finished
         state.audit = audit_of(state, clock.elapsed)
         save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
@@ -313,7 +325,7 @@ def _specs(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, "no VNN-LIB specification (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
-        store = Store(plan.runs / CELLS)
+        store = cell_store(plan.runs / CELLS)
         state.spec_verdicts = decide_specs(plan.model, files, seconds, store, plan.jobs or cores(), step)
     state.proofs += tuple(one.proof for one in state.spec_verdicts)
     unknown = sum(one.proof.answer == "unknown" for one in state.spec_verdicts)

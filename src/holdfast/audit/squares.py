@@ -24,9 +24,10 @@ from holdfast.core.pipeline import Pipeline, load_pipeline
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
 from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import ImagePipeline, content_of
 from holdfast.engine.records import FailedImage
-from holdfast.engine.store import Store, printable
+from holdfast.engine.store import printable
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
@@ -252,7 +253,7 @@ class Survey:
 def survey(plan: SquaresPlan, watch: Watch = no_progress) -> Survey:
     """Compute the maps of all images; completed cells are reused."""
     entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
-    store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
+    store, jobs, until = cell_store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
         cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()
     maps, without, failed = [], [], []

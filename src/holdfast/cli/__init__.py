@@ -12,6 +12,7 @@ import threading
 GROUPS = {
     "data": "Inspect a dataset, write the embedded one, crop single targets.",
     "model": "Inspect a model, write its card, convert darknet files.",
+    "store": "Inspect, verify and prune a store of completed cells.",
 }
 COMMANDS = {
     "Measure": {
@@ -23,7 +24,13 @@ COMMANDS = {
         "model list": "commands:model_list",
         "model convert": "commands:model_convert",
     },
-    "Run": {"report": "commands:report", "doctor": "doctor:doctor"},
+    "Run": {
+        "report": "commands:report",
+        "store info": "store:info",
+        "store verify": "store:verify",
+        "store prune": "store:prune",
+        "doctor": "doctor:doctor",
+    },
 }
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."

@@ -82,7 +82,8 @@ def execute(words: list[str]) -> int:
         if options is None:
             say(help_of(command.options, command.about))
             return 0
-        return command.run(options) or 0
+        with options.context():
+            return command.run(options) or 0
     first = rest[0] if rest else ""
     if not first or first in HELP:
         rows = list(summaries(node))

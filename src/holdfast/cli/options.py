@@ -1,4 +1,4 @@
-"""The options of the commands of the shell: data, model, report and doctor."""
+"""The options of the commands of the shell: data, model, report, store and doctor."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,3 +172,64 @@ class DoctorOptions(
     ),
 ):
     """The options of `holdfast doctor`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions(Options):
+    """The store of a `holdfast store` command."""
+
+    url: Annotated[
+        str, Argument("Store: a folder such as holdfast-runs/cells, or a URL (s3://…, gs://…, az://…).")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreInfoOptions(
+    StoreOptions,
+    command="store info",
+    examples=(
+        "holdfast evaluate signs-yolo signs:0:20 && holdfast store info holdfast-runs/cells",
+        "holdfast store info holdfast-runs/cells --json cells.json",
+    ),
+):
+    """The options of `holdfast store info`."""
+
+    json: Annotated[Path | None, Option("Also write the table to this JSON file.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreVerifyOptions(
+    StoreOptions,
+    command="store verify",
+    examples=(
+        "holdfast evaluate signs-yolo signs:0:20 && holdfast store verify holdfast-runs/cells",
+        "holdfast store verify holdfast-runs/cells --delete",
+    ),
+):
+    """The options of `holdfast store verify`."""
+
+    delete: Annotated[bool, Option("Delete damaged cells; the next run computes them again.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorePruneOptions(
+    StoreOptions,
+    command="store prune",
+    examples=(
+        (
+            "holdfast evaluate signs-yolo signs:0:20 && "
+            "holdfast store prune holdfast-runs/cells --runs holdfast-runs"
+        ),
+        "holdfast store prune holdfast-runs/cells --runs holdfast-runs --older-than 30 --delete",
+    ),
+):
+    """The options of `holdfast store prune`."""
+
+    runs: Annotated[
+        tuple[Path, ...],
+        Option("Folder of runs whose cells are kept. May be repeated.", metavar="FOLDER"),
+    ]
+    older_than: Annotated[
+        float, Option("Keep cells younger than this many days.", metavar="DAYS", least=0)
+    ] = 1.0
+    delete: Annotated[bool, Option("Delete the entries instead of listing them.")] = False

@@ -19,7 +19,6 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
-from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import (
     ScoredRun,
@@ -276,7 +275,7 @@ def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
         raise NotPaired(f"{which} was written by a version that did not store the classes")
     found = {}
     try:
-        cells = CellSet.from_plain(Store(run.folder / CELLS), run.cells)
+        cells = CellSet.from_plain(run.folder / CELLS, run.cells)
         attempts = [attempt_from_plain(plain) for plain in cells.read()]
     except (ValueError, KeyError, TypeError, HoldfastError):
         attempts = []

@@ -14,7 +14,6 @@ from holdfast.compare import result
 from holdfast.compare.result import Change, ComparedNumber, ComparisonContent, StatedNumber
 from holdfast.core.errors import InputError
 from holdfast.engine.pipelines import read_records
-from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values, common_images
 from holdfast.evaluate.result import CELLS
@@ -87,14 +86,14 @@ def _description(model: ModelNoise) -> dict[str, Any]:
 class _Records:
     """The records of a suite, read once each; `missing` says why there are none."""
 
-    store: Store
+    cells: Path  # next to the run
     model: ModelNoise
     missing: str = ""
     sides: dict[str, ScoredRun] = field(default_factory=dict)  # by the name of their cells
 
     @staticmethod
     def of(model: ModelNoise, run: Path) -> _Records:
-        records = _Records(Store(run.resolve().parent / CELLS), model)
+        records = _Records(run.resolve().parent / CELLS, model)
         if not model.setup or not model.alignment or not model.settings:
             missing = "was written by a version that did not store its records"
             return replace(records, missing=missing)
@@ -108,7 +107,7 @@ class _Records:
         """The records of a row, or the clean ones, ready to be compared; InputError if there are none."""
         if self.missing:
             raise InputError(self.missing)
-        model, cells = self.model, self.model.cells(self.store, row)
+        model, cells = self.model, self.model.cells(self.cells, row)
         if cells.setup not in self.sides:
             alignment = Alignment.from_plain(model.alignment)
             records = realign(read_records(cells).records, alignment, model.task)  # type: ignore[arg-type]

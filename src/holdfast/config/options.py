@@ -16,6 +16,7 @@ printed below the help text; each is a line for the shell that works in any fold
 import dataclasses
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -88,6 +89,10 @@ class Options:
                 object.__setattr__(self, spec.name, spec.check(getattr(self, spec.name)))
             except InvalidValue as problem:
                 raise InputError(f"{spec.key}: {problem}") from None
+
+    def context(self) -> AbstractContextManager[None]:
+        """What a command with these options runs within."""
+        return nullcontext()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from holdfast.data.entries import FileEntry, PixelBoxes
 from holdfast.data.images import sniff
 from holdfast.data.readers.coco import coco
 from holdfast.engine.cells import run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.executor import Progress
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.engine.store import Store
@@ -89,7 +90,7 @@ class Contest:
     @property
     def store(self) -> Store:
         """The store of predictions and features."""
-        return Store(self.folder / CACHE)
+        return cell_store(self.folder / CACHE)
 
     @property
     def single(self) -> int:

@@ -39,8 +39,9 @@ from holdfast.data.entries import BoxRow, PixelBoxes, pack
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, content_of
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model, shipped
@@ -330,7 +331,7 @@ def _candidates(setup: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, 
         length = SHARD * -(-(missing + missing // 8) // SHARD)  # slightly more than the missing number
         part, entries = entries[:length], entries[length:]
         with phase("choose", len(part)) as step:
-            rows = run(work, part, Store(cache), jobs=jobs, progress=step).read()
+            rows = run(work, part, cell_store(cache), jobs=jobs, progress=step).read()
         candidates += [row for row in rows if row is not None]
     if len(candidates) < count:
         raise DataError(
@@ -383,8 +384,8 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     distance = frechet(cells.features(after=False), cells.features(after=True))
     if not distance > rules.distance_min:
         raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, not "
-            f"more than distance.min {rules.distance_min:g}; give --distance-max"
+            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, "
+            f"not more than distance.min {rules.distance_min:g}; give --distance-max"
         )
     return distance
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import FormatOptions, JobsOptions
+from holdfast.evaluate.options import ExecutionOptions, FormatOptions, JobsOptions
 
 SOURCE, RULES = "Source", "Rules (all are in rules.toml)"
 
@@ -96,7 +96,7 @@ class ContestScoreOptions(
     ArchiveOptions,
     ContestOptions,
     LanguageOptions,
-    JobsOptions,
+    ExecutionOptions,
     command="contest score",
     examples=(
         (

@@ -37,6 +37,8 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
         "starlette": "starlette",
         "uvicorn": "uvicorn",
     },
+    "store": {"obstore": "obstore"},
+    "ray": {"obstore": "obstore", "ray": "ray"},
     # Too large or platform-specific: in no other extra, except that `all` has ncnn.
     "ncnn": {"ncnn": "ncnn", "pnnx": "pnnx"},
     "dali": {"nvidia.dali": "nvidia-dali-cuda120", **_SIMPLEJPEG},

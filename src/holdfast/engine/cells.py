@@ -28,12 +28,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core import fingerprint
 from holdfast.core.sources import code_of, versions
+from holdfast.engine.execution import Part, PartFinished, current
 from holdfast.engine.executor import Progress, Shards, choose_executor, silent
-from holdfast.engine.store import Store, to_json
+from holdfast.engine.store import Store, open_store, to_json
+from holdfast.engine.workers import WorkerLost
 
 Item = TypeVar("Item")
 State = TypeVar("State")
@@ -50,8 +53,9 @@ class Setup(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The hash of the facts, the code and the library versions."""
-        return fingerprint.of([self.kind, code_of(self.kind), versions(self.kind), self.facts])
+        """The kind of work, and the hash of the facts, the code and the library versions."""
+        digest = fingerprint.of([self.kind, code_of(self.kind), versions(self.kind), self.facts])
+        return f"{self.kind}.{digest}"
 
 
 class MissingCells(NamedTuple):
@@ -64,7 +68,7 @@ class MissingCells(NamedTuple):
 class CellResult(NamedTuple):
     """A result: the position of its item in the batch, the number of its setup, and a plain value.
 
-    A result that is not `stored` is rerotated by this run and computed again by the next.
+    A result that is not `stored` is returned by this run and computed again by the next.
     """
 
     position: int
@@ -105,6 +109,14 @@ class Work(ABC, Generic[Item, State]):
         """Why some setups cannot be computed for any item."""
         return {}
 
+    def skipped(self, item: Item, content: Any, reason: str) -> Any:
+        """The value of a cell of an item that cannot be computed; `is_valid` must refuse it in later runs."""
+        raise WorkerLost(f"{getattr(item, 'name', item)}: {reason}")
+
+    def cost(self, item: Item) -> float:
+        """How long an item takes compared with others; --part gives each part the same sum."""
+        return 1.0
+
     def tally(self, item: Item, cells: int, found: int) -> tuple[int, int]:
         """How much progress an item is: units done, and units of them that were finished before."""
         return cells, found
@@ -135,17 +147,18 @@ class CellSet:
         return len(self.items)
 
     def to_plain(self) -> dict[str, Any]:
-        """The names as JSON values."""
-        return {"setup": self.setup, "items": list(self.items)}
+        """The names as JSON values, and the store if it is the one of --store."""
+        plain = {"setup": self.setup, "items": list(self.items)}
+        return {**plain, "store": self.store.url} if current().store else plain
 
     @classmethod
-    def from_plain(cls, store: Store, plain: Mapping[str, Any]) -> CellSet:
-        """What `to_plain` wrote, of cells in this store."""
-        return cls(store, plain["setup"], tuple(plain["items"]))
+    def from_plain(cls, folder: Path, plain: Mapping[str, Any]) -> CellSet:
+        """What `to_plain` wrote, of cells in this folder unless it names another store."""
+        return cls(open_store(plain.get("store") or folder), plain["setup"], tuple(plain["items"]))
 
     def read(self) -> Iterator[Any]:
         """The values, in the order of the items; DataError if a cell is missing or damaged."""
-        return (self.store.read(cell_key(self.setup, item)) for item in self.items)
+        return self.store.read_all([cell_key(self.setup, item) for item in self.items])
 
 
 @dataclass(frozen=True)
@@ -199,11 +212,40 @@ def run(
     """Compute the cells of all items that are not in the store; return them all.
 
     `jobs` is the number of processes (0: one per core). At `until` (of `time.monotonic`) the work stops: the
-    items finished by then are returned, or BudgetSpent is raised if there are none.
+    items finished by then are returned, or BudgetSpent is raised if there are none. As one part of many
+    (`engine.execution`) only the items of that part are computed; PartFinished is raised if other items are
+    missing.
     """
-    setups = tuple(setup.name for setup in work.setups())
+    task = CellTask(work, tuple(setup.name for setup in work.setups()), store)
+    part = current().part
+    if part:
+        compute_part(task, items, part, jobs=jobs, progress=progress, until=until)
+        progress = silent
+    return compute(task, items, jobs=jobs, progress=progress, until=until)
+
+
+def compute_part(
+    task: CellTask, items: Sequence[Any], part: Part, *, jobs: int, progress: Progress, until: float
+) -> None:
+    """Compute the items of one part; raise PartFinished if cells of other parts are missing after that."""
+    contents = [task.work.contents(item) for item in items]
+    names = [fingerprint.of(_digests(row)) for row in contents]
+    mine = part.share(names, [task.work.cost(item) for item in items])
+    done = compute(task, [items[n] for n in mine], jobs=jobs, progress=progress, until=until)
+    lacking, _ = task.missing(None, [task.keys(_digests(row)) for row in contents])
+    missing = [at for at, setups in lacking.items() if not set(setups) <= set(done.problems)]
+    if missing:
+        raise PartFinished(
+            f"part {part.number}/{part.count} is finished: {len(mine)} of {len(items)} items; {len(missing)} "
+            "items of other parts are missing. Run the same command without --part when all are finished."
+        )
+
+
+def compute(task: CellTask, items: Sequence[Any], *, jobs: int, progress: Progress, until: float) -> Cells:
+    """Compute the missing cells of the items and return all."""
+    work, setups, store = task.work, task.setups, task.store
     shards: Shards = [tuple(items[i : i + work.batch]) for i in range(0, len(items), work.batch)]
-    answers = choose_executor(jobs, len(shards)).run(CellTask(work, setups, store), shards, progress, until)
+    answers = choose_executor(jobs, len(shards)).run(task, shards, progress, until)
     problems = {n: text for answer in reversed(answers) for n, text in answer.problems.items()}
     unstored = {
         (number * work.batch + at, setup): value
@@ -221,8 +263,8 @@ def count_missing(work: Work[Any, Any], items: Iterable[Any], store: Store) -> i
 
 
 def cell_key(setup: str, item: str) -> str:
-    """The key of a cell: the hash of its setup's name and of its item's content."""
-    return fingerprint.of([setup, item])
+    """The key of a cell: the kind of work, and the hash of its setup's name and of its item's content."""
+    return f"{setup.partition('.')[0]}.{fingerprint.of([setup, item])}"
 
 
 def _digests(contents: Sequence[Any]) -> tuple[str, ...]:
@@ -260,6 +302,7 @@ class CellTask:
                     self.store.put(keys[at][one.setup], to_json(one.value))
                 else:
                     unstored[at, one.setup] = one.value
+            self.store.flush()
         tallies = [
             work.tally(item, len([k for k in row if k]), sum(k in finished for k in row))
             for item, row in zip(shard, keys, strict=True)
@@ -274,6 +317,30 @@ class CellTask:
         progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
         return ShardResult(items, self._problems(state), unstored), state, progress
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of work, whose source code and libraries must be the same on every machine."""
+        return sorted({setup.kind for setup in self.work.setups()})
+
+    def skipped(self, item: Any, reason: str) -> ShardResult:
+        """The answer to a shard of one item that cannot be computed."""
+        contents = self.work.contents(item)
+        digests = _digests(contents)
+        for content, key in zip(contents, self.keys(digests), strict=True):
+            if key and self.store.get(key) is None:
+                self.store.put(key, to_json(self.work.skipped(item, content, reason)))
+        self.store.flush()
+        return ShardResult([digests], {}, {})
+
+    @staticmethod
+    def join(answers: Sequence[ShardResult]) -> ShardResult:
+        """One answer from answers to single items."""
+        problems = {n: text for answer in reversed(answers) for n, text in answer.problems.items()}
+        unstored = {
+            (at, n): value for at, one in enumerate(answers) for (_, n), value in one.unstored.items()
+        }
+        return ShardResult([row for answer in answers for row in answer.items], problems, unstored)
+
     def keys(self, digests: Sequence[str]) -> list[str]:
         """The key of each cell of an item, "" where it has none."""
         return [d and cell_key(setup, d) for setup, d in zip(self.setups, digests, strict=True)]
@@ -282,18 +349,17 @@ class CellTask:
         """Position of an item -> setups to compute, each key once; and the keys of finished cells."""
         missing: dict[int, list[int]] = {}
         finished: set[str] = set()
-        seen: set[str] = set()
         problems = self._problems(state)
+        places: dict[str, tuple[int, int]] = {}
         for at, row in enumerate(keys):
             for n, key in enumerate(row):
-                if not key or key in seen or n in problems:
-                    continue
-                seen.add(key)
-                data = self.store.get(key)
-                if data is not None and self.work.is_valid(n, data):
-                    finished.add(key)
-                else:
-                    missing.setdefault(at, []).append(n)
+                if key and n not in problems:
+                    places.setdefault(key, (at, n))
+        for (key, (at, n)), data in zip(places.items(), self.store.get_all(list(places)), strict=True):
+            if data is not None and self.work.is_valid(n, data):
+                finished.add(key)
+            else:
+                missing.setdefault(at, []).append(n)
         return missing, finished
 
     def _problems(self, state: Any) -> dict[int, str]:

@@ -11,12 +11,13 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
+from holdfast.engine.execution import current
 from holdfast.engine.workers import Worker, WorkerLost, WorkerTask, answers, workers
 
 Progress: TypeAlias = Callable[[int, int], None]  # units done, units of them that were finished before
@@ -32,10 +33,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def choose_executor(jobs: int, shards: int) -> InProcess | Processes:
-    """The executor for a number of processes (0: one per core). Every executor gives the same answers."""
+class Executor(Protocol):
+    """Something that processes the shards of a task. Every executor gives the same answers."""
+
+    def run(self, task: WorkerTask, shards: Shards, progress: Progress, until: float) -> list[Any]:
+        """The answers to the leading shards that were finished by `until` (of `time.monotonic`)."""
+        ...
+
+
+def choose_executor(jobs: int, shards: int) -> Executor:
+    """The executor of the running command, for a number of processes (0: one per core)."""
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one per core) or more, got {jobs}")
+    if current().on:
+        from holdfast.engine.ray_actors import RayActors
+
+        return RayActors(jobs)
     processes = min(jobs or cores(), shards)
     if multiprocessing.current_process().daemon:  # a worker of someone else's pool, which may start none
         processes = 1
@@ -95,8 +108,13 @@ class Processes:
             except WorkerLost:
                 if not killed.is_set():
                     raise
-        leading = itertools.takewhile(found.__contains__, range(len(shards)))
-        return _some([found[place] for place in leading], shards)
+        return leading_answers(found, shards)
+
+
+def leading_answers(found: Mapping[int, Any], shards: Shards) -> list[Any]:
+    """The answers to the leading shards, up to the first one that has none."""
+    leading = itertools.takewhile(found.__contains__, range(len(shards)))
+    return _some([found[place] for place in leading], shards)
 
 
 def _some(found: list[Any], shards: Shards) -> list[Any]:

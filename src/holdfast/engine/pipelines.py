@@ -23,6 +23,7 @@ from holdfast.engine.records import FailedImage, Record, from_plain, record_of, 
 from holdfast.engine.store import printable
 
 SHARD = 25  # images a process gets at a time
+SKIPPED = b'"skipped":true'  # in the cell of an image that ended its worker processes
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
 
@@ -161,8 +162,21 @@ class PipelineWork(Work[Entry, Inference]):
         return Inference(self, threads, tuple(one.pipeline.describe() for one in self.pipelines))
 
     def is_valid(self, setup: int, data: bytes) -> bool:
-        """With `strict`, a failed image is run again, so that it ends the run."""
-        return not (self.strict and b'"failed"' in data)
+        """A skipped image is run again; with `strict` a failed one too, so that it ends the run."""
+        return SKIPPED not in data and not (self.strict and b'"failed"' in data)
+
+    def skipped(self, item: Entry, content: Any, reason: str) -> Any:
+        """A failed image."""
+        record = to_plain(FailedImage(item.name, reason))
+        name, digest = content
+        return {
+            "record": record,
+            "notes": [],
+            "name": printable(name),
+            "content": digest,
+            "input": "",
+            "skipped": True,
+        }
 
     def problems(self, state: Inference) -> Mapping[int, str]:
         """Why some pipelines cannot be run at all."""

@@ -132,15 +132,21 @@ def _serve(brief: PackedTask, pipe: Connection, parent: int) -> None:
     task, state = None, None
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
-            reply: Any
-            try:
-                task, new = task or brief.open(), state is None
-                answer, state, done = task.process(state, shard, brief.threads)
-                reply = answer, done
-                if new:
-                    gc.freeze()  # what is loaded stays: the collector need not go over it again and again
-            except HoldfastError as problem:
-                reply = problem
-            except Exception as problem:  # noqa: BLE001 - it must not be taken for a lost worker
-                reply = RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
+            task, state, reply = answer_shard(brief, task, state, shard)
             pipe.send(reply)
+
+
+def answer_shard(
+    brief: PackedTask, task: WorkerTask | None, state: Any, shard: Any
+) -> tuple[WorkerTask | None, Any, Any]:
+    """The open task, its state, and the reply: the answer to a shard and its progress, or an error."""
+    try:
+        task, new = task or brief.open(), state is None
+        answer, state, done = task.process(state, shard, brief.threads)
+        if new:
+            gc.freeze()  # what is loaded stays: the collector need not go over it again and again
+        return task, state, (answer, done)
+    except HoldfastError as problem:
+        return task, state, problem
+    except Exception as problem:  # noqa: BLE001 - it must not be taken for a lost worker
+        return task, state, RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")

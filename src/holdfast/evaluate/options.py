@@ -1,6 +1,7 @@
 """The options of `holdfast evaluate`, and those that several commands share."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -126,7 +127,44 @@ class JobsOptions(Options, group=EXECUTION):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(JobsOptions, group=EXECUTION):
+class ExecutionOptions(JobsOptions, group=EXECUTION):
+    """Where work runs and where its cells are stored."""
+
+    store: Annotated[
+        str | None,
+        Option(
+            "Folder or URL of completed cells: s3://…, gs://… or az://… (default: in the folder of runs).",
+            metavar="URL",
+            example="s3://bucket/cells",
+        ),
+    ] = None
+    part: Annotated[
+        str | None,
+        Option(
+            "Compute one part of the work and stop; without --part, join all.", metavar="N/OF", example="3/8"
+        ),
+    ] = None
+
+    on: Annotated[
+        str | None,
+        Option("Run on a Ray cluster: that of RAY_ADDRESS, else one on this machine.", metavar="ray"),
+    ] = None
+
+    def context(self) -> AbstractContextManager[None]:
+        """The store, the part and the cluster of this command."""
+        from holdfast.engine.execution import Execution, Part, check_cluster, executing
+        from holdfast.engine.store import open_store
+
+        if self.on is not None:
+            check_cluster(self.on)
+        part = None if self.part is None else Part.parse(self.part)
+        if self.store is not None:
+            open_store(self.store)  # a URL that cannot be used is reported before anything runs
+        return executing(Execution(self.store or "", part, self.on or ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ExecutionOptions, group=EXECUTION):
     """Where and how work runs."""
 
     runs: Annotated[Path, Option("Folder of runs and completed cells.", metavar="FOLDER")] = Path(

@@ -16,7 +16,7 @@ from holdfast.core.result import Result, in_folder, look_up
 from holdfast.engine.cells import CellSet
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import FailedImage, Record
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.classes import Alignment, realign
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def open_run(folder: Path) -> Evaluation:
         alignment = Alignment.from_plain(plain["alignment"])
         failed = tuple(FailedImage(**f) for f in plain["failed"])
         # Resolved, because the text of a relative path does not show the folder above it.
-        cells = CellSet.from_plain(Store(path.resolve().parent.parent / CELLS), plain["cells"])
+        cells = CellSet.from_plain(path.resolve().parent.parent / CELLS, plain["cells"])
         notes, result = tuple(plain["notes"]), plain["result"]
     except FileNotFoundError:
         raise InputError(f"{path}: no such run; expected the folder of a run") from None

@@ -22,11 +22,12 @@ from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
 from holdfast.data.problems import MISSING_FILE
 from holdfast.engine.cells import run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import FailedImage
-from holdfast.engine.store import Store, to_json
+from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.output_check import output_warnings
@@ -134,7 +135,7 @@ def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
         progress(done, found)
 
     work = work_for(plan, ImagePipeline(pipeline), fatal=True)
-    store = Store(plan.runs / CELLS)
+    store = cell_store(plan.runs / CELLS)
     done = run(work, plan.dataset.entries, store, jobs=plan.jobs, progress=step, until=plan.until).of()
     cells = read_records(done)
     records = cells.records

@@ -8,6 +8,7 @@ from holdfast.audit.gates import GateVerdict
 from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.core.sources import versions
+from holdfast.engine.execution import PartFinished
 from holdfast.engine.manifest import now
 from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.context import ExperimentContext, Trial
@@ -63,12 +64,19 @@ def execute(
         versions=versions(),
     )
     save(result, folder)
+    finished: PartFinished | None = None  # with --part: cells of other parts are missing
     for number, trial in enumerate(trials, 1):
         begin(trial, number, len(trials))
-        line = _run_one(context, trial, keep)
+        try:
+            line = _run_one(context, trial, keep)
+        except PartFinished as problem:
+            finished = problem
+            continue
         seconds = round(time.perf_counter() - began, 3)
         result = replace(result, results=(*result.results, line), seconds=seconds)
         save(result, folder)
+    if finished:
+        raise finished
     return result
 
 
@@ -78,8 +86,8 @@ def _run_one(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResul
         line, full_result = run_trial(context, trial)
         page = keep(trial, full_result, line)
         line = replace(line, page="" if page is None else str(page))
-    except OutputError:
-        raise  # the following trials would fail too
+    except (OutputError, PartFinished):
+        raise  # the following trials would fail too, or this one is not complete
     except Exception as problem:  # noqa: BLE001 - one failed trial must not stop the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
         notes = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())

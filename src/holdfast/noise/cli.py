@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
+from holdfast.engine.execution import each
 from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
@@ -66,10 +67,10 @@ def _images(options: NoiseOptions) -> int:
         counted = "cached cells and Combined are not counted"
         return print_estimates(estimates, estimate_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
-    made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
+    made = suite_of(each(plans, lambda plan: _measure(plan)[1]), plans[0], command_line(options), began)
     write_records(options, record_sets(made, options.runs), plans[0].plan.dataset)
-    each = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
-    shown = [tables.models_csv(made)] if options.csv else [*each, tables.models_table(made)]
+    per_model = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
+    shown = [tables.models_csv(made)] if options.csv else [*per_model, tables.models_table(made)]
     messages = list[str]()
     for model in made.models:
         messages += [f"warning  {model.model}: {warning}" for warning in model.warnings]

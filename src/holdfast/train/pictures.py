@@ -21,7 +21,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.executor import Progress, silent
-from holdfast.engine.store import Store
+from holdfast.engine.store import FolderStore
 
 Say: TypeAlias = Callable[[str], None]
 IMAGES: Final = "images.npy"
@@ -146,7 +146,7 @@ def prepare_images(
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, (len(choices), len(dataset), network_input.size.height, network_input.size.width, 3))
     work = ImageWork(home, network_input, choices, key)
-    items, store = list(enumerate(dataset.entries)), Store(home / "cells")
+    items, store = list(enumerate(dataset.entries)), FolderStore(home / "cells")
     jobs = (
         jobs if count_missing(work, items, store) else 1
     )  # without missing cells no process is needed, and a worker may not start any

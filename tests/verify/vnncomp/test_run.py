@@ -4,11 +4,13 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.core.errors import InputError, OutputError
+from holdfast.engine.execution import Execution, Part, PartFinished, executing
 from holdfast.verify.vnncomp.instances import limited, read_instances
 from holdfast.verify.vnncomp.results import header, read_rows
 from holdfast.verify.vnncomp.run import BenchmarkPlan, run, shares, witness_folder
@@ -52,6 +54,26 @@ def test_finished_instances_are_not_run_again(plan, log, tmp_path):
     assert told == []
     assert len(log()) == 4
     assert (tmp_path / "r.csv").read_bytes() == before
+
+
+def test_instances_in_parts_and_in_another_store_have_the_same_rows(plan, log, tmp_path):
+    def run_there(part, out):
+        with executing(Execution(str(tmp_path / "store"), part)):
+            return run(replace(plan(), out=tmp_path / out))
+
+    with pytest.raises(PartFinished, match="part 1/2 is finished: 2 of 4 items"):
+        run_there(Part(1, 2), "first.csv")
+    assert len(log()) == 2
+    rows = run_there(None, "joined.csv")
+    assert len(log()) == 4
+    assert [r.result for r in rows] == ["holds", "violated", "error", "unknown"]
+    assert (tmp_path / rows[1].witness).read_text() == "((X_0 0.5)\n(Y_0 0.25))\n"
+    assert [r.result for r in run_there(None, "again.csv")] == [r.result for r in rows]
+    assert len(log()) == 4, "an instance of the store was run again"
+    with executing(Execution(str(tmp_path / "processes"))):
+        assert [r.result for r in run(replace(plan(jobs=2), out=tmp_path / "p.csv"))] == [
+            r.result for r in rows
+        ]
 
 
 @pytest.mark.parametrize("change", ["spec", "network", "limit", "command"])

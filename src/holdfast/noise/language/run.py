@@ -12,6 +12,7 @@ from holdfast.core.fingerprint import generator
 from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.sources import versions
 from holdfast.engine.cells import count_missing, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.executor import cores
 from holdfast.engine.store import Store, to_json
 from holdfast.evaluate.result import CELLS
@@ -56,7 +57,7 @@ class LanguagePlan:
     @property
     def store(self) -> Store:
         """The store of finished cells."""
-        return Store(self.runs / CELLS)
+        return cell_store(self.runs / CELLS)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.fingerprint import generator
 from holdfast.engine.cells import count_missing
-from holdfast.engine.store import Store
+from holdfast.engine.execution import cell_store
+from holdfast.engine.store import FolderStore
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise import suite
@@ -156,7 +157,7 @@ def _run_systems(
 ) -> dict[System, tuple[ClipErrors, ...]]:
     plan = prepared.plan
     with watch(what, len(systems) * len(plan.data), "clips × systems") as progress:
-        store = Store(plan.runs / CELLS)
+        store = cell_store(plan.runs / CELLS)
         return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
@@ -223,8 +224,8 @@ def estimate(plan: SpeechPlan) -> suite.Estimate:
     Rewritten graphs are stored with the run if it has begun.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
-        folder, store = Path(name), Store(plan.runs / CELLS)
-        begun = store.folder.is_dir()
+        folder, store = Path(name), cell_store(plan.runs / CELLS)
+        begun = not store.is_new
         prepared = prepare(plan if begun else dataclasses.replace(plan, runs=folder / "runs"))
         work, clips = prepared.work(prepared.systems), plan.data.clips
         cells = sum(c.name not in work.without.get(s.precision, ()) for s in work.systems for c in clips)
@@ -239,4 +240,6 @@ def estimate(plan: SpeechPlan) -> suite.Estimate:
         if found.missing == 0:
             return found
         few, timed = clips[:SAMPLE], folder / "cells"
-        return suite.extrapolate(found, len(few), timed, lambda: measure_systems(work, few, Store(timed)))
+        return suite.extrapolate(
+            found, len(few), timed, lambda: measure_systems(work, few, FolderStore(timed))
+        )

@@ -6,7 +6,6 @@ from typing import cast
 
 from holdfast.core.model import Task
 from holdfast.engine.pipelines import read_records
-from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
@@ -17,7 +16,6 @@ from holdfast.noise.vision.sweep import CLEAN
 
 def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterator[RecordSet]:
     """The records of every option that was run, read from the cells; the column `option` names it."""
-    store = Store(runs / CELLS)
     for model in suite.models:
         alignment, settings = Alignment.from_plain(model.alignment), Settings.from_plain(model.settings)
         task = cast(Task, model.task)
@@ -25,6 +23,6 @@ def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterato
         if model.combined is not None and model.combined.setup:
             named["combined"] = model.combined
         for option, row in [*([(CLEAN, None)] if clean else []), *named.items()]:
-            records = realign(read_records(model.cells(store, row)).records, alignment, task)
+            records = realign(read_records(model.cells(runs / CELLS, row)).records, alignment, task)
             labels = {"model": model.model} if len(suite.models) > 1 else {}
             yield RecordSet(records, task, alignment.names, settings, {**labels, "option": option})

@@ -10,7 +10,7 @@ from holdfast.core.errors import UnknownName
 from holdfast.core.result import Result
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.engine.store import Store
+from holdfast.engine.store import open_store
 from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_rows, excludes_zero
 
 if TYPE_CHECKING:
@@ -92,9 +92,11 @@ class ModelNoise:
     items: tuple[str, ...] = field(default=(), repr=False)  # the hash of each image
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
     settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
+    store: str = ""  # of --store; empty: the cells next to the run
 
-    def cells(self, store: Store, row: NoiseRow | None = None) -> CellSet:
-        """The cells of a row's records, or of the clean ones."""
+    def cells(self, folder: Path, row: NoiseRow | None = None) -> CellSet:
+        """The cells of a row's records, or of the clean ones, in this folder unless --store was given."""
+        store = open_store(self.store or folder)
         if row is None:
             return CellSet(store, self.setup, self.items)
         skipped = set(row.skipped)

@@ -16,6 +16,7 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
+from holdfast.engine.execution import current
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
@@ -252,6 +253,7 @@ class _RowBuilder:
             items=cells.items if cells else (),
             alignment=self.prepared.alignment.to_plain(),
             settings=settings_plain(plan.settings),
+            store=current().store,
         )
 
 

@@ -10,9 +10,9 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, HoldfastError
 from holdfast.core.pipeline import Pipeline
 from holdfast.engine.cells import CellSet, count_missing, run
+from holdfast.engine.execution import cell_store
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import ImagePipeline, ImageRecords, PipelineWork, read_records
-from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, check_task, work_for
 from holdfast.noise.suite import check_distinct
@@ -75,7 +75,7 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
         if variant.name in problems:
             progress(images(data, variant), 0)
             results[variant.name] = SweepResult(variant, problem=problems[variant.name])
-    entries, store = data.entries if runnable else (), Store(plan.runs / CELLS)
+    entries, store = data.entries if runnable else (), cell_store(plan.runs / CELLS)
     found = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
     if len(found.items) < len(entries) and not plan.partial:
         raise BudgetSpent("the time was over before all images were finished")
@@ -89,8 +89,8 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
 def unfinished(plan: SweepPlan) -> int:
     """How many cells are still to be computed; if any is there, every image is read and hashed."""
     runnable, _ = _runnable(plan)
-    store = Store(plan.runs / CELLS)
-    if not store.folder.is_dir():
+    store = cell_store(plan.runs / CELLS)
+    if store.is_new:
         return sum(images(plan.dataset, variant) for variant in runnable)
     return count_missing(_work(plan, runnable), plan.dataset.entries, store)
 

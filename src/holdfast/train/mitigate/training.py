@@ -15,7 +15,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
 from holdfast.core.pipeline import checked
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
-from holdfast.engine.store import Store, write_atomic
+from holdfast.engine.store import FolderStore, write_atomic
 from holdfast.evaluate.classes import align
 from holdfast.graph.card import card_text
 from holdfast.graph.inspect import inspect
@@ -140,7 +140,7 @@ def train(training: Training, requested: Iterable[TrainingJob], say: Say) -> dic
     pictures = pictures_for(training, training.data, choices, say)
     in_process = training.jobs == 1 or len(jobs) < 2
     work = TrainWork(training, pictures.choices, pictures.key, say if in_process else None)
-    store = Store(training.folder / CELLS)
+    store = FolderStore(training.folder / CELLS)
     missing, done = count_missing(work, jobs, store), 0
     if missing:
         say(f"{training.model.name}: training {missing} of {len(jobs)} rows")
@@ -191,7 +191,7 @@ class CorrectWork(ItemWork[Model, None]):
 
 def correct_predictions(model: Model, pictures: PreparedImages, folder: Path) -> NDArray[np.bool_]:
     """Whether each image is classified correctly under each choice, (choices, n); cached in `folder`."""
-    (cell,) = run(CorrectWork(pictures), [model], Store(folder / CELLS)).read()
+    (cell,) = run(CorrectWork(pictures), [model], FolderStore(folder / CELLS)).read()
     return np.array(cell, bool)
 
 

@@ -77,13 +77,21 @@ def verify_command() -> list[str]:
 
 
 def begin(
-    command: Sequence[str], instance: Instance, cores: Sequence[int] = (), within: Path | None = None
+    command: Sequence[str],
+    instance: Instance,
+    cores: Sequence[int] = (),
+    within: Path | None = None,
+    jobs: int = 0,
 ) -> InstanceProcess:
-    """Start the command on an instance, on these cores alone (all if none), with a folder of its own."""
+    """Start the command on an instance with a folder of its own, on these cores alone (all if none).
+
+    `jobs` is the number of threads of the verifier (0: one per core).
+    """
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
     files = {"--json": inside / "verdict.json", "--witness": inside / "witness.txt"}
     arguments = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
+    arguments += ["--jobs", jobs] if jobs else []
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), str(len(cores))) if cores else {}
     try:
         with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from holdfast.config.options import Argument, Option, Options
+from holdfast.evaluate.options import ExecutionOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class VnncompRunOptions(
-    Options,
+    ExecutionOptions,
     command="vnncomp run",
     examples=(
         "holdfast patchbench make bench --images 1 && holdfast vnncomp run bench -o results.csv",

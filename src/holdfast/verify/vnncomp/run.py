@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,12 @@ from typing import Any
 from holdfast._version import __version__
 from holdfast.core.errors import InputError, OutputError
 from holdfast.core.fingerprint import of, of_file
+from holdfast.core.model import Network
 from holdfast.core.sources import code_of
+from holdfast.engine.cells import ItemWork, Setup
+from holdfast.engine.cells import run as compute_cells
+from holdfast.engine.execution import HERE, cell_store, current
+from holdfast.engine.progress import progress
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of
@@ -178,6 +183,9 @@ def _worked(
 ) -> Generator[tuple[int, ResultRow], None, None]:
     """Run the instances; yield the index and the row of each as it finishes."""
     folder = witness_folder(plan.out)
+    if current() != HERE:
+        yield from _on_engine(plan, keys, todo)
+        return
     free = shares(plan.jobs)
     waiting = list(todo)[::-1]
     running: dict[instance.InstanceProcess, int] = {}
@@ -192,6 +200,57 @@ def _worked(
                 yield place, _row(plan.instances[place], attempt, keys[place], folder)
     finally:
         instance.abandon(list(running))
+
+
+@dataclass(frozen=True)
+class InstanceWork(ItemWork[tuple[Instance, str], int]):
+    """Instances as cells, for --store, --part and --on. The files are sent to other machines by content."""
+
+    command: tuple[str, ...]
+    files: Mapping[Path, Network]  # of networks and specifications
+
+    def setups(self) -> Sequence[Setup]:
+        """The command."""
+        return [Setup("verify", ["vnncomp", list(self.command[1:])])]
+
+    def contents(self, item: tuple[Instance, str]) -> Sequence[Any]:
+        """The key of the row."""
+        return [item[1]]
+
+    def cost(self, item: tuple[Instance, str]) -> float:
+        """The time limit."""
+        return item[0].limit
+
+    def open(self, threads: int) -> int:
+        """The number of threads of each verifier; 0: all cores."""
+        return threads
+
+    def compute_item(self, state: int, item: tuple[Instance, str]) -> Any:
+        """Run the instance in a process of its own."""
+        one, _ = item
+        network, spec = self.files[one.network_path].path, self.files[one.spec_path].path
+        here = replace(one, network_path=network, spec_path=spec)
+        process = instance.begin(self.command, here, jobs=state)
+        try:
+            ((_, attempt),) = instance.wait([process])
+        except BaseException:
+            instance.abandon([process])
+            raise
+        return vars(attempt)
+
+
+def _on_engine(
+    plan: BenchmarkPlan, keys: Sequence[str], todo: Sequence[int]
+) -> Iterator[tuple[int, ResultRow]]:
+    """The place and the row of each instance to do, computed as cells."""
+    folder, instances = witness_folder(plan.out), [plan.instances[place] for place in todo]
+    paths = {path for one in instances for path in (one.network_path, one.spec_path)}
+    work = InstanceWork(plan.command, {path: Network(path.name, path) for path in paths})
+    items = [(one, keys[place]) for place, one in zip(todo, instances, strict=True)]
+    with progress("instances", len(items)) as step:
+        cells = compute_cells(work, items, cell_store(folder / "cells"), jobs=plan.jobs, progress=step)
+    for place, one, plain in zip(todo, instances, cells.read(), strict=True):
+        yield place, _row(one, instance.InstanceOutcome(**plain), keys[place], folder)
 
 
 def _row(one: Instance, attempt: instance.InstanceOutcome, key: str, folder: Path) -> ResultRow:
