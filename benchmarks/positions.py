@@ -28,11 +28,11 @@ from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.load import load_model
-from holdfast.patchbench.folder import instances, open_bench
+from holdfast.patchbench.folder import instances, open_benchmark
 from holdfast.patchbench.positions import files
 from holdfast.patchbench.positions.files import Network, effect, open_instance, open_network
 from holdfast.patchbench.positions.models import map_positions, open_detector, read
-from holdfast.patchbench.positions.sweep import Bar, pasted
+from holdfast.patchbench.positions.sweep import SafetyRule, pasted
 from holdfast.report.tables import Column, Table, to_markdown
 from holdfast.stages.decode.libjpeg import pillow
 from holdfast.stages.resize.libraries import pillow_bilinear
@@ -104,9 +104,9 @@ def model_case(size: int) -> Case:
 
 def file_case(folder: Path, size: int) -> Case:
     """The published detector, with a real black square where its description says."""
-    listed = next(one for one in instances(open_bench(folder)) if one.patch.width == size)
+    listed = next(one for one in instances(open_benchmark(folder)) if one.patch.width == size)
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
-    opened = open_instance(question, Network(read_proto(question.model.path)), Bar())
+    opened = open_instance(question, Network(read_proto(question.model.path)), SafetyRule())
     open_network(opened)
     done = effect(opened)
     clean = done.clean

@@ -98,7 +98,7 @@ def measure_runs(images: int, work: Path) -> dict[str, Any]:
     found["cluster start"] = time.perf_counter() - began
     try:
         found["ray"] = wall(noise("ray", "--on", "ray"), RAY_ADDRESS=cluster.address)
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=cluster.address, log_to_driver=False, logging_level=40)
         began = time.perf_counter()
         RayActors(2).run(
             scale.Empty(FolderStore(work / "empty")), [(n,) for n in range(400)], lambda *_: None, 1e18

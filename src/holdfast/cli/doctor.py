@@ -25,6 +25,8 @@ PURPOSES = {
     "language": "language models",
     "speech": "other spectrograms for speech models",
     "web": "the local web page",
+    "store": "object stores for --store",
+    "ray": "clusters for --on ray",
     "ncnn": "runtime ncnn",
     "dali": "decode dali",
     "tensorflow": "decode tensorflow",
