@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from holdfast.api import subjects
 from holdfast.api.data import DataLike, as_dataset
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.model import as_model
+from holdfast.api.other_noise import OTHER_TASKS, other_noise
 from holdfast.api.progress import watch
 from holdfast.api.subjects import (
     ModelLike,
@@ -47,8 +48,11 @@ if TYPE_CHECKING:
     from holdfast.audit.result import Audit
     from holdfast.compare.result import Comparison
     from holdfast.diagnose.run import Diagnosis
+    from holdfast.noise.language.result import LanguageSuite
+    from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.vision.result import NoiseSuite
 
+PathLike: TypeAlias = str | Path
 RUNS = Path("holdfast-runs")
 
 
@@ -113,11 +117,48 @@ def _evaluate_files(options: EvaluateOptions) -> Evaluation:
     return write_files(Evaluation(about, (), (), (), result), options)
 
 
+@overload
+def noise(
+    model: ModelLike | Sequence[ModelLike],
+    data: DataLike,
+    *,
+    task: Literal["pictures"] = "pictures",
+    progress: bool | None = None,
+    **options: Any,
+) -> NoiseSuite: ...
+
+
+@overload
+def noise(
+    model: PathLike | Sequence[PathLike],
+    data: PathLike | Sequence[PathLike],
+    *,
+    task: Literal["language"],
+    progress: bool | None = None,
+    **options: Any,
+) -> LanguageSuite: ...
+
+
+@overload
+def noise(
+    model: PathLike | Sequence[PathLike],
+    data: PathLike,
+    *,
+    task: Literal["speech"],
+    progress: bool | None = None,
+    **options: Any,
+) -> SpeechSuite: ...
+
+
 @keywords(NoiseOptions, "models_data")
 def noise(
     model: ModelLike | Sequence[ModelLike], data: DataLike, *, progress: bool | None = None, **options: Any
-) -> NoiseSuite:
-    """Measure what the deployed system does to a model, or to several: one row per noise option."""
+) -> NoiseSuite | LanguageSuite | SpeechSuite:
+    """Measure what the deployed system does to a model, or to several: one row per noise option.
+
+    With task="language", `model` and `data` are language models and question sets; with task="speech",
+    acoustic models and a folder of clips. Both are given as paths or shipped names, one or several.
+    """
     from holdfast.core.sources import versions
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
@@ -126,6 +167,8 @@ def noise(
     from holdfast.noise.vision.run import measure, prepare
 
     began, show = time.perf_counter(), watch(progress)
+    if options.get("task") in OTHER_TASKS:
+        return other_noise(model, data, options, show)
     models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else list(model)
     cards = options.pop("card", None)
     cards = list(cards) if isinstance(cards, list | tuple) else [cards] * len(models)
@@ -136,8 +179,6 @@ def noise(
     names = [subject_names(one, data) for one in loaded]
     words = (*(name["model"] for name in names), names[0]["data"])
     given = with_reading(build_options(NoiseOptions, options, "noise", models_data=words), data)
-    if given.task != "pictures":
-        raise InputError(f"noise(): task={given.task!r} runs on the command line: holdfast noise --task")
     check_files(given)
     plans = []
     for one, name in zip(loaded, names, strict=True):
