@@ -212,6 +212,14 @@ def test_check_tells_what_is_supported_before_a_run(holdfast, fails, tmp_path):
     assert "no such model" in fails("verify", "--check", "none.onnx")
 
 
+def test_a_shipped_model_is_found_by_its_name(holdfast, fails):
+    done = holdfast("verify", "signs-class", "--check")
+    assert done.code == 0, done
+    assert done.out.startswith("supported")
+    assert "Did you mean 'signs-class'" in fails("verify", "sign-class", "prop.vnnlib")
+    assert "no such model file" in fails("verify", "none.onnx", "prop.vnnlib")
+
+
 def test_missing_words_are_told(fails, tmp_path):
     assert "VNN-LIB" in fails("verify", net(tmp_path / "n.onnx"))
     assert "NET" in fails("verify")

@@ -283,25 +283,26 @@ def verify(
 ) -> Verdict:
     """Prove that no input of a property's set violates it, or find one that does.
 
-    `net` is an ONNX file, a model or the name of a shipped one; `prop` is a VNN-LIB file or a Property. The
-    status of the verdict is holds, violated, unknown, timeout or error.
+    `net` is an ONNX file, a model or the name of a shipped one; `prop` is a VNN-LIB file or a Property. A
+    model deployed with a rewritten graph (`precision`, `upsample`, `ceil`) is verified as the rewritten file.
+    The status of the verdict is holds, violated, unknown, timeout or error.
     """
-    from holdfast.core.model import Model, Network, existing_file
+    from holdfast.core.model import Network
     from holdfast.core.property import Budget
     from holdfast.engine.executor import cores
-    from holdfast.graph.load import find_model
     from holdfast.verify.cli import memory_bytes, progress_line, write_verdict
     from holdfast.verify.run import verify as decide
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     began = time.monotonic()
-    path = net.path if isinstance(net, Model) else existing_file(Path(net)) or find_model(net)
-    if getattr(net, "deployment", ()):
-        raise InputError("verify(): expected a model as it is in its file, got a deployed one")
+    path = subjects.network_file(net, RUNS)
     file = None if isinstance(prop, Property) else Path(prop)
     given = build_options(VerifyOptions, options, "verify", net=path, prop=file)
+    network = Network(path.stem, path)
     question = (
-        prop if isinstance(prop, Property) else property_of(read_vnnlib(Path(prop)), Network(path.stem, path))
+        replace(prop, model=network)
+        if isinstance(prop, Property)
+        else property_of(read_vnnlib(Path(prop)), network)
     )
     limit = int(given.memory * 1e9) if given.memory is not None else memory_bytes()
     left = began + given.timeout - time.monotonic()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 
 
@@ -28,7 +29,10 @@ class VerifyOptions(
 ):
     """The options of `holdfast verify`."""
 
-    net: Annotated[Path, Argument("An ONNX file (or .onnx.gz).")]
+    net: Annotated[
+        Path,
+        Argument("An ONNX file (or .onnx.gz), or a shipped model.", completions=completions.models),
+    ]
     prop: Annotated[Path | None, Argument("A VNN-LIB file, version 1.0 or 2.0 (or .gz).")] = None
     json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None
     witness: Annotated[
