@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 import numpy as np
 
@@ -44,6 +44,15 @@ from holdfast.noise.options import CombineOptions, NoiseOptions
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
+    from holdfast.api.option_types import (
+        AttackKeywords,
+        AuditKeywords,
+        CompareKeywords,
+        DiagnoseKeywords,
+        EvaluateKeywords,
+        NoiseKeywords,
+        VerifyKeywords,
+    )
     from holdfast.attack.result import AttackResult
     from holdfast.audit.result import Audit
     from holdfast.compare.result import Comparison
@@ -62,7 +71,7 @@ def evaluate(
     data: DataLike | None = None,
     *,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
     """Evaluate a model on a dataset.
 
@@ -124,7 +133,7 @@ def noise(
     *,
     task: Literal["pictures"] = "pictures",
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[NoiseKeywords],
 ) -> NoiseSuite: ...
 
 
@@ -135,7 +144,7 @@ def noise(
     *,
     task: Literal["language"],
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[NoiseKeywords],
 ) -> LanguageSuite: ...
 
 
@@ -146,7 +155,7 @@ def noise(
     *,
     task: Literal["speech"],
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[NoiseKeywords],
 ) -> SpeechSuite: ...
 
 
@@ -203,7 +212,7 @@ def diagnose(
     input: str | Path | np.ndarray[Any, Any] | None = None,  # noqa: A002 (the name of the option)
     output: str | Path | np.ndarray[Any, Any] | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[DiagnoseKeywords],
 ) -> Diagnosis:
     """Find the stage of the deployment that loses the metric.
 
@@ -240,7 +249,7 @@ def attack(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[AttackKeywords],
 ) -> AttackResult:
     """Attack a detector with few pixels on every image of a dataset, or on one image: `dataset[3]`.
 
@@ -279,7 +288,11 @@ def attack(
 
 @keywords(VerifyOptions, "net", "prop")
 def verify(
-    net: ModelLike, prop: str | Path | Property, *, progress: bool | None = None, **options: Any
+    net: ModelLike,
+    prop: str | Path | Property,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[VerifyKeywords],
 ) -> Verdict:
     """Prove that no input of a property's set violates it, or find one that does.
 
@@ -319,7 +332,7 @@ def audit(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[AuditKeywords],
 ) -> Audit:
     """Audit a model: evaluation, noise, attacks and proofs within a time budget, across each other.
 
@@ -333,10 +346,11 @@ def audit(
 
     began = time.monotonic()
     loaded = as_model(model, options.pop("card", None))
-    calibration = subjects.take_dataset(options, "calibration")
+    keys: dict[str, Any] = {**options}
+    calibration = subjects.take_dataset(keys, "calibration")
     names = subject_names(loaded, data)
     given = with_reading(
-        build_options(AuditOptions, options, "audit", out=Path(out or "report.html"), **names), data
+        build_options(AuditOptions, keys, "audit", out=Path(out or "report.html"), **names), data
     )
     check_files(given)
     gates = [*map(gate_of, given.fail_if), *(read_gates(given.gates) if given.gates else ())]
@@ -358,7 +372,9 @@ def audit(
 
 
 @keywords(CompareOptions, "run_a", "run_b")
-def compare(before: Result | str | Path, after: Result | str | Path, **options: Any) -> Comparison:
+def compare(
+    before: Result | str | Path, after: Result | str | Path, **options: Unpack[CompareKeywords]
+) -> Comparison:
     """Compare two results of one kind, or two run folders: what became better or worse, with intervals."""
     from holdfast.compare.run import compare_results
 

@@ -55,6 +55,7 @@ def keywords(shape: type[Options], *positional: str) -> Callable[[F], F]:
         for name, spec in offered.items():
             default = inspect.Parameter.empty if spec.required else spec.default
             parameters.append(inspect.Parameter(name, kind, default=default, annotation=hints[name]))
+        function.option_fields = offered  # type: ignore[attr-defined]  # read by tools/option_types.py
         function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         lines = "\n".join(f"    {name}: {spec.option.help}" for name, spec in offered.items())
         function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nKeyword arguments:\n{lines}\n"
