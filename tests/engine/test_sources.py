@@ -54,8 +54,8 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 # Modules that hand work out, read results or print them: no result depends on them.
 AROUND = (
     "engine.executor", "engine.manifest", "engine.workers", "evaluate.run", "evaluate.result",
-    "evaluate.score", "noise.suite", "noise.vision", "config.options", "config.parser", "config.output",
-    "report", "_version",
+    "evaluate.score", "noise.suite", "noise.vision", "config.completions", "config.options", "config.parser",
+    "config.output", "report", "_version",
 )  # fmt: skip
 # What a kind's modules import for something else: errors, attacks (which have their own keys), scores.
 ASIDE = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.metrics.points import significance
+from holdfast.metrics.points import lost_text, significance
 from holdfast.noise.language import result
 from holdfast.noise.page import loss_spot, suite_page
 from holdfast.noise.suite import outcome_text
@@ -70,7 +70,8 @@ def _cards(model: result.LanguageNoise) -> list[Card]:
     if worst is not None:
         of, row = worst
         note = f"{row.precision} on {of.data}, n = {row.questions}"
-        shown.append(Card("points lost, worst precision", f"{row.points_lost:z.2f}", note))
+        number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
+        shown.append(Card(f"{unit}, worst precision", number, note))
     return shown
 
 
@@ -80,8 +81,9 @@ def _card(model: result.LanguageNoise) -> Card:
     if worst is None:
         return Card(model.model, "n/a", "no precision could be measured")
     of, row = worst
-    note = f"points lost at {row.precision} on {of.data} (worst), n = {row.questions}"
-    return Card(model.model, f"{row.points_lost:z.2f}", note)
+    number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
+    note = f"{unit} at {row.precision} on {of.data} (worst), n = {row.questions}"
+    return Card(model.model, number, note)
 
 
 def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.errors import UnknownName
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.metrics.points import interval_text
+from holdfast.metrics.points import interval_text, lost_text
 from holdfast.noise.suite import Estimate, Outcome, excludes_zero, outcome_text
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 
@@ -125,7 +125,7 @@ class LanguageSuite(Result):
         worst = "nothing was measured"
         if found:
             of, row = found
-            worst = f"{row.precision} on {of.data} loses {row.points_lost or 0.0:z.2f} points"
+            worst = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
         models, count = ", ".join(m.model for m in self.models), many(len(self.precisions), "precision")
         return f"{models} on {', '.join(self.sets)}: {count}, {worst}"
 
