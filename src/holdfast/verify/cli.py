@@ -34,9 +34,13 @@ def verify(options: VerifyOptions) -> int:
     if options.check:
         from holdfast.graph.support import report
 
-        text, supported = report(net)
+        text, found = report(net)
         say(text)
-        return 0 if supported else 3
+        if options.json is not None:
+            from holdfast.config.output import write_json
+
+            write_json(options.json, found.to_dict())
+        return 0 if found.supported else 3
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
     from holdfast.core.property import Budget, Verdict
