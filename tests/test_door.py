@@ -1,5 +1,6 @@
 """The public names of `import holdfast`: few, listed once, lazy, and known to type checkers."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+import option_types
 
 HOME = Path(hf.__file__).parent
 USER_SCRIPT = """
@@ -41,11 +43,25 @@ report: Path = hf.audit(model, stops, budget="10m").save("report.html")
 summary: str = hf.compare(before, after).summary
 final: float = hf.contest.score("advimages_team.zip", "contest/").final
 benchmark = hf.patchbench.evaluate("signs-single", "signs")
+language: hf.LanguageSuite = hf.noise("lm.onnx", ["a.jsonl", Path("b.jsonl")], task="language", images=5)
+speech: hf.SpeechSuite = hf.noise("net.onnx", "clips", task="speech", only="stft", card=["net.toml"])
+calibrated = hf.noise(model, data, calibration=pairs, use=["own.py"], json=Path("n.json"), map={"a": "b"})
+audited = hf.audit(model, data, only=["evaluate", "attack"], pixels=[10, 20], fail_if="map50 < 0.4")
+"""
+WRONG_SCRIPT = """import holdfast as hf
+
+hf.evaluate("net.onnx", "data/", rul="voc")
+hf.noise("net.onnx", "data/", images="many")
+hf.noise("lm.onnx", "a.jsonl", task="language", imags=5)
+hf.attack("net.onnx", "data/", goal="vansih")
+hf.verify("net.onnx", "prop.vnnlib", check=True)
+hf.audit("net.onnx", "data/", only=["evaluate", "atack"])
+hf.contest.pack("folder")
 """
 
 
 def test_every_public_name_opens_and_there_are_few():
-    assert len(hf.__all__) <= 35
+    assert len(hf.__all__) <= 36
     assert sorted(hf.__all__) == dir(hf)
     for name in hf.__all__:
         assert getattr(hf, name) is not None
@@ -87,19 +103,41 @@ def test_import_and_start_up_load_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_users_script_passes_mypy_strict(tmp_path):
-    assert (HOME / "py.typed").is_file()
-    script = tmp_path / "script.py"
-    script.write_text(USER_SCRIPT)
-    own = tmp_path / "mypy.ini"
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """The lines of mypy about a script that is right and one that is wrong."""
+    folder = tmp_path_factory.mktemp("typed")
+    own = folder / "mypy.ini"
     own.write_text("[mypy]\nstrict = true\nignore_missing_imports = true\n")
+    for name, text in (("right.py", USER_SCRIPT), ("wrong.py", WRONG_SCRIPT)):
+        (folder / name).write_text(text)
+    scripts = [folder / "right.py", folder / "wrong.py"]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", own, "--follow-imports", "silent", script],
-        cwd=tmp_path,
+        [sys.executable, "-m", "mypy", "--config-file", own, "--follow-imports", "silent", *scripts],
+        cwd=folder,
         env={**os.environ, "MYPYPATH": str(HOME.parent)},
         capture_output=True,
         text=True,
         check=False,
     )
-    problems = [line for line in done.stdout.splitlines() if "script.py" in line]
-    assert done.returncode == 0, problems or done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_users_script_passes_mypy_strict(checked):
+    assert (HOME / "py.typed").is_file()
+    assert [line for line in checked if "wrong.py" not in line][:-1] == []
+
+
+def test_a_wrong_keyword_or_value_is_an_error_of_mypy(checked):
+    errors = {
+        int(line.split(":")[1]): line for line in checked if line.startswith("wrong.py") and "error" in line
+    }
+    assert list(errors) == list(range(3, 3 + len(WRONG_SCRIPT.strip().splitlines()[2:]))), "\n".join(checked)
+    assert 'Unexpected keyword argument "rul"' in errors[3]
+
+
+def test_the_types_of_keywords_are_those_of_the_options():
+    written = ast.parse(option_types.STUB.read_text())
+    same = ast.dump(written) == ast.dump(ast.parse(option_types.stub()))
+    assert same, "stale: run PYTHONPATH=src:tools python -m option_types"

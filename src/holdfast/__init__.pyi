@@ -33,4 +33,6 @@ from holdfast.core.types import Sample as Sample
 from holdfast.core.types import Size as Size
 from holdfast.diagnose.run import Diagnosis as Diagnosis
 from holdfast.evaluate.result import Evaluation as Evaluation
+from holdfast.noise.language.result import LanguageSuite as LanguageSuite
+from holdfast.noise.speech.result import SpeechSuite as SpeechSuite
 from holdfast.noise.vision.result import NoiseSuite as NoiseSuite

@@ -4,6 +4,7 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -16,6 +17,8 @@ from holdfast.cli import run
 from holdfast.compare.cli import CompareOptions
 from holdfast.config.options import fields_of
 from holdfast.core.errors import InputError
+from holdfast.core.model import Network
+from holdfast.core.property import InputBox, LinearConstraints, Property
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.evaluate.options import EvaluateOptions
 from holdfast.noise.options import NoiseOptions
@@ -160,6 +163,41 @@ def test_a_property_is_verified_in_this_process(tmp_path):
     verdict = hf.verify(net, "prop.vnnlib", timeout=20, json="v.json")
     assert verdict.status == "violated"
     assert json.loads(Path("v.json").read_text()) == verdict.to_dict()
+
+
+def test_shipped_and_deployed_models_are_verified(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = hf.load("signs-class")
+    inputs = [f"(declare-const X_{n} Real)(assert (= X_{n} 0))" for n in range(3 * 64 * 64)]
+    outputs = [f"(declare-const Y_{n} Real)" for n in range(len(model.card.classes))]
+    lines = [*inputs, *outputs, "(assert (>= Y_0 1000000))"]
+    Path("prop.vnnlib").write_text("\n".join(lines))
+    assert hf.verify("signs-class", "prop.vnnlib", timeout=20).status == "holds"
+    for choices in ({"precision": "fp16-weights"}, {"precision": "int8-minmax", "calibration": "signs:0:4"}):
+        deployed = model.deployed(**choices)
+        assert hf.verify(deployed, "prop.vnnlib", timeout=20).status == "holds"
+    made = sorted(Path("holdfast-runs").rglob("*.onnx"))
+    assert len(made) == 2
+    fixed = InputBox(np.zeros((1, 3, 64, 64)), np.zeros((1, 3, 64, 64)))
+    rows = LinearConstraints(np.eye(1, len(outputs)), np.array([1e6]))
+    question = Property(Network("another", Path("none.onnx")), fixed, (rows,))
+    replayed = hf.verify(model.deployed(precision="fp16-weights"), question, timeout=20)
+    assert replayed.status == "violated"
+    assert sorted(Path("holdfast-runs").rglob("*.onnx")) == made
+
+
+@pytest.mark.parametrize(
+    ("choices", "problem"),
+    [
+        ({"resize": "opencv-nearest"}, "only rewrites the network .*, got resize=opencv-nearest; a property"),
+        ({"precision": "fp16", "resize": "opencv-area"}, "got precision=fp16, resize=opencv-area"),
+        ({"runtime": "opencv-dnn"}, "got runtime=opencv-dnn"),
+        ({"precision": "int8-minmax"}, "int8-minmax: integer precisions need calibration images"),
+    ],
+)
+def test_a_deployment_that_is_no_network_file_is_not_verified(choices, problem):
+    with pytest.raises(InputError, match=rf"verify\(\): .*{problem}"):
+        hf.verify(hf.load("signs-class").deployed(**choices), "prop.vnnlib")
 
 
 def test_an_audit_saves_its_page_and_decides_gates(model, data):

@@ -266,3 +266,14 @@ def test_every_noise_is_told_in_words():
         sample_audit(), noises=(NoiseResult("mine=fog", "mine", "measured", 10.0, 5.0, 20.0, 3, 40),)
     )
     assert "mine=fog" in plain(page(own))
+
+
+def test_parts_without_results_are_collapsed_with_the_reason():
+    audit = replace(sample_audit(), proofs=(), rechecks=(), attacks=(), bounds=())
+    text = page(audit)
+    for name in ("budgets", "proofs", "rechecks", "images"):
+        section = text.split(f'<section id="{name}" class="short"')[1].split("</section>")[0]
+        assert '<details class="empty">' in section
+        assert "Not measured: " in section
+        assert f'<a href="#{name}">' in text
+    assert '<section id="noises" class="short"' not in text

@@ -81,6 +81,10 @@ def test_the_matrix_begins_with_what_was_measured_alone(made):
     matrix = made.result.matrix
     assert (matrix.threats[0], matrix.deployments[0]) == (NO_THREAT, TRAINED)
     assert {"square", "5px", "200px"} <= set(matrix.threats)
+    squares = made.result.contiguous_attack
+    cells = [cell for cell in matrix.cells if cell.threat == squares.threat]
+    assert [cell.deployment for cell in cells] == list(matrix.deployments)
+    assert cells[0].broken_in_training == squares.broken
     assert matrix.at("200px", TRAINED).value <= matrix.at(NO_THREAT, TRAINED).value
     for meeting in matrix.cells:
         assert meeting.still_broken <= meeting.broken_in_training

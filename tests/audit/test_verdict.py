@@ -84,8 +84,9 @@ def test_few_images_cannot_tell_a_loss_from_chance():
 
 def test_a_gain_is_not_called_a_loss():
     worst = line(with_worst(points_lost=-2.0, low=-3.0, high=-1.0), "Worst single noise")
-    assert (worst.tone, worst.figure) == ("good", "−2.00 points lost")
-    assert "(a gain)" in worst.text
+    assert (worst.tone, worst.figure, worst.word) == ("good", "2.00 points gained", "a gain")
+    assert "2.00 points of " in worst.text
+    assert " gained, 95% interval [1.00, 3.00]" in worst.text
 
 
 def test_no_change_at_all_is_said_so():

@@ -77,6 +77,8 @@ def test_number_of_images(both):
 def test_paths_that_hold_nothing(tmp_path):
     with pytest.raises(DataError, match=r"nowhere: no such file or folder; expected a dataset"):
         open_dataset(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"^sign:0:2: no such file or folder; did you mean 'signs:0:2'\?$"):
+        open_dataset("sign:0:2")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty: the folder is empty"):
         open_dataset(tmp_path / "empty")

@@ -55,7 +55,8 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 AROUND = (
     "engine.execution", "engine.executor", "engine.manifest", "engine.object_store", "engine.progress",
     "engine.ray_actors", "engine.workers", "evaluate.run", "evaluate.result", "evaluate.score", "noise.suite",
-    "noise.vision", "config.options", "config.parser", "config.output", "report", "_version",
+    "noise.vision", "config.completions", "config.options", "config.parser", "config.output", "report",
+    "_version",
 )  # fmt: skip
 # What a kind's modules import for something else: errors, attacks (which have their own keys), scores.
 ASIDE = {

@@ -86,13 +86,23 @@ def test_a_rounding_of_mixed_inputs_cannot_be_enumerated() -> None:
 def test_the_report_is_a_table(tmp_path: Path) -> None:
     onnx.save(one("Relu", (1, 3)), str(tmp_path / "good.onnx"))
     onnx.save(one("Asin", (1, 3)), str(tmp_path / "bad.onnx"))
-    assert report(tmp_path / "good.onnx") == (
-        "supported: all 1 nodes; 3 inputs, 3 relu neurons\nyes  Relu  y  relu",
-        True,
-    )
-    text, supported = report(tmp_path / "bad.onnx")
-    assert not supported
-    assert text.splitlines()[1].startswith("NO   Asin  y  it is not linear")
+    text, found = report(tmp_path / "good.onnx")
+    assert found.supported
+    summary, x, y, *operators = text.splitlines()
+    assert summary == "supported: all 1 nodes; 3 inputs, 3 relu neurons"
+    assert (x.split()[:2], y.split()[:2]) == (["input", "x"], ["output", "y"])
+    assert operators == ["yes  Relu  1 ×  relu"]
+    text, found = report(tmp_path / "bad.onnx")
+    assert not found.supported
+    assert text.splitlines()[3].startswith("NO   Asin  1 ×  y: it is not linear")
+
+
+def test_nodes_that_are_treated_alike_share_a_line() -> None:
+    nodes = [n("Relu", "x", "a"), n("Asin", "a", "b"), n("Asin", "b", "c"), n("Relu", "c", "y")]
+    found = support(model(nodes, {"x": (1, 3)}))
+    why = "it is not linear, piecewise linear or one of the known curves"
+    assert found.lines() == [f"NO   Asin  2 ×  b and 1 more: {why}", "yes  Relu  2 ×  relu"]
+    assert [node["name"] for node in found.to_dict()["nodes"]] == ["a", "b", "c", "y"]
 
 
 @pytest.mark.shared

@@ -154,7 +154,7 @@ def test_a_rule_prints_every_choice_in_one_line():
         "11-point",
         "IoU ≥",
         "+1 pixel",
-        "best box taken: false positive",
+        "a detection whose best box is matched already is a false positive",
         "difficult ignored",
     ):
         assert words in text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.metrics.points import interval_text, points, significance
+from holdfast.metrics.points import facing, interval_text, lost_text, points, significance
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,22 @@ def test_an_interval_without_width_says_so():
 def test_a_zero_has_no_sign():
     assert str(points(-0.0)) == "0.0"
     assert points(0.0255) == 2.55
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [
+        (0.524, "0.52 points lost"),
+        (0.0, "0.00 points lost"),
+        (-0.004, "0.00 points lost"),
+        (-0.01, "0.01 points gained"),
+    ],
+)
+def test_a_negative_loss_is_a_gain(lost, text):
+    assert lost_text(lost) == text
+
+
+def test_the_interval_faces_the_way_of_the_number():
+    assert facing(0.5, -1.0, 2.0) == (-1.0, 2.0)
+    assert facing(-0.5, -2.0, 1.0) == (-1.0, 2.0)
+    assert facing(-0.5, None, None) == (None, None)

@@ -367,3 +367,17 @@ def test_a_fixed_batch_is_filled_and_other_shapes_are_told(holdfast, fails, tiny
     model.graph.input.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1]))
     onnx.save(model, four)
     assert "expected one input that takes an image" in fails("noise", four, tiny[1], "--only", "resize")
+
+
+def test_the_name_of_a_product_leads_to_its_options(fails):
+    problem = fails("noise", "signs-class", "signs:0:2", "--only", "PIL")
+    assert "unknown noise family or option 'PIL'. Did you mean 'decode=pillow'" in problem
+    assert "unknown noise family 'PIL'" in fails("noise", "signs-class", "signs:0:2", "--only", "PIL=x")
+
+
+def test_progress_says_what_is_running(holdfast):
+    done = holdfast(
+        "noise", "combine", "signs-class", "signs:0:4", "--only", "resize=opencv-nearest,colour=nv12"
+    )
+    assert "combine signs-class, no noise: " in done.err
+    assert "combine signs-class, step 1, 2 options: " in done.err

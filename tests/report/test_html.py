@@ -14,7 +14,8 @@ from holdfast.core.types import Boxes, Size, no_detections
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.page import page, write
 from holdfast.evaluate.result import Evaluation
-from holdfast.report.html import SIZE_LIMIT, data_uri, picture_uri, write_page
+from holdfast.report.html import SIZE_LIMIT, data_uri, document, picture_uri, write_page
+from holdfast.report.parts import Document, Figure, Section
 
 NAMES = ["stop", "no-entry", "speed-limit-30"]
 
@@ -208,3 +209,22 @@ def test_bytes_and_pictures_are_embedded_as_uris():
     picture = Image.open(io.BytesIO(base64.b64decode(data)))
     assert np.array_equal(np.asarray(picture), pixels)
     assert picture_uri(picture, "PNG", optimize=True) == f"{kind},{data}"
+
+
+def test_a_section_without_figures_is_collapsed_to_a_line():
+    sections = (
+        Section("found", "Findings", (), "No answer changed. 6 answers were rechecked."),
+        Section("proofs", "Proofs", (), "This section lists proofs.", summary="Not measured: not requested."),
+        Section("numbers", "Numbers", (Figure("", "<p>1</p>"),)),
+    )
+    text = document(Document(title="t", subject=("m", "d"), facts=(), sections=sections))
+    reader = Reader(text)
+    assert reader.all("details") == [{"class": "empty"}] * 2  # closed
+    assert re.findall(r'<a href="#(\w+)">', text.split("<nav", 1)[1].split("</nav>")[0]) == [
+        "found", "proofs", "numbers",
+    ]  # fmt: skip
+    lines = re.findall(r'<span class="lead">(.*?)</span></summary>\s*<p class="lead">(.*?)</p>', text)
+    assert lines == [
+        ("No answer changed.", "6 answers were rechecked."),
+        ("Not measured: not requested.", "This section lists proofs."),
+    ]

@@ -206,10 +206,19 @@ def test_check_tells_what_is_supported_before_a_run(holdfast, fails, tmp_path):
     done = holdfast("verify", "--check", net(tmp_path / "n.onnx"))
     assert done.code == 0, done
     assert done.out.startswith("supported: all 4 nodes")
-    done = holdfast("verify", wild(tmp_path / "w.onnx"), "--check")
+    done = holdfast("verify", wild(tmp_path / "w.onnx"), "--check", "--json", "nodes.json")
+    assert len(json.loads((tmp_path / "nodes.json").read_text())["nodes"]) == 2
     assert done.code == 3, done
     assert "NO   Softsign" in done.out
     assert "no such model" in fails("verify", "--check", "none.onnx")
+
+
+def test_a_shipped_model_is_found_by_its_name(holdfast, fails):
+    done = holdfast("verify", "signs-class", "--check")
+    assert done.code == 0, done
+    assert done.out.startswith("supported")
+    assert "Did you mean 'signs-class'" in fails("verify", "sign-class", "prop.vnnlib")
+    assert "no such model file" in fails("verify", "none.onnx", "prop.vnnlib")
 
 
 def test_missing_words_are_told(fails, tmp_path):

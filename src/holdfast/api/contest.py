@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.progress import watch
@@ -19,6 +19,15 @@ from holdfast.contest.options import (
 from holdfast.core.errors import InputError
 
 if TYPE_CHECKING:
+    from holdfast.api.option_types import (
+        ContestBoardKeywords,
+        ContestInitKeywords,
+        ContestPackKeywords,
+        ContestRescoreKeywords,
+        ContestScoreKeywords,
+        ContestShowKeywords,
+        ContestValidateKeywords,
+    )
     from holdfast.contest.board import Board, ScoreRecord
     from holdfast.contest.contest import Contest
     from holdfast.contest.entry import Examination
@@ -28,7 +37,9 @@ __all__ = ["board", "init", "pack", "rescore", "score", "show", "validate"]
 
 
 @keywords(InitOptions, "folder")
-def init(folder: str | Path, *, progress: bool | None = None, **options: Any) -> Contest:
+def init(
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[ContestInitKeywords]
+) -> Contest:
     """Make a contest in a new folder: numbered images that the model recognises, truth, models and rules."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.make import finish, make, open_setup
@@ -43,7 +54,11 @@ def init(folder: str | Path, *, progress: bool | None = None, **options: Any) ->
 
 @keywords(ValidateOptions, "archive", "contest")
 def validate(
-    archive: str | Path, contest: str | Path, *, progress: bool | None = None, **options: Any
+    archive: str | Path,
+    contest: str | Path,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[ContestValidateKeywords],
 ) -> Examination:
     """Check an entry; `problems` of the result is empty if it is valid."""
     from holdfast.config.output import write_json
@@ -67,7 +82,7 @@ def _examine(archive: Path, contest: Path, jobs: int, progress: bool | None) -> 
 
 
 @keywords(PackOptions, "folder")
-def pack(folder: str | Path, *, progress: bool | None = None, **options: Any) -> Path:
+def pack(folder: str | Path, *, progress: bool | None = None, **options: Unpack[ContestPackKeywords]) -> Path:
     """Write the zip to hand in from a folder of images; return its path."""
     from holdfast.contest.entry import pack as write
 
@@ -85,7 +100,13 @@ def _check_valid(examined: Examination) -> None:
 
 
 @keywords(ContestScoreOptions, "archive", "contest")
-def score(archive: str | Path, contest: str | Path, *, progress: bool | None = None, **options: Any) -> Score:
+def score(
+    archive: str | Path,
+    contest: str | Path,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[ContestScoreKeywords],
+) -> Score:
     """Score an entry and enter it into the contest, unless `dry_run` is true."""
     from holdfast.config.output import write_json
     from holdfast.contest.board import enter, images_csv
@@ -108,7 +129,7 @@ def score(archive: str | Path, contest: str | Path, *, progress: bool | None = N
 
 
 @keywords(BoardOptions, "contest")
-def board(contest: str | Path, **options: Any) -> Board:
+def board(contest: str | Path, **options: Unpack[ContestBoardKeywords]) -> Board:
     """The leaderboard: the best and the last entry of each team."""
     from holdfast.config.output import write_json
     from holdfast.contest.board import board as read
@@ -126,7 +147,7 @@ def board(contest: str | Path, **options: Any) -> Board:
 
 @keywords(RescoreOptions, "contest")
 def rescore(
-    contest: str | Path, *, progress: bool | None = None, **options: Any
+    contest: str | Path, *, progress: bool | None = None, **options: Unpack[ContestRescoreKeywords]
 ) -> tuple[ScoreRecord | str, ...]:
     """Score again what was scored under other rules, models or code; a text says why one could not be."""
     from holdfast.contest.board import rescore as again
@@ -136,7 +157,13 @@ def rescore(
 
 
 @keywords(ContestShowOptions, "archive", "contest")
-def show(archive: str | Path, contest: str | Path, *, progress: bool | None = None, **options: Any) -> Path:
+def show(
+    archive: str | Path,
+    contest: str | Path,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[ContestShowKeywords],
+) -> Path:
     """Write an entry as a page of images before and after; return its path."""
     from holdfast.contest.cli import write_entry_page
 

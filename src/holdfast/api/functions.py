@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from holdfast.api import subjects
 from holdfast.api.data import DataLike, as_dataset
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.model import as_model
+from holdfast.api.other_noise import OTHER_TASKS, other_noise
 from holdfast.api.progress import watch
 from holdfast.api.subjects import (
     ModelLike,
@@ -44,12 +45,24 @@ from holdfast.noise.options import CombineOptions, NoiseOptions
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
+    from holdfast.api.option_types import (
+        AttackKeywords,
+        AuditKeywords,
+        CompareKeywords,
+        DiagnoseKeywords,
+        EvaluateKeywords,
+        NoiseKeywords,
+        VerifyKeywords,
+    )
     from holdfast.attack.result import AttackResult
     from holdfast.audit.result import Audit
     from holdfast.compare.result import Comparison
     from holdfast.diagnose.run import Diagnosis
+    from holdfast.noise.language.result import LanguageSuite
+    from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.vision.result import NoiseSuite
 
+PathLike: TypeAlias = str | Path
 RUNS = Path("holdfast-runs")
 
 
@@ -59,7 +72,7 @@ def evaluate(
     data: DataLike | None = None,
     *,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[EvaluateKeywords],
 ) -> Evaluation:
     """Evaluate a model on a dataset.
 
@@ -114,11 +127,48 @@ def _evaluate_files(options: EvaluateOptions) -> Evaluation:
     return write_files(Evaluation(about, (), (), (), result), options)
 
 
+@overload
+def noise(
+    model: ModelLike | Sequence[ModelLike],
+    data: DataLike,
+    *,
+    task: Literal["pictures"] = "pictures",
+    progress: bool | None = None,
+    **options: Unpack[NoiseKeywords],
+) -> NoiseSuite: ...
+
+
+@overload
+def noise(
+    model: PathLike | Sequence[PathLike],
+    data: PathLike | Sequence[PathLike],
+    *,
+    task: Literal["language"],
+    progress: bool | None = None,
+    **options: Unpack[NoiseKeywords],
+) -> LanguageSuite: ...
+
+
+@overload
+def noise(
+    model: PathLike | Sequence[PathLike],
+    data: PathLike,
+    *,
+    task: Literal["speech"],
+    progress: bool | None = None,
+    **options: Unpack[NoiseKeywords],
+) -> SpeechSuite: ...
+
+
 @keywords(NoiseOptions, "models_data")
 def noise(
     model: ModelLike | Sequence[ModelLike], data: DataLike, *, progress: bool | None = None, **options: Any
-) -> NoiseSuite:
-    """Measure what the deployed system does to a model, or to several: one row per noise option."""
+) -> NoiseSuite | LanguageSuite | SpeechSuite:
+    """Measure what the deployed system does to a model, or to several: one row per noise option.
+
+    With task="language", `model` and `data` are language models and question sets; with task="speech",
+    acoustic models and a folder of clips. Both are given as paths or shipped names, one or several.
+    """
     from holdfast.core.sources import versions
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
@@ -127,6 +177,8 @@ def noise(
     from holdfast.noise.vision.run import measure, prepare
 
     began, show = time.perf_counter(), watch(progress)
+    if options.get("task") in OTHER_TASKS:
+        return other_noise(model, data, options, show)
     models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else list(model)
     cards = options.pop("card", None)
     cards = list(cards) if isinstance(cards, list | tuple) else [cards] * len(models)
@@ -137,8 +189,6 @@ def noise(
     names = [subject_names(one, data) for one in loaded]
     words = (*(name["model"] for name in names), names[0]["data"])
     given = with_reading(build_options(NoiseOptions, options, "noise", models_data=words), data)
-    if given.task != "pictures":
-        raise InputError(f"noise(): task={given.task!r} runs on the command line: holdfast noise --task")
     check_files(given)
     plans = []
     for one, name in zip(loaded, names, strict=True):
@@ -163,7 +213,7 @@ def diagnose(
     input: str | Path | np.ndarray[Any, Any] | None = None,  # noqa: A002 (the name of the option)
     output: str | Path | np.ndarray[Any, Any] | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[DiagnoseKeywords],
 ) -> Diagnosis:
     """Find the stage of the deployment that loses the metric.
 
@@ -200,7 +250,7 @@ def attack(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[AttackKeywords],
 ) -> AttackResult:
     """Attack a detector with few pixels on every image of a dataset, or on one image: `dataset[3]`.
 
@@ -239,29 +289,34 @@ def attack(
 
 @keywords(VerifyOptions, "net", "prop")
 def verify(
-    net: ModelLike, prop: str | Path | Property, *, progress: bool | None = None, **options: Any
+    net: ModelLike,
+    prop: str | Path | Property,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[VerifyKeywords],
 ) -> Verdict:
     """Prove that no input of a property's set violates it, or find one that does.
 
-    `net` is an ONNX file, a model or the name of a shipped one; `prop` is a VNN-LIB file or a Property. The
-    status of the verdict is holds, violated, unknown, timeout or error.
+    `net` is an ONNX file, a model or the name of a shipped one; `prop` is a VNN-LIB file or a Property. A
+    model deployed with a rewritten graph (`precision`, `upsample`, `ceil`) is verified as the rewritten file.
+    The status of the verdict is holds, violated, unknown, timeout or error.
     """
-    from holdfast.core.model import Model, Network, existing_file
+    from holdfast.core.model import Network
     from holdfast.core.property import Budget
     from holdfast.engine.executor import cores
-    from holdfast.graph.load import find_model
     from holdfast.verify.cli import memory_bytes, progress_line, write_verdict
     from holdfast.verify.run import verify as decide
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     began = time.monotonic()
-    path = net.path if isinstance(net, Model) else existing_file(Path(net)) or find_model(net)
-    if getattr(net, "deployment", ()):
-        raise InputError("verify(): expected a model as it is in its file, got a deployed one")
+    path = subjects.network_file(net, RUNS)
     file = None if isinstance(prop, Property) else Path(prop)
     given = build_options(VerifyOptions, options, "verify", net=path, prop=file)
+    network = Network(path.stem, path)
     question = (
-        prop if isinstance(prop, Property) else property_of(read_vnnlib(Path(prop)), Network(path.stem, path))
+        replace(prop, model=network)
+        if isinstance(prop, Property)
+        else property_of(read_vnnlib(Path(prop)), network)
     )
     limit = int(given.memory * 1e9) if given.memory is not None else memory_bytes()
     left = began + given.timeout - time.monotonic()
@@ -278,7 +333,7 @@ def audit(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[AuditKeywords],
 ) -> Audit:
     """Audit a model: evaluation, noise, attacks and proofs within a time budget, across each other.
 
@@ -292,10 +347,11 @@ def audit(
 
     began = time.monotonic()
     loaded = as_model(model, options.pop("card", None))
-    calibration = subjects.take_dataset(options, "calibration")
+    keys: dict[str, Any] = {**options}
+    calibration = subjects.take_dataset(keys, "calibration")
     names = subject_names(loaded, data)
     given = with_reading(
-        build_options(AuditOptions, options, "audit", out=Path(out or "report.html"), **names), data
+        build_options(AuditOptions, keys, "audit", out=Path(out or "report.html"), **names), data
     )
     check_files(given)
     gates = [*map(gate_of, given.fail_if), *(read_gates(given.gates) if given.gates else ())]
@@ -317,7 +373,9 @@ def audit(
 
 
 @keywords(CompareOptions, "run_a", "run_b")
-def compare(before: Result | str | Path, after: Result | str | Path, **options: Any) -> Comparison:
+def compare(
+    before: Result | str | Path, after: Result | str | Path, **options: Unpack[CompareKeywords]
+) -> Comparison:
     """Compare two results of one kind, or two run folders: what became better or worse, with intervals."""
     from holdfast.compare.run import compare_results
 

@@ -65,6 +65,7 @@ def keywords(shape: type[Options], *positional: str) -> Callable[[F], F]:
             with ExecutionOptions(**where).context():
                 return function(*args, **given)
 
+        call.option_fields = offered  # type: ignore[attr-defined]  # read by tools/option_types.py
         call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         lines = "\n".join(f"    {name}: {spec.option.help}" for name, spec in offered.items())
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nKeyword arguments:\n{lines}\n"

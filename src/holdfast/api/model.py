@@ -168,7 +168,7 @@ def load(path: str | Path, card: str | Path | core.Card | None = None) -> Model:
     return upgraded(load_model(path, Path(card) if card is not None else None))
 
 
-def as_model(model: str | Path | core.Model, card: Path | None = None) -> Model:
+def as_model(model: str | Path | core.Model, card: str | Path | core.Card | None = None) -> Model:
     """The model of an object, a path or a name."""
     if isinstance(model, str | Path):
         return load(model, card)

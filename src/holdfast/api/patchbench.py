@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.progress import watch
@@ -12,6 +12,11 @@ from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptio
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.api.option_types import (
+        PatchbenchCheckKeywords,
+        PatchbenchEvaluateKeywords,
+        PatchbenchMakeKeywords,
+    )
     from holdfast.patchbench.check import CheckResult
     from holdfast.patchbench.run import PositionResult
 
@@ -19,7 +24,9 @@ __all__ = ["check", "evaluate", "make"]
 
 
 @keywords(MakeOptions, "folder")
-def make(folder: str | Path, *, progress: bool | None = None, **options: Any) -> Mapping[str, Any]:
+def make(
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[PatchbenchMakeKeywords]
+) -> Mapping[str, Any]:
     """Make a benchmark in a new folder: networks with the patch inside, and VNN-LIB files; its manifest."""
     from holdfast.patchbench.cli import make_benchmark
 
@@ -28,7 +35,9 @@ def make(folder: str | Path, *, progress: bool | None = None, **options: Any) ->
 
 
 @keywords(CheckOptions, "folder")
-def check(folder: str | Path, *, progress: bool | None = None, **options: Any) -> CheckResult:
+def check(
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[PatchbenchCheckKeywords]
+) -> CheckResult:
     """Check that networks, specifications and images agree; `findings` of the result is empty if they do."""
     from holdfast.config.output import write_json
     from holdfast.patchbench.check import as_dict, check_bench
@@ -45,7 +54,11 @@ def check(folder: str | Path, *, progress: bool | None = None, **options: Any) -
 
 @keywords(PositionOptions, "subject", "data")
 def evaluate(
-    subject: str | Path, data: str | None = None, *, progress: bool | None = None, **options: Any
+    subject: str | Path,
+    data: str | None = None,
+    *,
+    progress: bool | None = None,
+    **options: Unpack[PatchbenchEvaluateKeywords],
 ) -> PositionResult:
     """Run a patch at every position: on a benchmark folder, or on a single-object detector and a dataset."""
     from holdfast.config.output import write_json

@@ -16,7 +16,7 @@ from holdfast.core import model as core
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, OutputError
 from holdfast.core.model import Task
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.result import Result
 from holdfast.core.types import Sample
 from holdfast.diagnose.run import IMAGE_SUFFIXES
@@ -27,6 +27,7 @@ from holdfast.noise.suite import REWRITTEN
 from holdfast.noise.vision.choose import calibration_pool, reserve, with_calibration
 from holdfast.noise.vision.show import SingleImage
 from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.families import families
 
 ModelLike: TypeAlias = "str | Path | core.Model"
 R = TypeVar("R", bound=Result)
@@ -71,6 +72,33 @@ def other_images(dataset: Dataset) -> Dataset | None:
     if "data" not in source:
         return None
     return calibration_pool(source["data"], dataset.task, source.get("format"), source.get("split"))
+
+
+def network_file(net: ModelLike, runs: Path) -> Path:
+    """The ONNX file to verify: of a path, a name or a model; of a deployed model, its rewritten file.
+
+    InputError for a deployment that is more than a rewritten file.
+    """
+    from holdfast.verify.cli import find_network
+
+    if not isinstance(net, core.Model):
+        return find_network(net)
+    if not isinstance(net, Model) or net.stages is None:
+        return net.path
+    trained, infer, what = pipeline_of(net.card), net.pipeline.infer, ", ".join(net.deployment)
+    same = net.pipeline.replace(infer=trained.infer) == trained
+    if not same or not isinstance(infer, DeployedInference) or infer.runtime != DeployedInference.runtime:
+        rewrites = ", ".join(family.name for family in families() if "rewrite" in family.kinds)
+        raise InputError(
+            f"verify(): expected a deployment that only rewrites the network ({rewrites}), got {what}; "
+            "a property is about the network: verify the model without the other stages"
+        )
+    if infer.calibrated and infer.calibration is None:
+        raise InputError(
+            f"verify(): {what}: integer precisions need calibration images; pass them as "
+            "model.deployed(…, calibration=dataset)"
+        )
+    return replace(infer, folder=runs / CELLS / REWRITTEN).built(net).path
 
 
 def subject_names(model: Model, data: DataLike) -> dict[str, str]:

@@ -200,13 +200,14 @@ def _contest(options: DemoOptions) -> Section:
 
 def beyond_section(options: DemoOptions) -> Section:
     """The shipped language and speech models under noise, each on a few examples."""
+    from holdfast.engine.progress import progress
     from holdfast.noise.speech.cli import plans_of, suite_of
     from holdfast.noise.speech.result import paper_table
     from holdfast.report.parts import Section
 
     figures, where = _language(options), carry(options, RunOptions)
     noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
-    suite, _ = suite_of(plans_of(noise), command_line(noise))
+    suite, _ = suite_of(plans_of(noise), command_line(noise), progress)
     figures.append(_figure("Speech: spectrogram error", paper_table(suite)))
     lead = "System noise of the shipped language and speech models."
     return Section("beyond", "Language and speech", tuple(figures), lead)

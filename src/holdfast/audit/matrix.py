@@ -261,13 +261,16 @@ def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
 
 
 def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
-    """The square at its worst position and the attack at each budget, on images tested with noise."""
+    """The worst black square, the attack at each budget and with squares, on images tested with noise."""
     found = []
     if state.maps:
         worst = worst_squares(state.maps)
         squares = {name: patch for name, patch in worst.items() if printable(name) in there}
         found.append(PatchThreat(THREAT, squares, "a black square at its worst position", "any"))
-    for one in state.levels:
-        patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
-        found.append(PatchThreat(one.level.threat, patches, f"{one.level.pixels} scattered pixels"))
+    attacks = [(one.level, one.attempts, "scattered pixels") for one in state.levels]
+    if state.contiguous_attack is not None:
+        attacks.append((state.contiguous_attack, state.contiguous_attempts, "pixels in contiguous squares"))
+    for level, attempts, what in attacks:
+        patches = {a.name: a.patch for a in attempts if a.pixels and printable(a.name) in there}
+        found.append(PatchThreat(level.threat, patches, f"{level.pixels} {what}"))
     return tuple(found)

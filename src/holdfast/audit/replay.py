@@ -134,14 +134,14 @@ def replay(
     for threat in threats:  # report a patch for an image that is not there before anything is run
         patched_dataset(prepared.noise.plan.dataset, threat.patches, LAID_BY)
     wanted, model = frozenset(names), prepared.noise.plan.model.name
-    swept = run_variants(prepared, tuple(variants), watch, f"without a threat {model}")
+    swept = run_variants(prepared, tuple(variants), watch, f"matrix {model}, no attack")
     clean, problems = _read(swept, prepared, wanted)
     patched: dict[str, dict[str, dict[str, Record]]] = {}  # threat -> deployment -> image
     for number, threat in enumerate(threats, 1):
         named = {printable(name): patch for name, patch in threat.patches.items() if patch.mask.any()}
         patches = {name: patch for name, patch in named.items() if name in wanted}
         able = [v for v in variants if v.name not in problems]
-        said = f"threats {number} of {len(threats)} {model}"
+        said = f"matrix {model}, {threat.name} ({number} of {len(threats)})"
         patched[threat.name], more = _patched(prepared, able, patches, watch, said)
         problems |= more
     records: Records = {}
@@ -181,7 +181,7 @@ def _patched(
         laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
         some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
         whole = sweep_plan(some_jobs, patched_dataset(data, patches, decode), laid)
-        with watch(f"{said}, {name}", steps(whole)) as progress:
+        with watch(f"{said}, decoded by {name}", steps(whole)) as progress:
             records, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
         found, problems = found | records, problems | failed
     return found, problems

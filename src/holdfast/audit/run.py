@@ -278,6 +278,7 @@ def _attack_square(state: AuditState, clock: Clock, watch: Watch, until: float) 
     state.runs |= runs
     state.outcome = replace(state.outcome, contiguous=contiguous)
     state.contiguous_attack = replace(square.level, command=state.repeat_line("attack"))
+    state.contiguous_attempts = square.attempts
     return ""
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.attack.result import AttackResult
+from holdfast.attack.result import AttackResult, Attempt
 from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
 from holdfast.audit.options import AuditedOptions
@@ -61,6 +61,7 @@ class AuditState:
     outcome: AttackResult | None = None
     levels: tuple[LevelResult, ...] = ()
     contiguous_attack: AttackLevel | None = None
+    contiguous_attempts: tuple[Attempt, ...] = ()
     maps: tuple[SquareMap, ...] = ()
     spec_verdicts: tuple[SpecVerdict, ...] = ()
     proofs: tuple[Proof, ...] = ()

@@ -89,6 +89,8 @@ def open_result(path: Path) -> Result:
     openers: dict[Kind, Callable[[Path], Result]] = {
         "evaluation": open_run,
         "noise": open_suite,
+        "language noise": open_language,
+        "speech noise": open_speech,
         "audit": open_audit,
     }
     kind = kind_of(path)

@@ -1,5 +1,6 @@
 """The embedded datasets, drawn when they are loaded: `signs`, in the view a task needs, and `far`."""
 
+import difflib
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -20,6 +21,13 @@ NAMES = ("signs", "far")
 def is_embedded(name: str) -> bool:
     """Whether a name, with or without seed and count, is that of an embedded dataset."""
     return name.split(":")[0] in NAMES
+
+
+def similar_name(name: str) -> str:
+    """The name of an embedded dataset that is probably meant: signs:0:2 for sign:0:2; empty if none is."""
+    head, sign, numbers = name.partition(":")
+    near = difflib.get_close_matches(head, NAMES, n=1, cutoff=0.75)
+    return f"{near[0]}{sign}{numbers}" if near else ""
 
 
 @dataclass(frozen=True)

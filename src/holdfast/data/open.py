@@ -8,7 +8,7 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import TASK_NAMES, Task
 from holdfast.core.registry import Part, names, part
 from holdfast.data import problems as kinds
-from holdfast.data.embedded import embedded_dataset, is_embedded
+from holdfast.data.embedded import embedded_dataset, is_embedded, similar_name
 from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
 from holdfast.data.files import file_names, is_image, subfolders
 from holdfast.data.problems import Problems, grouped
@@ -42,7 +42,10 @@ def open_dataset(
         path, problems = Path(name_or_path), Problems()
         reader = part("reader", format) if format is not None else None
         if not path.exists():
-            expected = "expected a dataset (or `signs`, the embedded one)"
+            near = similar_name(str(name_or_path))
+            expected = (
+                f"did you mean {near!r}?" if near else "expected a dataset (or `signs`, the embedded one)"
+            )
             raise DataError(f"{path}: no such file or folder; {expected}")
         if path.is_dir() and not any(path.iterdir()):
             raise DataError(f"{path}: the folder is empty; expected a dataset")

@@ -8,7 +8,7 @@ from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
 from holdfast.evaluate.difference import COUNTED
-from holdfast.metrics.points import interval_text, significance
+from holdfast.metrics.points import facing, interval_text, is_gain, lost_text, significance
 from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import document, write_page
@@ -101,10 +101,11 @@ def summary(diagnosis: Diagnosis) -> str:
         text = f"All stages are bit-identical on {many(stages[0].images, 'image')}."
     if found is None:
         return f"{text}{_next_step(diagnosis)}".strip()
-    verb = "falls" if found.points_lost > 0 else "changes"
+    verb = "rises" if is_gain(found.points_lost) else "falls" if found.points_lost > 0 else "changes"
     text += (
         f" {metric_label(found)} {verb} from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: "
-        f"{found.points_lost:z.2f} points lost, 95% interval {interval_text(found.low, found.high)}, "
+        f"{lost_text(found.points_lost)}, 95% interval "
+        f"{interval_text(*facing(found.points_lost, found.low, found.high))}, "
         f"{significance(found.low, found.high, found.images)}; {COUNTED[found.task][0]} in "
         f"{found.changed} of {many(found.images, 'image')}."
     )
@@ -165,19 +166,23 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
 
 def _cards(found: DeploymentLoss) -> tuple[Card, ...]:
     metric, n = metric_label(found), f"n = {found.images}"
-    ends = f"95% interval {interval_text(found.low, found.high)}, {n}"
+    number, _, unit = lost_text(found.points_lost).partition(" ")
+    ends = f"95% interval {interval_text(*facing(found.points_lost, found.low, found.high))}, {n}"
     return (
         Card(f"{metric}, training", 100 * found.train, f"training pipeline, {n}", 2),
         Card(f"{metric}, deployment", 100 * found.deploy, f"deployment, {n}", 2),
-        Card("points lost", found.points_lost, ends, 2),
+        Card(unit, number, ends),
         Card(COUNTED[found.task][0], f"{found.changed} of {found.images}", "images"),
     )
 
 
 def _loss_sections(found: DeploymentLoss) -> list[Section]:
-    lost = [_spot(d.label, "lost alone", d.points_lost, d.low, d.high) for d in found.differences]
+    lost = [
+        _spot(d.label, lost_text(d.points_lost) + " alone", d.points_lost, d.low, d.high)
+        for d in found.differences
+    ]
     recovered = [
-        _spot(d.label, "recovered if fixed", d.points_recovered, d.recovered_low, d.recovered_high)
+        _spot(d.label, _recovered(d.points_recovered), d.points_recovered, d.recovered_low, d.recovered_high)
         for d in found.differences
     ]
     groups = [
@@ -200,6 +205,11 @@ def _loss_sections(found: DeploymentLoss) -> list[Section]:
     return [losses, Section("broken", "Broken images", (listed,), lead)]
 
 
+def _recovered(value: float) -> str:
+    """The points recovered by a fix; a negative number is a further loss."""
+    return f"{abs(value):.2f} points {'lost' if is_gain(value) else 'recovered'} if fixed"
+
+
 def _spot(label: str, what: str, value: float, low: float, high: float) -> ForestPoint:
-    note = f"{value:z.2f} points {what}, 95% interval {interval_text(low, high)}"
+    note = f"{what}, 95% interval {interval_text(*facing(value, low, high))}"
     return ForestPoint(label, value, low, high, note=note)

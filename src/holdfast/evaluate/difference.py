@@ -38,7 +38,7 @@ from holdfast.metrics.intervals import (
     paired,
 )
 from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
-from holdfast.metrics.points import interval_text, points, significance
+from holdfast.metrics.points import facing, interval_text, lost_text, points, significance
 from holdfast.report.tables import many
 
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
@@ -249,8 +249,8 @@ class Difference:
 
     def __str__(self) -> str:
         lost = self.points_lost
-        estimate = f"{lost.estimate:z.2f} points lost"
-        span = interval_text(lost.low, lost.high)
+        estimate = lost_text(lost.estimate)
+        span = interval_text(*facing(lost.estimate, lost.low, lost.high))
         words = f"95% interval {span}, {significance(lost.low, lost.high, self.images)}"
         if span == "no difference":
             words = "no difference on any image"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from onnx import helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import known_shapes, opset_of
+from holdfast.graph.inspect import inspect, known_shapes, opset_of
 from holdfast.graph.ir import Activation, FreeInputs, Product, ScaleShift, Selection, Step, sources_of
 from holdfast.graph.lower import load_complete_proto, lowered, prepare_graph
 from holdfast.graph.lower.values import Node, StepBuilder, Value, View, node_of
@@ -62,20 +62,30 @@ class Support:
         return f"supported: all {count} nodes; {self.inputs:,} inputs, {curves or 'no'} neurons"
 
     def lines(self) -> list[str]:
-        """The summary, then one line per node: yes or NO, operator, name, how it is lowered."""
-        kind = max((len(node.operator) for node in self.nodes), default=0)
-        name = min(max((len(node.name) for node in self.nodes), default=0), 40)
-        lines = [self.summary()]
+        """One line for the nodes of an operator that are treated alike; those not supported first."""
+        groups: dict[tuple[bool, str, str], list[str]] = {}
         for node in self.nodes:
-            mark = "yes" if node.supported else "NO "
-            lines.append(f"{mark}  {node.operator:{kind}}  {node.name:{name}}  {node.how}")
+            groups.setdefault((node.supported, node.operator, node.how), []).append(node.name)
+        kind = max((len(node.operator) for node in self.nodes), default=0)
+        count = max((len(str(len(names))) for names in groups.values()), default=0)
+        lines = []
+        for (supported, operator, how), names in sorted(groups.items(), key=lambda group: group[0][0]):
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            which = "" if supported else f"{names[0]}{more}: "
+            mark = "yes" if supported else "NO "
+            lines.append(f"{mark}  {operator:{kind}}  {len(names):{count}} ×  {which}{how}")
         return lines
 
+    def to_dict(self) -> dict[str, Any]:
+        """Every node and the counts as plain values."""
+        return {"supported": self.supported, "summary": self.summary(), **asdict(self)}
 
-def report(path: Path) -> tuple[str, bool]:
-    """The lines of a file's support as one text, and whether every node is supported."""
-    result = support(path)
-    return "\n".join(result.lines()), result.supported
+
+def report(path: Path) -> tuple[str, Support]:
+    """A file's support as text: the summary, inputs and outputs, the operators; and the support itself."""
+    found, info = support(path), inspect(path)
+    tensors = [f"input    {tensor}" for tensor in info.inputs] + [f"output   {t}" for t in info.outputs]
+    return "\n".join([found.summary(), *tensors, *found.lines()]), found
 
 
 def support(model: Any) -> Support:

@@ -15,6 +15,23 @@ def interval_text(low: float | None, high: float | None) -> str:
     return "no difference" if low == high == 0.0 else f"[{low:z.2f}, {high:z.2f}]"
 
 
+def is_gain(lost: float) -> bool:
+    """Whether a loss is negative in the two digits that are printed."""
+    return round(lost, 2) < 0
+
+
+def lost_text(lost: float) -> str:
+    """A loss in a sentence: "0.52 points lost", or "0.01 points gained" for a negative one."""
+    return f"{abs(lost):.2f} points {'gained' if is_gain(lost) else 'lost'}"
+
+
+def facing(lost: float, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    """The interval of a loss as `lost_text` counts it: of the points gained, if the loss is negative."""
+    if low is None or high is None or not is_gain(lost):
+        return low, high
+    return -high, -low
+
+
 def significance(low: float | None, high: float | None, images: int = ENOUGH) -> str:
     """Whether a difference with this 95% interval is significant, in words; empty without an interval."""
     if low is None or high is None:

@@ -7,6 +7,7 @@ from holdfast.core.errors import InputError, UnknownName
 
 Interpolation = Literal["11-point", "all-point", "101-point"]
 Taken = Literal["false positive", "next free box"]
+_WHEN_TAKEN = {"false positive": "is a false positive", "next free box": "takes the next free box"}
 Difficult = Literal["ordinary", "ignored"]
 Crowd = Literal["ordinary", "ignored", "region"]
 
@@ -38,7 +39,7 @@ class APRule:
             f"{self.name}: {self.interpolation} AP",
             f"IoU {'>' if self.iou_strict else '≥'} threshold",
             "box sides +1 pixel" if self.plus_one else "box sides as given",
-            f"best box taken: {self.taken}",
+            f"a detection whose best box is matched already {_WHEN_TAKEN[self.taken]}",
             f"difficult {self.difficult}",
             f"crowd {crowd}",
             f"≤ {self.max_dets} detections per image and class" if self.max_dets else "all detections",

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
 
-# Options that other tasks do not have.
-IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image")
+_IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image")
+# Options that a task does not have.
+UNSUPPORTED = {"pictures": (), "language": (*_IMAGES_ONLY, "card"), "speech": _IMAGES_ONLY}
 
 
 def suite(options: NoiseOptions) -> int:
@@ -41,7 +42,7 @@ def suite(options: NoiseOptions) -> int:
     options.check_records()
     if options.task == "pictures":
         return _images(options)
-    reject_options(options, IMAGES_ONLY)
+    reject_options(options)
     if options.task == "language":
         from holdfast.noise.language.cli import language
 
@@ -142,14 +143,19 @@ def models_and_data(options: NoiseOptions, expected: str) -> tuple[list[tuple[st
     return list(zip(models, options.card or (None,) * len(models), strict=True)), data
 
 
-def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
-    """Raise InputError if one of the options is given that the task does not have."""
+def unsupported_options(options: NoiseOptions) -> list[str]:
+    """The names of the given options that the task does not have."""
+    given = changed(options)
+    return [name for name in UNSUPPORTED[options.task] if name in given]
+
+
+def reject_options(options: NoiseOptions) -> None:
+    """Raise InputError if an option is given that the task does not have."""
     from holdfast.core.errors import InputError
 
-    for name in names:
-        if name in changed(options):
-            flag = field_of(NoiseOptions, name).label
-            raise InputError(f"{flag}: not supported with --task {options.task}")
+    for name in unsupported_options(options):
+        flag = field_of(NoiseOptions, name).label
+        raise InputError(f"{flag}: not supported with --task {options.task}")
 
 
 def combine(options: CombineOptions) -> int:

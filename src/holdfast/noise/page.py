@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from holdfast.metrics.points import interval_text
+from holdfast.metrics.points import facing, interval_text, lost_text
 from holdfast.report.charts.forest import ForestPoint
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure
@@ -57,8 +57,8 @@ def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: s
 def loss_spot(name: str, row: Any, items: int, note: str) -> ForestPoint:
     """The points lost of a row with its interval as a dot of a chart."""
     text = (
-        f"{row.points_lost:z.2f} points lost, 95% interval {interval_text(row.low, row.high)}; "
-        f"{row.changed} of {items} changed"
+        f"{lost_text(row.points_lost)}, 95% interval "
+        f"{interval_text(*facing(row.points_lost, row.low, row.high))}; {row.changed} of {items} changed"
     )
     return ForestPoint(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
 

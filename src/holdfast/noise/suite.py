@@ -49,7 +49,8 @@ class NoiseSelection:
         for text in (*self.only, *self.skip):
             family, _, name = text.partition("=")
             if family not in known:
-                raise UnknownName(what, family, known)
+                either = what if "=" in text else what.replace("family", "family or option")
+                raise UnknownName(either, family, known)
             if "=" in text and not any(text in option.labels for option in offered):
                 raise UnknownName(family, name, [o.name for o in offered if o.family == family])
 

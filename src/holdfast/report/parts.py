@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import jinja2
 
 
+NOTHING = "Nothing to show."
+
+
 @dataclass(frozen=True)
 class Card:
     """A headline number, its name, and a short note: its n, its AP rule."""
@@ -49,12 +52,21 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading. Without figures it is one line and not in the navigation."""
+    """A part of the page with a heading. Without figures it is collapsed to one line, its summary."""
 
     identifier: str
     title: str
     figures: tuple[Figure, ...]
     lead: str = ""
+    summary: str = ""  # of a section without figures (default: the first sentence of the lead)
+
+    @property
+    def folded(self) -> tuple[str, str]:
+        """The line of a section without figures, and the text below it when it is opened."""
+        first, dot, rest = self.lead.partition(". ")
+        if self.summary:
+            return self.summary, self.lead or NOTHING
+        return f"{first}{dot.strip()}" or NOTHING, rest or "There is no table or figure for this part."
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ class Document:
     @property
     def shown(self) -> tuple[Section, ...]:
         """The sections that have a figure or a sentence."""
-        return tuple(section for section in self.sections if section.figures or section.lead)
+        return tuple(one for one in self.sections if one.figures or one.lead or one.summary)
 
 
 def fragment(template: str, **values: Any) -> str:

@@ -30,15 +30,17 @@ def verify(options: VerifyOptions) -> int:
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
     timeout, 2 bad input.
     """
-    from holdfast.core.model import existing_file
-
-    net = existing_file(options.net) or options.net
+    net = find_network(options.net)
     if options.check:
         from holdfast.graph.support import report
 
-        text, supported = report(net)
+        text, found = report(net)
         say(text)
-        return 0 if supported else 3
+        if options.json is not None:
+            from holdfast.config.output import write_json
+
+            write_json(options.json, found.to_dict())
+        return 0 if found.supported else 3
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
     from holdfast.core.property import Budget, Verdict
@@ -64,6 +66,17 @@ def verify(options: VerifyOptions) -> int:
         verdict = decide(question, budget, progress_line())
         speak()
     return _report(verdict, options, question)
+
+
+def find_network(net: str | Path) -> Path:
+    """The file of a network: its path (or its .gz), or the name of a shipped model."""
+    from holdfast.core.model import existing_file
+
+    if file := existing_file(Path(net)):
+        return file
+    from holdfast.graph.load import find_model  # here, because it imports much that a file does not need
+
+    return find_model(str(net))
 
 
 def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:

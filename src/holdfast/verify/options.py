@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 
 
@@ -28,13 +29,18 @@ class VerifyOptions(
 ):
     """The options of `holdfast verify`."""
 
-    net: Annotated[Path, Argument("An ONNX file (or .onnx.gz).")]
+    net: Annotated[
+        Path,
+        Argument("An ONNX file (or .onnx.gz), or a shipped model.", completions=completions.models),
+    ]
     prop: Annotated[Path | None, Argument("A VNN-LIB file, version 1.0 or 2.0 (or .gz).")] = None
-    json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None
+    json: Annotated[
+        Path | None, Option("Also write the verdict (or every node of --check) to this JSON file.")
+    ] = None
     witness: Annotated[
         Path | None, Option("Write the counterexample and its output in the VNN-COMP format.")
     ] = None
     jobs: Annotated[int | None, Option("Threads (default: all cores).", least=1)] = None
     memory: Annotated[float | None, Option("Memory limit in gigabytes.", metavar="GB", least=0.1)] = None
     seed: Annotated[int, Option("Random seed.", least=0)] = 0
-    check: Annotated[bool, Option("Only list which nodes of the network are supported.")] = False
+    check: Annotated[bool, Option("Only print which operators of the network are supported.")] = False

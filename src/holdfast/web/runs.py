@@ -16,6 +16,7 @@ import orjson
 from holdfast.audit.result import PROGRESS
 from holdfast.core.errors import InputError
 from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.metrics.points import lost_text
 from holdfast.web.render import Refusal
 
 LARGEST_MANIFEST = 64 << 20  # bytes of a manifest
@@ -149,7 +150,7 @@ def _basis(images: int, rule: str) -> str:
 
 
 def _lost(points: float) -> str:
-    return f"{points:z.2f} points lost".replace("-", "−")
+    return lost_text(points)
 
 
 def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:

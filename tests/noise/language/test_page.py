@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.noise.language.page import lead, page, worst_of
+from holdfast.noise.language.page import lead, page
 from holdfast.noise.language.result import (
     LanguageNoise,
     LanguageSuite,
@@ -18,6 +18,7 @@ from holdfast.noise.language.result import (
     numbers_table,
     rows_csv,
     rules_table,
+    worst_of,
 )
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 
@@ -97,7 +98,7 @@ def test_the_page_says_what_matters_and_escapes_what_it_is_given():
         "per-byte (random answers: 50.00); labels read from x.lst; static int8 calibrated on 100 questions"
         in made
     )
-    assert worst_of(MODEL)[1] is PLAIN[1]
+    assert worst_of(MODEL.sets)[1] is PLAIN[1]
 
 
 def test_the_lead_does_not_claim_what_was_not_found():

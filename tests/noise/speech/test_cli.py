@@ -75,7 +75,7 @@ def test_some_clips_only(run):
         (["fast.onnx", "nowhere"], "nowhere: no such folder"),
         (["nothing.onnx", "clips"], "nothing.onnx: no such model file"),
         (["fastspeach", "clips"], "unknown acoustic model 'fastspeach'"),
-        (["fast.onnx", "clips", "--only", "decode"], "unknown noise family of speech 'decode'"),
+        (["fast.onnx", "clips", "--only", "decode"], "unknown noise family or option of speech 'decode'"),
         (["fast.onnx", "clips", "--card", "none.toml"], "none.toml"),
         (["fast.onnx", "clips", "--rule", "voc"], "--rule: not supported with --task speech"),
         (["fast.onnx", "clips", "--csv", "--latex"], "expected one of --csv, --markdown and --latex"),

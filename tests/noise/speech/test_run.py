@@ -183,7 +183,9 @@ def test_what_is_not_installed_is_a_row(ground, monkeypatch):
 
 
 def test_words_that_mean_nothing_are_told(ground):
-    with pytest.raises(UnknownName, match=r"unknown noise family of speech 'stfd'\. Did you mean 'stft'"):
+    with pytest.raises(
+        UnknownName, match=r"unknown noise family or option of speech 'stfd'\. Did you mean 'stft'"
+    ):
         select_options(NoiseSelection(only=("stfd",)))
     with pytest.raises(UnknownName, match="Did you mean 'symmetric-window'"):
         select_options(NoiseSelection(skip=("stft=symetric-window",)))

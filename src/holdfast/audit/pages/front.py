@@ -21,6 +21,7 @@ from holdfast.audit.pages.verdict import (
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
+from holdfast.metrics.points import facing, is_gain
 from holdfast.report.charts.bars import bounds_bar
 from holdfast.report.charts.matrix import DENSE, CellMark, HeatCell, MatrixHead, heat, scale
 from holdfast.report.parts import fragment
@@ -152,8 +153,10 @@ def _field(cell: MatrixCell | None, clean: float) -> HeatCell:
     # The tooltip repeats the table of all cells.
     details = [f"{cell.threat} under {cell.deployment}: {cell.value:.4f} (n = {cell.images})"]
     if cell.extra_points_lost is not None and cell.low is not None and cell.high is not None:
-        interval = between(cell.low, cell.high)
-        details.append(f"{points(cell.extra_points_lost)} more points lost than by both alone {interval}")
+        extra, (low, high) = cell.extra_points_lost, facing(cell.extra_points_lost, cell.low, cell.high)
+        more = "fewer" if is_gain(extra) else "more"
+        interval = between(low or 0.0, high or 0.0)
+        details.append(f"{points(abs(extra))} {more} points lost than by both alone {interval}")
     tip = "; ".join(filter(None, (*details, cell.note)))
     return HeatCell(f"{cell.value:.3f}", lost, (*marks, *_EFFECTS.get(effect_of(cell), ())), tip)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import escape
 
-from holdfast.audit.pages.verdict import between, effect_of, not_significant
+from holdfast.audit.pages.verdict import between, effect_of, not_significant, skip_reason
 from holdfast.audit.result import Audit, MatrixCell, NoiseResult
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
@@ -23,22 +23,44 @@ _CHANCE = "A loss is not significant if its 95% interval contains 0."
 
 
 def sections(audit: Audit) -> list[Section]:
-    """Findings, plan, noise, attack, proofs and rechecks, where there are any."""
-    makers = (
-        (audit.rechecks, findings),
-        (audit.parts, plan),
-        (audit.noises or audit.combined, noises),
-        (audit.attacks, budgets),
-        (audit.proofs, proofs),
-        (audit.rechecks, rechecks),
-    )
-    return [make(audit) for there, make in makers if there]
+    """Findings, plan, noise, attack, proofs and rechecks; collapsed to the reason where there are none."""
+    return [
+        *([findings(audit)] if audit.rechecks else []),
+        *([plan(audit)] if audit.parts else []),
+        noises(audit) if audit.noises or audit.combined else _missing(audit, "noises", "noise"),
+        budgets(audit) if audit.attacks else _missing(audit, "budgets", "attack"),
+        proofs(audit) if audit.proofs else _missing(audit, "proofs", "squares", "specs"),
+        rechecks(audit) if audit.rechecks else _missing(audit, "rechecks", "recheck"),
+    ]
+
+
+# Title and content of the sections that an audit may have no results for.
+_CONTENT = {
+    "noises": ("System noise", "This section lists the points lost to each noise option."),
+    "budgets": (
+        "Attack by budget",
+        "This section lists the images that the attack breaks at each pixel budget.",
+    ),
+    "proofs": ("Proofs", "This section lists the properties that were proven or refuted."),
+    "rechecks": ("Rechecks", "This section lists proofs and counterexamples under other deployments."),
+    "images": ("Images", "This section lists every image under every threat."),
+    "cells": ("Matrix in numbers", "This section lists every threat under every deployment."),
+}
+
+
+def _missing(audit: Audit, identifier: str, *parts: str) -> Section:
+    """A section without results: the reason as its summary."""
+    title, content = _CONTENT[identifier]
+    reason = skip_reason(audit, *parts)
+    return Section(identifier, title, (), content, summary=f"{reason[:1].upper()}{reason[1:]}.")
 
 
 def last_sections(audit: Audit) -> list[Section]:
     """The sections for reference: every image, every cell of the matrix."""
-    makers = ((audit.bounds, images), (audit.matrix.cells, cells))
-    return [make(audit) for there, make in makers if there]
+    return [
+        images(audit) if audit.bounds else _missing(audit, "images", "attack", "squares"),
+        cells(audit) if audit.matrix.cells else _missing(audit, "cells", "matrix"),
+    ]
 
 
 def findings(audit: Audit) -> Section:

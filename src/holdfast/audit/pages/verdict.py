@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
+from holdfast.metrics.points import facing, lost_text
 from holdfast.report.tables import grouped, many
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
@@ -197,7 +198,7 @@ def _combination(audit: Audit) -> VerdictLine:
 
 def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictLine:
     """The points lost to a noise, with what its interval allows to conclude."""
-    lost, low, high = noise.points_lost or 0.0, noise.low, noise.high
+    lost = noise.points_lost or 0.0
 
     def line(text: str, tone: Tone, word: str) -> VerdictLine:
         return VerdictLine(
@@ -206,14 +207,16 @@ def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictL
             noise.command or audit.command,
             tone=tone,
             word=word,
-            figure=f"{points(lost)} points lost",
+            figure=lost_text(lost),
             images=noise.images or None,
         )
 
     if not lost and noise.changed == 0:
         return line(f"{subject}: no effect, no prediction changes.", "good", "no loss")
+    low, high = facing(lost, noise.low, noise.high)
     interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
-    text = f"{subject}: {points(lost)} points of {audit.clean.title} lost{interval}"
+    number, unit, verb = lost_text(lost).split(" ")
+    text = f"{subject}: {number} {unit} of {audit.clean.title} {verb}{interval}"
     changed = (
         "" if noise.changed is None else f"; predictions change in {noise.changed} of {noise.images} images"
     )
@@ -225,7 +228,7 @@ def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictL
         return line(f"{text}; not significant ({why}){changed}.", "caution", "not significant")
     if lost > 0:
         return line(f"{text}{changed}.", "bad", "significant")
-    return line(f"{text} (a gain){changed}.", "good", "a gain")
+    return line(f"{text}{changed}.", "good", "a gain")
 
 
 def _attack(audit: Audit) -> VerdictLine:

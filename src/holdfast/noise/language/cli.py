@@ -10,7 +10,7 @@ from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
 from holdfast.core.language import TextSet
 from holdfast.engine.progress import progress
-from holdfast.noise.cli import finish, note_aliases, print_estimates, reject_options, stamp
+from holdfast.noise.cli import finish, note_aliases, print_estimates, stamp
 from holdfast.noise.language import result
 from holdfast.noise.language.cells import select_precisions
 from holdfast.noise.language.open import FILES, file_of, language_subject, shipped
@@ -25,7 +25,10 @@ from holdfast.noise.suite import PRECISION
 def language(options: NoiseOptions) -> int:
     """Run, print and save the suite, and return the exit code."""
     began = time.perf_counter()
-    prepared = prepare(plan_of(options), progress)
+    plan = plan_of(options)
+    named = [word for word in (*options.only, *options.skip) if word != PRECISION]
+    note_aliases([word if "=" in word else f"{PRECISION}={word}" for word in named])
+    prepared = prepare(plan, progress)
     if options.dry_run:
         estimates = estimate(prepared)
         code = print_estimates(estimates, result.estimate_table(estimates))
@@ -44,10 +47,7 @@ def language(options: NoiseOptions) -> int:
 
 def plan_of(options: NoiseOptions) -> LanguagePlan:
     """The plan of the options; InputError for an argument that is neither a model nor a question set."""
-    reject_options(options, ("card",))
     precisions = select_precisions(options.only, options.skip, options.all)
-    named = [word for word in (*options.only, *options.skip) if word != PRECISION]
-    note_aliases([word if "=" in word else f"{PRECISION}={word}" for word in named])
     files = {word: file_of(word) for word in options.models_data}
     models = [file for word in options.models_data if (file := files[word]) is not None]
     words = [word for word in options.models_data if files[word] is None]

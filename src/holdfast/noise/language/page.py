@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.metrics.points import significance
+from holdfast.metrics.points import lost_text, significance
 from holdfast.noise.language import result
 from holdfast.noise.page import loss_spot, suite_page
 from holdfast.noise.suite import outcome_text
@@ -41,7 +41,7 @@ def page(suite: result.LanguageSuite) -> str:
 
 def lead(model: result.LanguageNoise) -> str:
     """The main result of a model in a sentence, and what to do next."""
-    worst = worst_of(model)
+    worst = result.worst_of(model.sets)
     if worst is None:
         return f"{model.model}: no precision could be measured."
     of, row = worst
@@ -57,14 +57,6 @@ def lead(model: result.LanguageNoise) -> str:
     )
 
 
-def worst_of(model: result.LanguageNoise) -> tuple[result.SetNoise, result.PrecisionRow] | None:
-    """The set and the precision that lose the most points by the default rule; None without one."""
-    found = [(s, r) for s in model.sets for r in s.default.rows if r.points_lost is not None]
-    return max(
-        found, key=lambda one: (one[1].points_lost or 0.0, one[1].clear, one[1].changed or 0), default=None
-    )
-
-
 def _cards(model: result.LanguageNoise) -> list[Card]:
     shown = [
         Card(
@@ -74,22 +66,24 @@ def _cards(model: result.LanguageNoise) -> list[Card]:
         )
         for of in model.sets[:4]
     ]
-    worst = worst_of(model)
+    worst = result.worst_of(model.sets)
     if worst is not None:
         of, row = worst
         note = f"{row.precision} on {of.data}, n = {row.questions}"
-        shown.append(Card("points lost, worst precision", f"{row.points_lost:z.2f}", note))
+        number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
+        shown.append(Card(f"{unit}, worst precision", number, note))
     return shown
 
 
 def _card(model: result.LanguageNoise) -> Card:
     """One of several models: the points lost by its worst precision."""
-    worst = worst_of(model)
+    worst = result.worst_of(model.sets)
     if worst is None:
         return Card(model.model, "n/a", "no precision could be measured")
     of, row = worst
-    note = f"points lost at {row.precision} on {of.data} (worst), n = {row.questions}"
-    return Card(model.model, f"{row.points_lost:z.2f}", note)
+    number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
+    note = f"{unit} at {row.precision} on {of.data} (worst), n = {row.questions}"
+    return Card(model.model, number, note)
 
 
 def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:

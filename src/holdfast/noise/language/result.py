@@ -1,13 +1,16 @@
 """The result of a language suite, one row per precision, rule, set and model, and its tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from holdfast.core.errors import UnknownName
+from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.metrics.points import interval_text
+from holdfast.metrics.points import interval_text, lost_text
 from holdfast.noise.suite import Estimate, Outcome, excludes_zero, outcome_text
-from holdfast.report.tables import Cell, Column, Table, table_of
+from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class LanguageNoise:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class LanguageSuite:
+@dataclass(frozen=True, repr=False)
+class LanguageSuite(Result):
     """One run: models, sets and precisions."""
 
     models: tuple[LanguageNoise, ...]
@@ -91,6 +94,55 @@ class LanguageSuite:
     def sets(self) -> tuple[str, ...]:
         """The names of the sets, in order."""
         return tuple(s.data for s in self.models[0].sets)
+
+    @property
+    def worst(self) -> PrecisionRow | None:
+        """The row of the precision that loses the most points by the default rule; None without one."""
+        found = worst_of([of for model in self.models for of in model.sets])
+        return found[1] if found else None
+
+    @property
+    def table(self) -> Table:
+        """One row per model, one column per set: accuracy, and points lost at each precision."""
+        return models_table(self)
+
+    def row(self, precision: str, data: str = "", model: str = "") -> PrecisionRow:
+        """The row of a precision by the default rule, of the first set and model or of the named ones."""
+        for one in (m for m in self.models if model in ("", m.model)):
+            for of in (s for s in one.sets if data in ("", s.data)):
+                if found := of.default.row(precision):
+                    return found
+                raise UnknownName("precision", precision, self.precisions)
+            raise UnknownName("question set", data, self.sets)
+        raise UnknownName("model", model, [m.model for m in self.models])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The suite as plain values, as `--json` writes them."""
+        return SUITES.to_plain(self)
+
+    def _summary(self) -> str:
+        found = worst_of([of for model in self.models for of in model.sets])
+        worst = "nothing was measured"
+        if found:
+            of, row = found
+            worst = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
+        models, count = ", ".join(m.model for m in self.models), many(len(self.precisions), "precision")
+        return f"{models} on {', '.join(self.sets)}: {count}, {worst}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        table = rows_csv(self)
+        return [dict(zip(map(str, table.columns), row, strict=True)) for row in table.rows]
+
+    def _page(self) -> str:
+        return str(look_up("noise.language.page:page")(self))
+
+
+def worst_of(sets: Iterable[SetNoise]) -> tuple[SetNoise, PrecisionRow] | None:
+    """The set and the precision that lose the most points by the default rule; None without one."""
+    found = [(s, r) for s in sets for r in s.default.rows if r.points_lost is not None]
+    return max(
+        found, key=lambda one: (one[1].points_lost or 0.0, one[1].clear, one[1].changed or 0), default=None
+    )
 
 
 MANIFEST = "language.json"

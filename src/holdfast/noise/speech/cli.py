@@ -18,17 +18,19 @@ from holdfast.noise.speech.options import select_options
 from holdfast.noise.speech.page import ClipExample, clip_example, save_example, write
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
-from holdfast.noise.suite import PRECISION, NoiseSelection, estimate_table
+from holdfast.noise.suite import PRECISION, NoiseSelection, Watch, estimate_table
 
 
 def speech(options: NoiseOptions) -> int:
     """Run, print and save the suite of every model, and return the exit code."""
     plans = plans_of(options)
+    note_aliases([word for word in (*options.only, *options.skip) if word.startswith(f"{PRECISION}=")])
+    _print_problems(plans[0].data.problems)
     if options.dry_run:
         estimates = [estimate(plan) for plan in plans]
         counted = "cached cells are not run again"
         return print_estimates(estimates, estimate_table(estimates, "clip", "systems", counted, digits=2))
-    made, sounds = suite_of(plans, command_line(options))
+    made, sounds = suite_of(plans, command_line(options), progress)
     tables = [*map(result.options_table, made.models), result.paper_table(made)]
     messages = []
     for model in made.models:
@@ -49,17 +51,28 @@ def speech(options: NoiseOptions) -> int:
     return code
 
 
-def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[ClipExample]]:
+def suite_of(
+    plans: Sequence[SpeechPlan], command: str, watch: Watch
+) -> tuple[SpeechSuite, list[ClipExample]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     began = time.perf_counter()
     models, sounds = [], []
     for plan in plans:
         prepared = prepare(plan)
-        models.append(measure(prepared, progress))
+        models.append(measure(prepared, watch))
         sound = clip_example(prepared, models[-1])
         sounds += [sound] if sound is not None else []
     about = {"versions": versions("speech"), **stamp(command, began)}
-    return SpeechSuite(plans[0].data.name, tuple(models), **about), sounds
+    clips = plans[0].data
+    return SpeechSuite(clips.name, tuple(models), problems=clips.problems, **about), sounds
+
+
+def _print_problems(problems: Sequence[str]) -> None:
+    """Print the lines of the clips that cannot be used, at most ten of them."""
+    for problem in problems[:10]:
+        sys.stderr.write(f"data     {problem}\n")
+    if len(problems) > 10:
+        sys.stderr.write(f"data     {len(problems) - 10} more lines that cannot be used\n")
 
 
 def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
@@ -68,17 +81,12 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     names, data = models_and_data(options, expected)
     selection = NoiseSelection(options.only, options.skip, options.all)
     select_options(selection)
-    note_aliases([word for word in (*options.only, *options.skip) if word.startswith(f"{PRECISION}=")])
     clips = open_clips(data, options.images)
     # Calibration clips that are not tested on: those named, or those beyond --images.
     source = options.calibration or (data if options.images is not None else None)
     spare = open_clips(source) if source else None
     if clips.problems and options.strict:
         raise DataError(clips.problems[0])
-    for problem in clips.problems[:10]:
-        sys.stderr.write(f"data     {problem}\n")
-    if len(clips.problems) > 10:
-        sys.stderr.write(f"data     {len(clips.problems) - 10} more lines that cannot be used\n")
     return [
         SpeechPlan(
             model,

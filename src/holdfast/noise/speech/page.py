@@ -232,9 +232,14 @@ def page(suite: SpeechSuite, shown: Sequence[ClipExample] = ()) -> str:
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        alerts=(*pages.failure_alerts(suite, "clip"), *notes),
+        alerts=(*pages.failure_alerts(suite, "clip"), *_skipped(suite), *notes),
         sections=(*sections, _about(suite)),
     )
+
+
+def _skipped(suite: SpeechSuite) -> list[Alert]:
+    text = f"{many(len(suite.problems), 'line')} of {suite.data} skipped: {''.join(suite.problems[:1])}"
+    return [Alert(text, "about")] if suite.problems else []
 
 
 def lead(model: SpeechNoise) -> str:
@@ -311,6 +316,7 @@ def _about(suite: SpeechSuite) -> Section:
     table = Table(["model", "kind", *names, "vocoder"], settings)
     clean = table_figure("Clean system", table, "As stated in the cards.", wide=True, sortable=False)
     lines = [[f"{m.model}: {line}"] for m in suite.models for line in (*m.failed, *m.notes)]
+    lines += [[problem] for problem in suite.problems]
     lost = table_figure(
         "Failed clips and notes", Table(["note"], lines), name="Failed clips", wide=True, sortable=False
     )

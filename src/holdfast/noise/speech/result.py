@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.errors import UnknownName
+from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.noise.suite import OUTCOMES, OptionRow, Outcome, common_outcome, distinct_rows, outcome_text
 from holdfast.report.tables import Cell, Column, Table, many, table_of
@@ -69,8 +71,8 @@ class SpeechNoise:
         return max(distinct_rows(self.rows), key=lambda row: row.harm, default=None)
 
 
-@dataclass(frozen=True)
-class SpeechSuite:
+@dataclass(frozen=True, repr=False)
+class SpeechSuite(Result):
     """Models on the same clips."""
 
     data: str
@@ -79,6 +81,50 @@ class SpeechSuite:
     created: str = ""
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()  # lines of the clips that cannot be used, which were skipped
+
+    @property
+    def worst(self) -> SpeechRow | None:
+        """The option with the largest error of the log mel of the wave; None without one."""
+        found = [model.worst for model in self.models if model.worst is not None]
+        return max(found, key=lambda row: row.harm, default=None)
+
+    @property
+    def table(self) -> Table:
+        """One row per model and metric, one column per family: mean and worst error."""
+        return paper_table(self)
+
+    def row(self, label: str, model: str = "") -> SpeechRow:
+        """The row of an option such as stft=power-2, of the first model or the named one."""
+        for one in (m for m in self.models if model in ("", m.model)):
+            rows = {row.label: row for row in one.rows}
+            if label not in rows:
+                raise UnknownName("noise option", label, rows)
+            return rows[label]
+        raise UnknownName("model", model, [m.model for m in self.models])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The suite as plain values, as `--json` writes them."""
+        return SUITES.to_plain(self)
+
+    def _summary(self) -> str:
+        worst = self.worst
+        largest = (
+            f"{worst.label} has the largest error (MSE {worst.loss:.3g})" if worst else "nothing changes"
+        )
+        models, count = ", ".join(m.model for m in self.models), many(len(self.models[0].rows), "option")
+        return f"{models} on {self.data}: {count}, {largest}"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        table = csv_table(self)
+        return [dict(zip(map(str, table.columns), row, strict=True)) for row in table.rows]
+
+    def _page(self) -> str:
+        """The page with the sounds that are saved in the run folder."""
+        opened = look_up("noise.speech.page:open_example")
+        sounds = [opened(self.folder, model.model) for model in self.models] if self.folder else []
+        page = look_up("noise.speech.page:page")
+        return str(page(self, [sound for sound in sounds if sound is not None]))
 
 
 MANIFEST = "speech.json"

@@ -15,6 +15,7 @@ from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
 from holdfast.noise.vision.run import NOT_COMBINED, PreparedNoise, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
+from holdfast.report.tables import many
 from holdfast.stages.families import NoiseOption
 
 Interaction: TypeAlias = Literal["first", "overlapping", "amplified", "additive"]
@@ -78,7 +79,7 @@ def combine(
     if not candidates:
         raise InputError("no noise option has an effect here: there is nothing to combine")
     plan = prepared.noise.plan
-    clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "clean")[CLEAN]
+    clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "no noise")[CLEAN]
     before, chosen = clean, list[NoiseOption]()
     steps: list[CombineStep] = []
     skipped: list[str] = []
@@ -88,7 +89,9 @@ def combine(
         skipped += [f"{c.label}: {a.note}" for c, a in built if a is not None and a.variant is None]
         able = [(c, a.variant) for c, a in built if a is not None and a.variant is not None]
         try:
-            sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+            sides = _sides(
+                prepared, [v for _, v in able], watch, f"step {len(steps) + 1}, {many(len(able), 'option')}"
+            )
         except BudgetSpent:
             skipped += [f"{c.label}: time budget reached" for c in candidates]
             break
@@ -123,7 +126,9 @@ def _sides(
     """The finished variants by name, without those in which every image failed."""
     plan = prepared.noise.plan
     found = {}
-    for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
+    for name, made in run_variants(
+        prepared, tuple(variants), watch, f"combine {plan.model.name}, {what}"
+    ).items():
         records = made.read().records  # none of a variant with a problem
         if not all(isinstance(r, FailedImage) for r in records):
             found[name] = scored_run(plan, prepared.alignment, records)

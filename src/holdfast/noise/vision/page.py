@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.evaluate.difference import COUNTED
-from holdfast.metrics.points import interval_text, significance
+from holdfast.metrics.points import facing, interval_text, lost_text, significance
 from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep
@@ -60,9 +60,9 @@ def lead(model: ModelNoise) -> str:
     if worst is None or worst.points_lost is None:
         return f"{text} No option that ran changes a prediction ({many(len(measured), 'option')})."
     words = significance(worst.low, worst.high, worst.images)
-    text += f" Worst option: {worst.label}, {worst.points_lost:z.2f} points lost, {words}."
+    text += f" Worst option: {worst.label}, {lost_text(worst.points_lost)}, {words}."
     if model.combined is not None and model.combined.points_lost is not None:
-        text += f" Worst options of all families combined: {model.combined.points_lost:z.2f} points lost."
+        text += f" Worst options of all families combined: {lost_text(model.combined.points_lost)}."
     if worst.clear and worst.points_lost > 0:
         text += (
             f" Next: check whether your deployment uses {worst.label}, for example with holdfast diagnose."
@@ -98,7 +98,7 @@ def combination_section(made: Combination, images: int) -> Section:
 def _stair(step: CombineStep, fewer: str) -> WaterfallStep:
     """A step as it is drawn."""
     family, option = step.added.split("=", 1)
-    note = f"{step.extra:z.2f} points lost by this step, {step.alone:z.2f} alone: {step.effect}"
+    note = f"{lost_text(step.extra)} by this step, {lost_text(step.alone)} alone: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
     return WaterfallStep(family, option, 100 * step.value, -step.extra, *more)
 
@@ -142,21 +142,27 @@ def _cards(model: ModelNoise) -> list[Card]:
     metric, worst, combined = metric_label(model), model.worst, model.combined
     cards = [Card(f"clean {metric}", 100 * model.clean, f"training pipeline, n = {model.images}", 2)]
     if worst is not None and worst.points_lost is not None:
-        ends = f"95% interval {interval_text(worst.low, worst.high)}, n = {worst.images}"
-        cards.append(Card("points lost, worst option", f"{worst.points_lost:z.2f}", f"{worst.label}, {ends}"))
+        cards.append(_loss_card("worst option", worst, f"{worst.label}, "))
         counted = f"{COUNTED[model.task][0]} by {worst.label}"
         cards.append(Card(counted, f"{worst.changed} of {worst.images}", "images"))
     if combined is not None and combined.points_lost is not None:
-        ends = f"95% interval {interval_text(combined.low, combined.high)}, n = {combined.images}"
-        cards.append(Card("points lost, combined", f"{combined.points_lost:z.2f}", ends))
+        cards.append(_loss_card("combined", combined))
     return cards
+
+
+def _loss_card(title: str, row: NoiseRow, about: str = "") -> Card:
+    """The points lost by a row, or gained, with their interval."""
+    lost = row.points_lost or 0.0
+    number, _, unit = lost_text(lost).partition(" ")
+    ends = f"95% interval {interval_text(*facing(lost, row.low, row.high))}, n = {row.images}"
+    return Card(f"{unit}, {title}", number, f"{about}{ends}")
 
 
 def _card(model: ModelNoise) -> Card:
     """One of several models: its clean metric, and the points lost by its worst option."""
     note, worst = f"clean {metric_label(model)}, n = {model.images}", model.worst
     if worst and worst.points_lost is not None:
-        note += f"; worst option {worst.label}: {worst.points_lost:z.2f} points lost"
+        note += f"; worst option {worst.label}: {lost_text(worst.points_lost)}"
     return Card(model.model, f"{100 * model.clean:.2f}", note)
 
 

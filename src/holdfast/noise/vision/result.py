@@ -11,6 +11,7 @@ from holdfast.core.result import Result
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import open_store
+from holdfast.metrics.points import lost_text
 from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_rows, excludes_zero
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class NoiseSuite(Result):
 
     def _summary(self) -> str:
         models, worst = ", ".join(one.model for one in self.models), self.worst
-        lost = f"{worst.label} loses {worst.loss or 0.0:z.2f} points" if worst else "nothing changes"
+        lost = f"{worst.label}: {lost_text(worst.loss or 0.0)}" if worst else "nothing changes"
         count = len(self.models[0].rows)
         return f"{models} on {self.data}: {count} option{'s' if count != 1 else ''}, {lost}"
 

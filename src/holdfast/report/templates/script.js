@@ -30,6 +30,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 // What is folded on the screen is printed.
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+// A link to a collapsed section opens it.
+const unfold = () => {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folded = target && target.querySelector(":scope > details.empty");
+  if (folded) folded.open = true;
+};
+addEventListener("hashchange", unfold);
+unfold();
 // A button that copies a command; without clipboard it selects the text, as a click on it does.
 for (const block of document.querySelectorAll(".again pre, .about pre")) {
   const button = document.createElement("button");
