@@ -179,7 +179,7 @@ def _sum(lines: tuple[ToolScore, ...], against: int) -> list[Cell]:
 
 def _against(one: JudgedInstance) -> bool:
     """Whether our answer to an instance contradicts the majority of the tools of 2021."""
-    said = one.said.get("holdfast")
+    said = one.answers.get("holdfast")
     majority = one.votes.majority if one.votes else None
     return bool(said and majority and said.status in ("holds", "violated") and said.status != majority)
 
