@@ -27,7 +27,7 @@ SCHEMES = ("s3", "gs", "az", "memory")
 ATTEMPTS = 7
 FIRST_DELAY = 0.2  # seconds; each later delay is twice as long, up to a random factor
 TIMEOUT = float(os.environ.get("HOLDFAST_STORE_TIMEOUT", "30"))  # seconds for one request
-THREADS = 16  # requests at a time; a cell is small, so latency counts and not bandwidth
+THREADS = 64  # requests at a time; a cell is small, so latency counts and not bandwidth
 PENDING = 256  # writes that may wait for a thread
 
 
