@@ -17,6 +17,7 @@ VARYING = re.compile(
     r"sha|hash|fingerprint|key$|speed|per_s", re.IGNORECASE
 )  # fmt: skip
 PATTERNS = (
+    (re.compile(r"\b[a-z]+\.[0-9a-f]{64}\b"), "<hash>"),  # the name of a setup
     (re.compile(r"(?<![\w.])(?=[0-9a-f]*[a-f])[0-9a-f]{12,64}\b"), "<hash>"),
     (re.compile(r"\b(signs|clips|audit|noise|suite|attack)([\w.-]*?)-[0-9a-f]{6,11}\b"), r"\1\2-<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?)?"), "<date>"),

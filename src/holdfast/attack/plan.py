@@ -110,8 +110,8 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
     """The attack with the hash of its setup in the folder name, separate from other versions."""
-    setup = task_of(attack, alignment).setup.name
-    return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
+    digest = task_of(attack, alignment).setup.name.rpartition(".")[2]
+    return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{digest[:8]}"))
 
 
 def check_attack(attack: AttackPlan) -> None:

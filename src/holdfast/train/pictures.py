@@ -143,13 +143,12 @@ def prepare_images(
     kinds = ("decode", "colour", "resize", "fit")
     stages = [[lookup(kind, getattr(choice, kind)) for kind in kinds] for choice in choices]
     key = Setup("train", [network_input, choices, stages, [entry.key() for entry in dataset.entries]]).name
-    home = folder / f"pictures-{key[:16]}"
+    home = folder / f"pictures-{key[-16:]}"
     _prepare(home, (len(choices), len(dataset), network_input.size.height, network_input.size.width, 3))
     work = ImageWork(home, network_input, choices, key)
     items, store = list(enumerate(dataset.entries)), FolderStore(home / "cells")
-    jobs = (
-        jobs if count_missing(work, items, store) else 1
-    )  # without missing cells no process is needed, and a worker may not start any
+    if not count_missing(work, items, store):
+        jobs = 1  # no process is needed, and a worker may not start any
     cells = run(work, items, store, jobs=jobs, progress=progress).read()
     failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
     if len(failed) == len(cells):
