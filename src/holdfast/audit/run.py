@@ -49,11 +49,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
     """
-    if current().part and plan.options.budget_seconds:
-        raise InputError(
-            "--part: an audit with a time budget cannot be divided, because each part would plan other work; "
-            "add --budget none"
-        )
+    _check_part(plan)
     questions_of(plan.plan.model, plan.options.spec)  # report a bad file before the first part runs
     clock = open_clock(plan, began)
     state = AuditState(plan)
@@ -99,12 +95,21 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
         state.audit = audit_of(state, clock.elapsed)
         save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
-        ended = "cancelled" if isinstance(problem, KeyboardInterrupt) else "failed"
+        ended = "cancelled" if isinstance(problem, KeyboardInterrupt | PartFinished) else "failed"
         with contextlib.suppress(HoldfastError):  # a full disk: report the first problem, not this one
             progress.write(ended, why=str(problem))
         raise
     progress.write("done")
     return state
+
+
+def _check_part(plan: AuditPlan) -> None:
+    """Raise InputError for one part of an audit that has a time budget."""
+    if current().part and plan.options.budget_seconds:
+        raise InputError(
+            "--part: an audit with a time budget cannot be divided, because each part would plan other work; "
+            "add --budget none"
+        )
 
 
 def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:

@@ -376,9 +376,8 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
         value = mean_ap(records, rules, len(contest.classes))
         if not value > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
-            raise DataError(
-                f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
-            )
+            problem = f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
+            raise DataError(problem)
     if not unknown:
         return rules.distance_max
     distance = frechet(cells.features(after=False), cells.features(after=True))
