@@ -6,12 +6,14 @@ import json
 import pytest
 
 import holdfast as hf
+from helpers.s3 import s3_server
 from holdfast.attack.options import AttackOptions
 from holdfast.audit.options import AuditOptions
 from holdfast.cli.app import execute
 from holdfast.config.options import fields_of
 from holdfast.contest.options import ContestScoreOptions
 from holdfast.core.errors import InputError
+from holdfast.engine import object_store
 from holdfast.engine.execution import HERE, PartFinished, current
 from holdfast.evaluate.options import EvaluateOptions
 from holdfast.experiment.cli import ExperimentOptions
@@ -139,3 +141,29 @@ def test_python_functions_take_the_same_keywords(in_folder):
     assert current() == HERE
     with pytest.raises(InputError, match="--part: expected NUMBER/COUNT"):
         hf.evaluate("signs-class", data, part="5/2")
+
+
+def test_an_object_store_that_fails_at_times_gives_the_same_numbers_and_no_secret_is_saved(
+    in_folder, monkeypatch
+):
+    pytest.importorskip("moto", reason="moto is not installed: pip install 'holdfast[dev]'")
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'holdfast[store]'")
+    command = ["evaluate", "signs-class", "signs:0:6", "--jobs", "1", "--json"]
+    assert execute([*command, "here.json", "--runs", "here"]) == 0
+    monkeypatch.setattr(object_store, "FIRST_DELAY", 0.001)
+    object_store._open.cache_clear()
+    with s3_server("bucket") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "a-secret-of-the-test")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        server.faults[:] = ["500", "cut", "503", "500"]
+        assert execute([*command, "there.json", "--runs", "there", "--store", "s3://bucket/cells"]) == 0
+        assert server.faults == []
+        assert execute(["store", "verify", "s3://bucket/cells"]) == 0
+    object_store._open.cache_clear()
+    here, there = (json.loads((in_folder / f"{name}.json").read_bytes()) for name in ("here", "there"))
+    assert {**here, "run": ""} == {**there, "run": ""}
+    files = [path for path in in_folder.rglob("*") if path.is_file()]
+    assert not any(b"a-secret-of-the-test" in path.read_bytes() for path in files)
