@@ -91,6 +91,22 @@ def test_a_node_with_another_version_of_a_library_is_refused():
         run._admit("reference")
 
 
+def test_no_shard_is_sent_before_every_node_has_reported_its_software():
+    sent, reports = [], iter(["a", "b"])
+    here = ray_actors.software(["evaluate"])
+    process = type("Process", (), {"remote": lambda self, items: sent.append(items) or object()})
+    run = ray_actors._Run.__new__(ray_actors._Run)
+    run.began, run.actors, run.task = time.monotonic(), [], type("Task", (), {"kinds": ("evaluate",)})
+    run.starting = {name: ray_actors._Actor(type("Handle", (), {"process": process()})) for name in "ab"}
+    run.todo = ray_actors.deque([ray_actors._Shard(n, (n,)) for n in range(9)])
+    wait = lambda self, references, timeout: ([next(reports)], [])  # noqa: E731
+    run.ray = type("Ray", (), {"wait": wait, "get": lambda self, reference: ("node", here)})()
+    run.step(lambda done, found: None, 0.0)
+    assert (len(run.actors), sent) == (1, [])
+    run.step(lambda done, found: None, 0.0)
+    assert sorted(sent) == [(0,), (1,), (2,), (3,)], "two shards for each of two actors"
+
+
 def test_a_model_travels_through_the_store_by_its_content(tmp_path):
     import pickle
 

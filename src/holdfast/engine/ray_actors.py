@@ -30,6 +30,7 @@ from holdfast.engine.workers import PackedTask, WorkerTask, answer_shard
 
 DEATHS = 3  # actors that an item may end before it is skipped
 QUEUED = 2  # shards that an actor has: one that runs and one that waits
+START = 60.0  # seconds for which ready actors wait until all nodes have reported their software
 SHARDS = 4  # shards per actor below which items are sent one by one
 SINGLE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
@@ -150,7 +151,7 @@ class _Run:
     """Shards on their way through actors."""
 
     def __init__(self, ray: Any, task: ClusterTask, shards: Shards, actors: int) -> None:
-        self.ray, self.task = ray, task
+        self.ray, self.task, self.began = ray, task, time.monotonic()
         packed = pack(task, task.store)
         self.brief = PackedTask(foreign_modules(), tuple(loaded_files().values()), 1, packed)
         options = {"num_cpus": 1, "runtime_env": {"env_vars": dict.fromkeys(SINGLE, "1")}}
@@ -179,9 +180,12 @@ class _Run:
                 self._admit(reference)
             elif reference in running[reference].pending:  # else its actor died a moment ago
                 self._note(running[reference], reference, progress)
+        if not self.starting or time.monotonic() > self.began + START:  # all nodes have the same software
+            for actor in self.actors:
+                self._feed(actor)
 
     def _admit(self, reference: Any) -> None:
-        """Give the first shards to an actor that is ready, if its software is this machine's."""
+        """Accept an actor that is ready, if its software is this machine's."""
         actor = self.starting.pop(reference)
         try:
             node, there = self.ray.get(reference)
@@ -197,7 +201,6 @@ class _Run:
                     "differ. Install the same versions on every node"
                 )
         self.actors.append(actor)
-        self._feed(actor)
 
     def _feed(self, actor: _Actor) -> None:
         while self.todo and len(actor.pending) < QUEUED:
