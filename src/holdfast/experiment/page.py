@@ -95,7 +95,7 @@ def next_step(result: ExperimentResult) -> str:
     if losing:
         worst = max(losing, key=lambda line: line.points_lost or 0.0)
         return f"Open the page of {worst.title}: it loses {worst.points_lost:.2f} points significantly."
-    return "No condition loses accuracy significantly; add gates under [gates] in the file to keep it that way."
+    return "No condition loses accuracy significantly; add [gates] to the file to keep it that way."
 
 
 def _basis(line: TrialResult) -> str:
