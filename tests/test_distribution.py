@@ -83,18 +83,7 @@ def test_evaluate_in_parts_computes_every_image_once(in_folder):
 
 
 def test_noise_in_parts_and_in_another_store_has_the_same_rows(in_folder):
-    command = [
-        "noise",
-        "signs-class",
-        "signs-class",
-        "signs:0:6",
-        "--only",
-        "decode",
-        "--jobs",
-        "1",
-        "--json",
-    ]
-    command[2:3] = []
+    command = ["noise", "signs-class", "signs:0:6", "--only", "decode", "--jobs", "1", "--json"]
     assert execute([*command, "whole.json", "--runs", "whole"]) == 0
     run_parts([*command, "parts.json", "--runs", "parts", "--store", "elsewhere"])
     rows = [

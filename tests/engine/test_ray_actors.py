@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import killer_task
 from holdfast.core import fingerprint
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import Network
@@ -105,6 +106,39 @@ def test_no_shard_is_sent_before_every_node_has_reported_its_software():
     assert (len(run.actors), sent) == (1, [])
     run.step(lambda done, found: None, 0.0)
     assert sorted(sent) == [(0,), (1,), (2,), (3,)], "two shards for each of two actors"
+
+
+def unstarted_run(shards, actors=0):
+    """A run without a cluster."""
+    ray = type("Ray", (), {"remote": lambda self, **options: lambda kind: None})()
+    return ray_actors._Run(ray, killer_task.Killer(FolderStore(Path())), shards, actors)
+
+
+def test_a_shard_is_complete_only_with_its_last_item():
+    run = unstarted_run([(5, 6), (7,)])
+    first, second = ray_actors._Shard(0, (5, 6)).pieces()
+    run._store(second, [6])
+    assert run.answers == {}, "half of a shard was taken for all of it"
+    run._store(first, [5])
+    run._store(ray_actors._Shard(1, (7,)), [7])
+    assert run.answers == {0: [5, 6], 1: [7]}
+
+
+def test_workers_that_never_start_end_the_run_with_one_line():
+    error = type("RayError", (Exception,), {})
+
+    def get(self, reference):
+        raise error("No module named 'holdfast'")
+
+    run = unstarted_run([(1,)])
+    run.ray = type("Ray", (), {"get": get, "exceptions": type("E", (), {"RayError": error})})()
+    run._start = lambda: None
+    for _ in range(9):
+        run.starting = {"reference": None}
+        run._admit("reference")
+    run.starting = {"reference": None}
+    with pytest.raises(InputError, match=r"no worker starts, 10 attempts failed.*No module named 'holdfast'"):
+        run._admit("reference")
 
 
 def test_a_model_travels_through_the_store_by_its_content(tmp_path):

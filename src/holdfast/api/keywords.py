@@ -14,7 +14,7 @@ from holdfast.evaluate.options import ExecutionOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Options)
-EXECUTION = ("store", "part", "on")  # where work runs; `ExecutionOptions` has them
+EXECUTION = tuple(spec.name for spec in fields_of(ExecutionOptions))
 # What only makes sense where text is printed, and what to use instead.
 TERMINAL_ONLY: Mapping[str, str] = {
     "csv": "use result.save('table.csv')",

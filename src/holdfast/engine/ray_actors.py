@@ -31,6 +31,7 @@ from holdfast.engine.workers import PackedTask, WorkerTask, answer_shard
 DEATHS = 3  # actors that an item may end before it is skipped
 QUEUED = 2  # shards that an actor has: one that runs and one that waits
 START = 60.0  # seconds for which ready actors wait until all nodes have reported their software
+STARTS = 10  # actors in a row that may fail to start
 SHARDS = 4  # shards per actor below which items are sent one by one
 SINGLE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 
@@ -116,11 +117,11 @@ class RayActors:
         items = sum(len(shard) for shard in shards)
         run = _Run(ray, task, shards, min(self.count or total, total, items))
         try:
-            while run.unfinished and time.monotonic() < until:
+            while len(run.answers) < len(shards) and time.monotonic() < until:
                 run.step(progress, min(1.0, max(0.0, until - time.monotonic())))
         finally:
             run.stop()
-        return leading_answers(run.answers(), shards)
+        return leading_answers(run.answers, shards)
 
 
 def connect() -> Any:
@@ -160,8 +161,9 @@ class _Run:
         few = len(shards) < SHARDS * actors  # the last ones would keep most actors waiting
         self.todo = deque([piece for shard in whole for piece in shard.pieces()] if few else whole)
         self.sizes = [len(items) for items in shards]
-        self.done: dict[int, dict[int, Any]] = {}  # number of a shard -> position -> answer
-        self.unfinished = len(shards)
+        self.answers: dict[int, Any] = {}  # to complete shards, by number
+        self.single: dict[int, dict[int, Any]] = {}  # number of a shard -> position of an item -> answer
+        self.failed_starts = 0  # since the last actor that started
         self.starting: dict[Any, _Actor] = {}
         self.actors: list[_Actor] = []
         for _ in range(actors):
@@ -189,9 +191,17 @@ class _Run:
         actor = self.starting.pop(reference)
         try:
             node, there = self.ray.get(reference)
-        except self.ray.exceptions.RayError:  # its node is gone
+        except self.ray.exceptions.RayError as problem:  # its node is gone, or has no holdfast
+            self.failed_starts += 1
+            if self.failed_starts == STARTS:
+                reason = " ".join(str(problem).split())[-300:]
+                raise InputError(
+                    f"--on ray: no worker starts, {STARTS} attempts failed; "
+                    f"install holdfast and its extras on every node ({reason})"
+                ) from None
             self._start()
             return
+        self.failed_starts = 0
         here = software(list(self.task.kinds))
         for name in sorted(here.keys() | there.keys()):
             mine, other = here.get(name, "not installed"), there.get(name, "not installed")
@@ -237,20 +247,15 @@ class _Run:
         self._start()
 
     def _store(self, shard: _Shard, answer: Any) -> None:
-        answers = self.done.setdefault(shard.number, {})
-        answers[shard.position] = answer
-        whole = len(shard.items) == self.sizes[shard.number]
-        self.unfinished -= whole or len(answers) == self.sizes[shard.number]
-
-    def answers(self) -> dict[int, Any]:
-        """The answers by number of the shard, of those that are complete."""
-        found = {}
-        for number, parts in self.done.items():
-            if len(parts) == 1:
-                found[number] = next(iter(parts.values()))
-            elif len(parts) == self.sizes[number]:
-                found[number] = self.task.join([parts[n] for n in sorted(parts)])
-        return found
+        """Store the answer to a shard, or to one of its items; it is complete with the last item."""
+        size = self.sizes[shard.number]
+        if len(shard.items) == size:
+            self.answers[shard.number] = answer
+            return
+        items = self.single.setdefault(shard.number, {})
+        items[shard.position] = answer
+        if len(items) == size:
+            self.answers[shard.number] = self.task.join([items[n] for n in range(size)])
 
     def stop(self) -> None:
         """End the actors."""
