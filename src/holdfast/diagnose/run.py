@@ -14,6 +14,8 @@ from holdfast.core.result import Result
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_output, match_table, read_dump
 from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.diagnose.predicted import category_classes, read_predictions
+from holdfast.diagnose.predictions import MOST_IMAGES, PredictionDiagnosis, diagnose_predictions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.diagnose.target import InputDiagnosis, diagnose_input
 from holdfast.engine.manifest import to_plain
@@ -174,6 +176,7 @@ class Diagnosis(Result):
     stages: tuple[StageDifference, ...] = ()
     loss: DeploymentLoss | None = None
     input: InputDiagnosis | None = None
+    predictions: PredictionDiagnosis | None = None
     dumps: tuple[Table, ...] = ()
     calibration: CalibrationInfo | None = None
 
@@ -194,8 +197,10 @@ class Diagnosis(Result):
         """The diagnosis as plain values, as `--json` writes them."""
         dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in self.dumps]
         fed = self.input.to_dict() if self.input else None
-        plain = to_plain(replace(self, input=None))
-        return {"holdfast": 1, "kind": "diagnose", **plain, "input": fed, "dumps": dumps}
+        predicted = self.predictions.to_dict() if self.predictions else None
+        plain = to_plain(replace(self, input=None, predictions=None))
+        parts = {"input": fed, "predictions": predicted, "dumps": dumps}
+        return {"holdfast": 1, "kind": "diagnose", **plain, **parts}
 
     def _summary(self) -> str:
         return self.verdict
@@ -203,8 +208,9 @@ class Diagnosis(Result):
     def _rows(self) -> list[dict[str, Any]]:
         if self.loss is not None:
             return [asdict(one) for one in self.loss.differences]
-        if self.input is not None:
-            return [asdict(cause) for cause in self.input.causes]
+        target = self.input or self.predictions
+        if target is not None:
+            return [asdict(cause) for cause in target.causes]
         if self.stages:
             return [asdict(stage) for stage in self.stages]
         names = [column.name or "rank" for column in self.dumps[0].heads] if self.dumps else []
@@ -237,18 +243,23 @@ def diagnose(
 
     `subject` is the plan of an evaluation, or a model and one image, if they are opened already.
     """
-    dumps = options.input or options.output
-    if not (options.deploy or dumps):
-        raise InputError("expected --deploy OPTIONS, or a dump of the target: --input or --output FILE.npy")
+    if not (options.deploy or options.input or options.output or options.predictions):
+        raise InputError(
+            "expected --deploy OPTIONS, or a file of the target: --input FILE.npy, --output FILE.npy or "
+            "--predictions FILE.json"
+        )
     path = Path(options.data)
     if subject is None and path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         subject = load_model(options.model, options.card), SingleImage(path.name, path.read_bytes())
     if isinstance(subject, tuple):
         return _diagnose_image(options, *subject)
-    if options.output or (options.input and options.deploy):
+    if options.output or (options.input and (options.deploy or options.predictions)):
         raise InputError("expected the image of the dump instead of a dataset")
     if options.input:
         return _diagnose_inputs(options, subject)
+    if options.predictions:
+        base = plan_for(carry(options, CombineOptions), subject).plan
+        return _diagnose_predictions(options, base.model, base.dataset)
     plan = plan_for(carry(options, CombineOptions), subject)
     base = plan.plan
     train = _pipeline_of(pipeline_of(base.model.card), options.train, base.model)
@@ -263,6 +274,16 @@ def diagnose(
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
     costs = measure_losses(prepared, options_of(options.deploy), watch)
     return Diagnosis(stages, costs, calibration=seen)
+
+
+def _diagnose_predictions(options: DiagnoseOptions, model: Model, dataset: Dataset) -> Diagnosis:
+    """The diagnosis of the predictions of a target on the images of a dataset."""
+    path = options.predictions or Path()
+    found = read_predictions(path, dataset)
+    entries = [(e.name, e.load().data) for e in dataset.entries if e.name in found][:MOST_IMAGES]
+    train = _pipeline_of(pipeline_of(model.card), options.train, model)
+    classes = category_classes(path, dataset, model.card.classes)
+    return Diagnosis(predictions=diagnose_predictions(model, entries, found, classes=classes, train=train))
 
 
 def _diagnose_inputs(options: DiagnoseOptions, subject: EvaluationPlan | None) -> Diagnosis:
@@ -305,6 +326,9 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
         found = replace(found, input=diagnose_input(loaded, [data], [read_dump(options.input)], train))
+    if options.predictions:
+        alone = Dataset(entry.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
+        found = replace(found, predictions=_diagnose_predictions(options, loaded, alone).predictions)
     if options.output:
         near = match_output(loaded, train, data, read_dump(options.output), ready)
         seen = found.calibration or CalibrationInfo(len(images.entries), words)
