@@ -1,4 +1,4 @@
-"""The position of an image in the network's input: the four resize policies and the inverse map."""
+"""The position of an image in the network's input: the resize policies and the inverse map."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from holdfast.core.errors import ImageError
 from holdfast.core.model import Input
 from holdfast.core.types import Floats, Image, Size
 
+LETTERBOXES = ("letterbox", "letterbox-truncate")
 Resize = Callable[[Image, Size], Image]
 
 
@@ -44,9 +45,10 @@ def frame_of(original: Size, spec: Input) -> Frame:
     if w < 1 or h < 1:
         raise ImageError(f"expected an image of at least 1×1 pixels, got {w}×{h}")
     new, x, y = net, 0, 0  # policy "stretch"
-    if spec.policy == "letterbox":
+    if spec.policy in LETTERBOXES:
         ratio = min(net.width / w, net.height / h)
-        new = Size(max(1, round(w * ratio)), max(1, round(h * ratio)))
+        whole = round if spec.policy == "letterbox" else int
+        new = Size(max(1, whole(w * ratio)), max(1, whole(h * ratio)))
         if spec.place != "corner":
             x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
     elif spec.policy != "stretch":

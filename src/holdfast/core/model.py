@@ -25,7 +25,8 @@ MODEL_KINDS: Mapping[Task, str] = {
 }
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
-Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]
+# "letterbox-truncate": the sides of the image are rounded down, as in YOLOX, not to the nearest pixel.
+Policy: TypeAlias = Literal["stretch", "letterbox", "letterbox-truncate", "crop", "square"]
 Place: TypeAlias = Literal["centre", "corner"]
 
 

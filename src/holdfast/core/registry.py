@@ -41,10 +41,10 @@ class Part:
 # that a lower layer never imports a higher one and heavy modules load only when needed.
 _HOMES: dict[str, tuple[str, ...]] = {
     "decode": ("holdfast.stages.decode",),
-    "colour": ("holdfast.stages.colour",),
-    "fit": ("holdfast.stages.normalise",),
-    "resize": ("holdfast.stages.resize",),
-    "normalise": ("holdfast.stages.normalise",),
+    "colour": ("holdfast.stages.colour", "holdfast.stages.mistakes"),
+    "fit": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),
+    "resize": ("holdfast.stages.resize", "holdfast.stages.mistakes"),
+    "normalise": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),
     "infer": ("holdfast.stages.infer",),
     "post": ("holdfast.stages.post",),
     "rewrite": ("holdfast.graph.rewrite",),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
+from holdfast.core.frame import LETTERBOXES
 from holdfast.core.model import Card, Head, Input, Task
 from holdfast.core.registry import part
 from holdfast.core.types import Size
@@ -288,7 +289,7 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
         field, _, why = line.partition(": ")
         reasons.setdefault(field, []).append(why or line)
     image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
-    if card.input.policy != "letterbox":
+    if card.input.policy not in LETTERBOXES:
         image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
     names, count = card.classes, len(card.classes)
     built_in = next((name for name, known in BUILT_IN.items() if known == names), None)

@@ -204,7 +204,8 @@ def _yolox(facts: GraphFacts, because: str, classes: int) -> Proposal:
     options: dict[str, Any] = {"decoded": decoded} if decoded else {"strides": YOLO_STRIDES}
     if "Sigmoid" not in ends and not decoded:
         options["activation"] = "sigmoid"
-    fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
+    # YOLOX rounds the sides of the resized image down: `int(side * ratio)`.
+    fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox-truncate", "place": "corner"}
     return Proposal(
         head="yolox",
         because=because,

@@ -40,7 +40,7 @@ def list_text(width: int = 100) -> str:
     for of, listed in kinds():
         lines = [f"{of.title} ({of.where}): {of.name}=…"]
         for one in listed:
-            state = one.missing or ("" if one.default else "off by default")
+            state = one.missing or _default(one)
             who = [one.systems and f"Used by {one.systems}.", one.alike and f"Algorithm: {one.alike}."]
             text = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
             first = f"  {one.name:<28} "
@@ -66,7 +66,14 @@ def list_table() -> Table:
 
 def _runs(entry: tuple[Family, NoiseOption]) -> str:
     option = entry[1]
-    return option.missing.split(":")[0] or ("yes" if option.default else "off by default")
+    return option.missing.split(":")[0] or _default(option) or "yes"
+
+
+def _default(option: NoiseOption) -> str:
+    """When an option runs, if it does not run by default."""
+    if option.on_request:
+        return f"only with --only {option.family}"
+    return "" if option.default else "off by default"
 
 
 def _systems(one: NoiseOption) -> str:

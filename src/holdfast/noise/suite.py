@@ -65,6 +65,8 @@ class NoiseSelection:
         if self.singles_out(option):
             return True
         named = not self.only or option.family in self.only
+        if option.on_request:
+            return option.family in self.only
         return named and (option.default or self.every)
 
 

@@ -10,7 +10,8 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
-(in the paper's list), `tasks`, `default` (False: only on request), `aliases` (alternative names).
+(in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
+family), `aliases` (alternative names).
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ Where: TypeAlias = Literal[
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
-_COPIED = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")
+_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
     Family("runtime", "Runtime", "model inference", ("runtime",)),
     Family("boxes", "Post-processing", "post-processing", ("boxes",), ("detect", "single")),
+    Family("mistakes", "Common mistakes", "pre-processing", ("fit", "normalise", "colour", "resize")),
 )
 
 
@@ -95,6 +97,7 @@ class NoiseOption:
     paper: bool = False
     tasks: tuple[Task, ...] = TASKS
     default: bool = True  # part of the suite by default
+    on_request: bool = False  # measured only if its family or itself is named
     missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images

@@ -17,7 +17,7 @@ from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, shortfall
 from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
-from holdfast.core.frame import Frame, frame_of
+from holdfast.core.frame import LETTERBOXES, Frame, frame_of
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import LoadedPipeline, Pipeline, Recolour, Resize
 from holdfast.core.registry import lookup
@@ -73,7 +73,7 @@ class Preparation:
         x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
         if self.input.policy in ("crop", "square"):
             return picture[:, :, -y : height - y, -x : width - x]
-        if self.input.policy == "letterbox":
+        if self.input.policy in LETTERBOXES:
             sides = (x, width - self.frame.resized.width - x, y, height - self.frame.resized.height - y)
             return functional.pad(picture, sides, value=float(self.input.pad))
         return picture

@@ -12,6 +12,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Input, Model, Task
 from holdfast.core.pipeline import Pipeline
+from holdfast.core.registry import lookup
 from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
@@ -29,7 +30,6 @@ from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption, applied, families, options
-from holdfast.stages.normalise import square
 
 ImageCandidate: TypeAlias = Candidate[Variant]
 
@@ -96,10 +96,12 @@ def with_calibration(pipeline: Pipeline, calibration: Calibration, folder: Path)
 
 
 def fit_no_effect(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
-    """Why the fit `square` alone changes nothing for a card with this input; empty if it changes it."""
-    if pipeline.fit != "square" or pipeline.replace(fit=clean.fit) != clean or square(fed) != fed:
+    """Why a fit alone changes nothing for a card with this input; empty if it changes it."""
+    if pipeline.fit == clean.fit or pipeline.replace(fit=clean.fit) != clean:
         return ""
-    return f"applies only to cards with the input policy crop; this card has {fed.policy}"
+    if pipeline.fit == "square" and fed.policy != "crop":
+        return f"applies only to cards with the input policy crop; this card has {fed.policy}"
+    return "does not change the input of this model" if lookup("fit", pipeline.fit)(fed) == fed else ""
 
 
 def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> ImageCandidate | None:
