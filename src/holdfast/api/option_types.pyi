@@ -74,6 +74,7 @@ class DiagnoseKeywords(TypedDict, total=False):
     train: str
     deploy: str
     predictions: str | Path | None
+    layers: bool
     json: str | Path | None
     out: str | Path | None
 
