@@ -5,12 +5,10 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
-from holdfast.graph import exporter_rules, shape_rules
 from holdfast.graph.card import BUILT_IN, numbered, write_card
-from holdfast.graph.evidence import GraphFacts, Proposal, Rule, gather_facts
+from holdfast.graph.evidence import GraphFacts, Proposal, gather_facts
+from holdfast.graph.guess_rules import RULES
 
-# The first rule that makes a proposal wins: metadata takes precedence over the shapes of outputs.
-RULES: tuple[Rule, ...] = (*exporter_rules.RULES, *shape_rules.RULES)
 NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
 PLAIN: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 IMAGENET: dict[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -28,13 +26,8 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     classes, why_classes = _classes(facts, proposal)
     image, why_image = _input(facts, proposal)
     task, head = proposal.task, Head(proposal.head, proposal.options)
-    reasons = (
-        f"task: {task}, because of the head",
-        f"head: {proposal.head}, because {proposal.because}",
-        why_classes,
-        *why_image,
-        *proposal.warnings,
-    )
+    why_head = (f"task: {task}, because of the head", f"head: {head.name}, because {proposal.because}")
+    reasons = (*why_head, why_classes, *why_image, *proposal.warnings)
     return Card(task, image, head, classes, resize=proposal.resize, **proposal.thresholds), reasons
 
 
@@ -54,10 +47,8 @@ def _classes(facts: GraphFacts, proposal: Proposal) -> tuple[tuple[str, ...], st
     if facts.names and count in (None, len(facts.names)):
         return facts.names, f"classes: {len(facts.names)} names, because the file's metadata lists them"
     if count is None:
-        why = (
-            f"classes: {proposal.names}, assumed: the number of classes cannot be read from labels after NMS"
-        )
-        return BUILT_IN[proposal.names], why
+        why = "assumed: the number of classes cannot be read from labels after NMS"
+        return BUILT_IN[proposal.names], f"classes: {proposal.names}, {why}"
     if count in (80, 91):
         return BUILT_IN[f"coco{count}"], f"classes: coco{count}, because there are {count} classes"
     if proposal.task == "single" and count == 3:

@@ -102,6 +102,9 @@ def trace(network: DarknetNetwork, size: Size | None = None) -> tuple[PlacedLaye
                 )
         inputs = tuple(shapes[source] for source in layer.sources)
         shapes[at] = layer.shape(inputs)
+        if min(shapes[at]) < 1:
+            expected = f"expected an input map that its window fits into, got {inputs[0]}"
+            raise layer.section.fail(f"{expected}; take a larger width and height")
         steps.append(PlacedLayer(layer, inputs, shapes[at]))
     return tuple(steps)
 

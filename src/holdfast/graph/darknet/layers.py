@@ -13,6 +13,7 @@ from holdfast.graph.darknet.sections import Section
 
 EPSILON = 1e-5  # what darknet adds to the variance when it folds a batch normalisation
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
+Names: TypeAlias = Sequence[str]  # of tensors
 
 
 class MapShape(NamedTuple):
@@ -41,9 +42,7 @@ class DarknetLayer:
         """The shapes of the arrays that it takes from the weights file, in the file's order."""
         return {}
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         """The name of the map that its nodes give: `out`, or an input's own name where it does nothing."""
         return inputs[0]
 
@@ -56,8 +55,7 @@ class PlacedLayer(NamedTuple):
     shape: MapShape
 
 
-def _strides(section: Section) -> tuple[int, int]:
-    """Vertical and horizontal stride."""
+def _strides(section: Section) -> tuple[int, int]:  # vertical, horizontal
     stride = section.integer("stride", 1, least=1)
     return section.integer("stride_y", stride, least=1), section.integer("stride_x", stride, least=1)
 
@@ -100,40 +98,24 @@ class _Convolutional(DarknetLayer):
                 f"expected pad=1 and an odd size with dilation={self.dilation}, "
                 f"got size={self.size} and padding={self.padding}"
             )
-        return _not_empty(self.section, source, MapShape(self.filters, *cells))
+        return MapShape(self.filters, *cells)
 
     def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
         kernel = (self.filters, source.channels // self.groups, self.size, self.size)
         return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         # batch normalisation is folded in, in double precision
         weights, bias = arrays["weights"].astype(np.float64), arrays["bias"].astype(np.float64)
         if self.batch_normalize:
             factor, bias = _normalisation(arrays)
             weights = weights * factor[:, None, None, None]
         names = [nodes.constant(f"{out}_weights", weights), nodes.constant(f"{out}_bias", bias)]
-        linear = nodes.add(
-            "Conv",
-            [inputs[0], *names],
-            linear_name(self.activation, out),
-            kernel_shape=[self.size, self.size],
-            strides=self.strides,
-            pads=[self.padding * self.dilation] * 4,
-            dilations=[self.dilation, self.dilation],
-            group=self.groups,
-        )
+        window = {"kernel_shape": [self.size] * 2, "strides": self.strides, "dilations": [self.dilation] * 2}
+        window |= {"pads": [self.padding * self.dilation] * 4, "group": self.groups}
+        linear = nodes.add("Conv", [inputs[0], *names], linear_name(self.activation, out), **window)
         return nodes.activate(self.activation, linear, out)
-
-
-def _not_empty(section: Section, source: MapShape, shape: MapShape) -> MapShape:
-    if min(shape) < 1:
-        expected = f"expected an input map that its window fits into, got {source}"
-        raise section.fail(f"{expected}; take a larger width and height")
-    return shape
 
 
 def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -143,14 +125,10 @@ def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 class _BatchNorm(DarknetLayer):
-    """A batch normalisation of its own."""
-
     def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(("bias", "scale", "mean", "variance"), (source.channels,))
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         factor, shift = (values[None, :, None, None] for values in _normalisation(arrays))
         scaled = nodes.add("Mul", [inputs[0], nodes.constant(f"{out}_factor", factor)], f"{out}_scaled")
         return nodes.add("Add", [scaled, nodes.constant(f"{out}_shift", shift)], out)
@@ -168,18 +146,15 @@ class _MaxPool(DarknetLayer):
             raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
-        cells = _windows(inputs[0], self.size, self.padding, self.strides)
-        return _not_empty(self.section, inputs[0], MapShape(inputs[0].channels, *cells))
+        return MapShape(inputs[0].channels, *_windows(inputs[0], self.size, self.padding, self.strides))
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
         # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
         after = [
             max(0, (cells - 1) * stride + self.size - side - before)
-            for cells, stride, side in zip(step.shape[1:], self.strides, step.inputs[0][1:], strict=True)
+            for cells, stride, side in zip(at.shape[1:], self.strides, at.inputs[0][1:], strict=True)
         ]
         kernel, pads = [self.size, self.size], [before, before, *after]
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
@@ -191,9 +166,7 @@ class _AvgPool(DarknetLayer):
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         return inputs[0]._replace(height=1, width=1)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         return nodes.add("GlobalAveragePool", inputs, out)
 
 
@@ -209,18 +182,11 @@ class _Upsample(DarknetLayer):
         channels, height, width = inputs[0]
         return MapShape(channels, height * self.stride, width * self.stride)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         scales = nodes.constant(f"upsample_{self.stride}", [1, 1, self.stride, self.stride])
-        larger = nodes.add(
-            "Resize",
-            [inputs[0], "", scales],
-            out if self.scale == 1.0 else f"{out}_larger",
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        )
+        name = out if self.scale == 1.0 else f"{out}_larger"
+        how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        larger = nodes.add("Resize", [inputs[0], "", scales], name, **how)
         return larger if self.scale == 1.0 else nodes.times(larger, self.scale, out)
 
 
@@ -261,12 +227,10 @@ class _Route(DarknetLayer):
                 raise self.section.fail(f"{expected}, got {shape.channels} from layer {source}")
         return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         parts = list(inputs)
         if self.groups > 1:
-            for place, shape in enumerate(step.inputs):
+            for place, shape in enumerate(at.inputs):
                 share = shape.channels // self.groups
                 to = out if len(inputs) == 1 else f"{out}_part{place}"
                 parts[place] = nodes.channels(inputs[place], share * self.group_id, share, to)
@@ -289,19 +253,16 @@ class _Shortcut(DarknetLayer):
                 raise self.section.fail(f"{expected}, got {inputs[0]} and {shape}")
         return inputs[0]
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
-        total, channels = inputs[0], step.shape.channels
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
+        total, channels = inputs[0], at.shape.channels
         for place, name in enumerate(inputs[1:], 1):
-            more = channels - step.inputs[place].channels
+            more = channels - at.inputs[place].channels
             if more < 0:
                 name = nodes.channels(name, 0, channels, f"{out}_fit{place}")
             elif more > 0:
                 pads = nodes.constant(f"channels_{more}", [0, 0, 0, 0, 0, more, 0, 0], np.int64)
                 name = nodes.add("Pad", [name, pads], f"{out}_fit{place}")
-            last = place == len(inputs) - 1
-            to = linear_name(self.activation, out) if last else f"{out}_sum{place}"
+            to = f"{out}_sum{place}" if place < len(inputs) - 1 else linear_name(self.activation, out)
             total = nodes.add("Add", [total, name], to)
         return nodes.activate(self.activation, total, out)
 
@@ -324,23 +285,17 @@ class _Scale(DarknetLayer):
             raise self.section.fail(f"expected {expected} factors before it, got {factors}")
         return scaled
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
         return nodes.activate(self.activation, linear, out)
 
 
 class _Activate(DarknetLayer):
-    """An activation of its own."""
-
     def __init__(self, section: Section) -> None:
         super().__init__(section)
         self.activation = section.word("activation", "linear")
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         return ACTIVATE[self.activation](nodes, inputs[0], out)
 
 

@@ -74,12 +74,7 @@ def _library() -> Any:
             del sys.modules[name]
 
 
-@stage(
-    "runtime",
-    needs="ncnn",
-    packages=("ncnn", "pnnx"),
-    systems="ncnn (phones, single-board computers)",
-)
+@stage("runtime", needs="ncnn", packages=("ncnn", "pnnx"), systems="ncnn (phones, single-board computers)")
 def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
     shapes, batch, _ = probe(source, model)
