@@ -134,13 +134,9 @@ def _chains(expected: Sequence[int], strides: Sequence[int], slack: int) -> list
     chains: list[tuple[int, ...]] = [()]
     for at, i in enumerate(order):
         allowed = [expected[i] + d for d in range(-slack, slack + 1) if expected[i] + d > 0]
-        factor, rest = divmod(strides[i], strides[order[at - 1]]) if at else (0, 0)
-        chains = [
-            (*chain, n)
-            for chain in chains
-            for n in allowed
-            if not at or rest or chain[-1] // factor <= n <= chain[-1] // factor + 1
-        ]
+        longer = [(*chain, n) for chain in chains for n in allowed]
+        factor, rest = divmod(strides[i], strides[order[at - 1]]) if at else (0, 1)
+        chains = longer if rest else [c for c in longer if c[-2] // factor <= c[-1] <= c[-2] // factor + 1]
     return [tuple(chain[order.index(i)] for i in range(len(strides))) for chain in chains]
 
 
@@ -216,21 +212,18 @@ def apply_deltas(
     means: Sequence[float],
     stds: Sequence[float],
     offset: float,
-    *,
-    weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
     exp: Callable[[Tensor], Floats] = bounded_exp,
 ) -> Floats:
     """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset.
 
-    `weights` divide what `stds` and `means` have scaled; `exp` is given deltas that are clamped already.
+    `exp` is given deltas that are clamped already.
     """
     deltas = deltas * np.asarray(stds, np.float64) + np.asarray(means, np.float64)
-    deltas = deltas / np.asarray(weights, np.float64)
     sides = anchors[:, 2:] - anchors[:, :2]
-    centres = anchors[:, :2] + 0.5 * sides
-    centres = deltas[:, :2] * sides + centres
-    sides = exp(np.minimum(deltas[:, 2:], LARGEST)) * sides
-    return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides - offset], axis=1)
+    centres = deltas[:, :2] * sides + (anchors[:, :2] + 0.5 * sides)
+    boxes = from_centres(centres, exp(np.minimum(deltas[:, 2:], LARGEST)) * sides)
+    boxes[:, 2:] -= offset
+    return boxes
 
 
 Exp: TypeAlias = Callable[[Tensor], Floats]

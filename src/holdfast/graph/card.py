@@ -33,8 +33,6 @@ _VOC = (
     "aeroplane|bicycle|bird|boat|bottle|bus|car|cat|chair|cow|diningtable|dog|horse|motorbike|person|"
     "pottedplant|sheep|sofa|train|tvmonitor"
 )
-
-
 _names = iter(_COCO.split("|"))
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "coco80": tuple(_COCO.split("|")),

@@ -65,7 +65,7 @@ def gather_facts(path: Path) -> GraphFacts:
         size, outputs = _run(path, proto, tensor, layout, size, free)
     names = literal(info.metadata.get("names", ""))  # {0: 'person', ...}, which common exporters write
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
-        names = [names[i] for i in range(len(names))]
+        names = [name for _, name in sorted(names.items())]
     texts = tuple(map(str, names)) if isinstance(names, list) else ()
     return GraphFacts(
         info=info,

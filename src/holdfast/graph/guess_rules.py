@@ -1,4 +1,4 @@
-"""Rules that recognise a head by metadata or names of its exporter, then by shapes and operators of outputs."""
+"""Rules that recognise a head: by its exporter's metadata or names, then by shapes and operators."""
 
 from typing import Any
 

@@ -156,9 +156,8 @@ def read_proto(path: Path) -> Any:
     try:
         proto = onnx.load_model_from_string(data)
     except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
-        raise ModelError(
-            f"{path}: not an ONNX model, or truncated ({len(data):,} bytes); export or download it again"
-        ) from None
+        what = f"not an ONNX model, or truncated ({len(data):,} bytes)"
+        raise ModelError(f"{path}: {what}; export or download it again") from None
     graph = proto.graph
     if not graph.node or not graph.output or not proto.opset_import:
         raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
@@ -181,10 +180,8 @@ def _check_domains(path: Path, proto: Any) -> None:
         if (node.domain, node.op_type) in brought:
             continue
         if node.domain not in KNOWN_DOMAINS:
-            raise ModelError(
-                f"{where} is a custom operator, {node.op_type!r} of domain {node.domain!r}, unknown to "
-                f"onnxruntime; {advice}"
-            )
+            custom = f"a custom operator, {node.op_type!r} of domain {node.domain!r}"
+            raise ModelError(f"{where} is {custom}, unknown to onnxruntime; {advice}")
         if node.domain in STANDARD and not defs.has(node.op_type):
             raise ModelError(f"{where}: ONNX has no operator {node.op_type!r}; {advice}")
 
@@ -227,10 +224,9 @@ def _tensor(value: Any) -> TensorInfo:
 
 def image_input(info: ModelInfo) -> TensorInfo:
     """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
-    if len(info.inputs) == 1:
-        shape = info.inputs[0].shape
-        if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
-            return info.inputs[0]
+    shape = info.inputs[0].shape if len(info.inputs) == 1 else ()
+    if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
+        return info.inputs[0]
     got = ", ".join(map(str, info.inputs)) or "none"
     expected = "one input that takes an image, of four axes or of three without a batch"
     raise ModelError(f"{info.path}: expected {expected}, got {got}")

@@ -111,12 +111,9 @@ def drop_attributes(node: Any, *names: str) -> None:
 def check_deterministic(proto: Any, where: str) -> None:
     """Raise ModelError if an output of a parsed ONNX file depends on a node that draws random numbers."""
     for node in needed(proto.graph):
-        reason = _random(node, proto)
-        if reason:
-            raise ModelError(
-                f"{where}: node {node.name or node.output[0]!r}: {node.op_type} {reason}, so one input has "
-                "many outputs; export the model for inference"
-            )
+        if reason := _random(node, proto):
+            what = f"{node.op_type} {reason}, so one input has many outputs; export the model for inference"
+            raise ModelError(f"{where}: node {node.name or node.output[0]!r}: {what}")
 
 
 def dropout_trains(opset: int, attributes: Any, training_mode: Any) -> bool:

@@ -23,8 +23,8 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
-from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import with_rewrite, with_runtime
+from holdfast.stages.post import BoxPostProcessing
 
 Where: TypeAlias = Literal[
     "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"

@@ -113,8 +113,8 @@ class _Convolutional(DarknetLayer):
             weights = weights * factor[:, None, None, None]
         names = [nodes.constant(f"{out}_weights", weights), nodes.constant(f"{out}_bias", bias)]
         window = {"kernel_shape": [self.size] * 2, "strides": self.strides, "dilations": [self.dilation] * 2}
-        window |= {"pads": [self.padding * self.dilation] * 4, "group": self.groups}
-        linear = nodes.add("Conv", [inputs[0], *names], linear_name(self.activation, out), **window)
+        pads, to = [self.padding * self.dilation] * 4, linear_name(self.activation, out)
+        linear = nodes.add("Conv", [inputs[0], *names], to, **window, pads=pads, group=self.groups)
         return nodes.activate(self.activation, linear, out)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import RULES, was_now
+from holdfast.graph.rewrite.follow.shapes import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 

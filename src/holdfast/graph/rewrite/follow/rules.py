@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph.nodes import attributes_of, set_attribute
-from holdfast.graph.rewrite.follow.infer import Array, outputs_of
-from holdfast.graph.rewrite.follow.sizes import Axis, changed, extended, new_size, offset, old_size, regrouped
+from holdfast.graph.rewrite.follow.shapes import (
+    Array,
+    Axis,
+    changed,
+    extended,
+    new_size,
+    offset,
+    old_size,
+    outputs_of,
+    regrouped,
+)
 from holdfast.graph.rewrite.follow.walk import GraphWalk, Rule, TensorValue, cannot, reach
 
 ELEMENTWISE = (

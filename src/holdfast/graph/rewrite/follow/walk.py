@@ -12,8 +12,21 @@ from onnx import helper, numpy_helper
 from holdfast.core.model import Card
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.nodes import attributes_of, names_in, subgraphs
-from holdfast.graph.rewrite.follow.infer import POOLS, Array, TensorFacts, kind_of, outputs_of, windows_of
-from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
+from holdfast.graph.rewrite.follow.shapes import (
+    POOLS,
+    Array,
+    Axis,
+    TensorFacts,
+    axis,
+    changed,
+    joined,
+    kind_of,
+    new_size,
+    old_size,
+    outputs_of,
+    regrouped,
+    windows_of,
+)
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session, runtime
 
