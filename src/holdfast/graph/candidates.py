@@ -148,10 +148,7 @@ def grid(shapes: Sequence[tuple[int, int]], strides: Sequence[int]) -> tuple[Flo
 
 
 def nominal_stride(pixels: int, cells: int) -> int | None:
-    """The power of two by which a map is smaller than the input; None if there is none, or more than one.
-
-    A map may have a cell more or less than that says, if no other power of two says it exactly.
-    """
+    """The power of two by which a map is smaller, exactly or else up to a cell; None if not just one is."""
     powers = [2**i for i in range(pixels.bit_length())]
     exact = [s for s in powers if cells in (pixels // s, -(-pixels // s))]
     near = exact or [s for s in powers if abs(pixels / s - cells) <= 1]
@@ -214,10 +211,7 @@ def apply_deltas(
     offset: float,
     exp: Callable[[Tensor], Floats] = bounded_exp,
 ) -> Floats:
-    """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset.
-
-    `exp` is given deltas that are clamped already.
-    """
+    """Boxes (n, 4) from anchors and deltas; `offset` is ALIGNED_FLAG.offset, `exp` gets clamped deltas."""
     deltas = deltas * np.asarray(stds, np.float64) + np.asarray(means, np.float64)
     sides = anchors[:, 2:] - anchors[:, :2]
     centres = deltas[:, :2] * sides + (anchors[:, :2] + 0.5 * sides)

@@ -32,11 +32,10 @@ def ultralytics(facts: GraphFacts) -> Proposal | None:
     tables = [name for name, shape in facts.outputs.items() if len(shape) == 3]
     proposal = _detector(facts, task, tables[0]) if tables else None
     if proposal is None and task != "detect":
-        raise CardError(
-            f"{facts.info.path}: its metadata says an Ultralytics model of task {task!r} with "
-            f"{count} classes, but the outputs {facts.shapes()} do not match; "
-            "write a card by hand (docs/how-to/your-model.md)"
-        )
+        says = f"its metadata says an Ultralytics model of task {task!r} with {count} classes"
+        problem = f"but the outputs {facts.shapes()} do not match"
+        advice = "write a card by hand (docs/how-to/your-model.md)"
+        raise CardError(f"{facts.info.path}: {says}, {problem}; {advice}")
     return proposal
 
 

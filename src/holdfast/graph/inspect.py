@@ -124,10 +124,7 @@ def outputs_of(proto: Any) -> tuple[TensorInfo, ...]:
 
 
 def opset_of(proto: Any) -> int:
-    """The version of the standard operators that a parsed ONNX file uses; 0 if it names none.
-
-    Of several it is the last one, which is what ONNX Runtime takes.
-    """
+    """The opset of the standard operators: of several the last, as in ONNX Runtime; 0 if there is none."""
     return next((int(o.version) for o in reversed(proto.opset_import) if o.domain in STANDARD), 0)
 
 
@@ -199,10 +196,9 @@ def _check_version(path: Path, proto: Any) -> None:
     try:
         open_session(probe.SerializeToString())
     except Exception as problem:  # noqa: BLE001 - onnxruntime has no common error class
-        raise ModelError(
-            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run; "
-            f"export with an older opset, e.g. 17, or upgrade onnxruntime ({condense(problem)})"
-        ) from None
+        newer = f"opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run"
+        advice = "export with an older opset, e.g. 17, or upgrade onnxruntime"
+        raise ModelError(f"{path}: {newer}; {advice} ({condense(problem)})") from None
 
 
 def _external(proto: Any) -> dict[str, str]:

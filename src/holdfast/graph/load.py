@@ -34,11 +34,9 @@ def check_card(card: Card, info: ModelInfo) -> None:
     if not all(t.static for t in info.outputs):
         return  # free shapes: the head checks what really comes out
     # The head checks its own requirements: decode outputs of these shapes that contain no detection.
-    raw = {
-        t.name: np.full([1, *map(int, t.shape[1:])], 0 if np.dtype(t.dtype).kind in "iub" else QUIET, t.dtype)
-        for t in info.outputs
-        if t.shape and t.dtype != "unknown"
-    }
+    known = [(t, np.dtype(t.dtype)) for t in info.outputs if t.shape and t.dtype != "unknown"]
+    quiet = {t.name: 0 if dtype.kind in "iub" else QUIET for t, dtype in known}
+    raw = {t.name: np.full([1, *map(int, t.shape[1:])], quiet[t.name], dtype) for t, dtype in known}
     try:
         lookup("head", card.head.name)(raw, dataclasses.replace(card, score=1.0))
     except CardError as problem:
@@ -94,12 +92,9 @@ class ModelDescription:
         if self.card is not None:
             image, names = self.card.input, self.card.classes
             listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-            size = f"{image.size.width}×{image.size.height}"
-            lines += [
-                ("task", f"{self.card.task}, {len(names)} classes: {listed}"),
-                ("reads", f"{size} {image.colour} {image.layout}, {image.policy}"),
-                ("head", self.card.head.name),
-            ]
+            reads = f"{image.size.width}×{image.size.height} {image.colour} {image.layout}, {image.policy}"
+            lines += [("task", f"{self.card.task}, {len(names)} classes: {listed}"), ("reads", reads)]
+            lines.append(("head", self.card.head.name))
         lines += [("guessed", line) for line in self.guessed]
         lines += [("problem", self.problem)] if self.problem else []
         return "\n".join(f"{name:14} {value}" for name, value in lines)

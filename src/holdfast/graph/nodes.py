@@ -61,10 +61,7 @@ def part_of(
     outputs: Iterable[str],
     constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Any:
-    """The part of a model from `inputs` (example arrays by name) to `outputs`, as a model.
-
-    `constants` are tensors that get a fixed value.
-    """
+    """The part of a model from `inputs` (examples by name) to `outputs`; `constants` get a fixed value."""
     names, fixed = list(outputs), constants or {}
     nodes = needed(model.graph, names, inputs)
     read = set(names).union(*map(_reads, nodes))

@@ -94,15 +94,13 @@ class DeployedInference:
 
         def make() -> Artifact:
             done = rewritten(model, self.rewrites, self.calibration)
-            return Artifact(
-                {".onnx": done.model.SerializeToString()}, {"changed": done.changed, "how": done.how}
-            )
+            facts = {"changed": done.changed, "how": done.how}
+            return Artifact({".onnx": done.model.SerializeToString()}, facts)
 
         key = self.key(model)
         paths, facts = cached_artifact(self.folder / key[:32], key, make)
-        return RewrittenModel(
-            paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; ")))
-        )
+        how = tuple(filter(None, facts["how"].split("; ")))
+        return RewrittenModel(paths[".onnx"], tuple(facts["changed"]), how)
 
     def key(self, model: Model) -> str:
         """A hash of everything that can affect the rewritten model."""

@@ -73,11 +73,9 @@ class ReplaceStage:
         if self.kind == "runtime":
             return pipeline.replace(infer=with_runtime(pipeline.infer, self.name))
         if self.kind == "boxes":
-            before = pipeline.post if isinstance(pipeline.post, BoxPostProcessing) else BoxPostProcessing()
-            if not isinstance(pipeline.post, BoxPostProcessing) and pipeline.post != "card":
-                raise InputError(
-                    f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
-                )
+            before = BoxPostProcessing() if pipeline.post == "card" else pipeline.post
+            if not isinstance(before, BoxPostProcessing):
+                raise InputError(f"post stage {before!r} cannot be combined with noise options of boxes")
             return pipeline.replace(post=part("boxes", self.name).function(before))
         return pipeline.replace(**{self.kind: self.name})
 
@@ -127,12 +125,13 @@ def families() -> tuple[Family, ...]:
 
 def options(of: Family) -> tuple[NoiseOption, ...]:
     """All options of a family, installed or not, in the order of their names."""
-    kinds = dict.fromkeys((*of.kinds, "noise"))
-    parts = [part(kind, name) for kind in kinds for name in names(kind)]
-    parts_by_family = [
-        (p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts
-    ]
-    return tuple(_option(registered, of) for registered, name in parts_by_family if str(name) == of.name)
+    parts = [part(kind, name) for kind in dict.fromkeys((*of.kinds, "noise")) for name in names(kind)]
+    return tuple(_option(registered, of) for registered in parts if _family_of(registered) == of.name)
+
+
+def _family_of(registered: Part) -> str:
+    own = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
+    return str(registered.facts.get("family", own))
 
 
 def option(label: str) -> NoiseOption:
@@ -141,9 +140,8 @@ def option(label: str) -> NoiseOption:
         labels = [text for family in families() for one in options(family) for text in one.labels]
         family_names = [family.name for family in families()]
         hint = "" if label in family_names else did_you_mean(label, [*labels, *family_names])
-        raise InputError(
-            f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}. {hint}".strip()
-        )
+        problem = f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}"
+        raise InputError(f"{problem}. {hint}".strip())
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
     matches = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
@@ -157,13 +155,10 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
     notes = []
     for word in dict.fromkeys(words):
         resolved = option(word) if "=" in word else None
-        if resolved is None or resolved.label == word:
-            continue
-        start = word.split("=", 1)[1] + "-"
-        others = [
-            o.name for o in options(family(resolved.family)) if o.name.startswith(start) and o != resolved
-        ]
-        notes.append(f"{word} means {resolved.label} ({resolved.systems}); also {', '.join(others)}")
+        if resolved is not None and resolved.label != word:
+            start, offered = word.split("=", 1)[1] + "-", options(family(resolved.family))
+            others = ", ".join(o.name for o in offered if o.name.startswith(start) and o != resolved)
+            notes.append(f"{word} means {resolved.label} ({resolved.systems}); also {others}")
     return tuple(notes)
 
 

@@ -1,8 +1,7 @@
 """Post-processing: raw outputs to a prediction in pixels of the encoded image, with options of real systems.
 
 The order of the options is the paper's (section 3.3 and appendix A): exp of the sides, the offset of the
-right and lower side, rounding to whole pixels of the network input, non-maximum suppression, back to the
-encoded image.
+right and lower side, rounding to whole pixels of the network input, NMS, back to the encoded image.
 """
 
 from collections.abc import Callable, Mapping

@@ -62,10 +62,8 @@ def read_cfg(path: Path) -> DarknetNetwork:
     net, *sections = read_sections(path)
     problems = [problem for section in sections for problem in _problems(section)]
     if problems:
-        raise ModelError(
-            f"{path}: {len(problems)} unsupported items: " + "; ".join(problems) + ". "
-            f"Supported sections: {', '.join(KINDS)}; activations: {', '.join(ACTIVATE)}"
-        )
+        known = f"Supported sections: {', '.join(KINDS)}; activations: {', '.join(ACTIVATE)}"
+        raise ModelError(f"{path}: {len(problems)} unsupported items: {'; '.join(problems)}. {known}")
     channels = net.integer("channels", 3, least=1)
     if channels != 3:
         raise net.fail(f"expected channels=3 (RGB), got channels={channels}")
@@ -74,8 +72,8 @@ def read_cfg(path: Path) -> DarknetNetwork:
     network = DarknetNetwork(size, net.integer("letter_box", 0) != 0, layers)
     classes = sorted({head.classes for head in network.heads})
     if not classes:
-        expected = "expected at least one [yolo] section, got none"
-        raise ModelError(f"{path}: {expected}; only detectors are exported")
+        problem = "expected at least one [yolo] section, got none"
+        raise ModelError(f"{path}: {problem}; only detectors are exported")
     if len(classes) > 1:
         raise ModelError(f"{path}: expected the same classes= in every [yolo], got {classes}")
     return network
@@ -83,9 +81,8 @@ def read_cfg(path: Path) -> DarknetNetwork:
 
 def _problems(section: Section) -> list[str]:
     """What cannot be exported of a section."""
-    kind, problems = section.kind, []
-    if kind not in KINDS:
-        problems.append(f"line {section.line}: [{kind}] is not a supported section")
+    kind = section.kind
+    problems = [] if kind in KINDS else [f"line {section.line}: [{kind}] is not a supported section"]
     for option in section.options:
         key, value, line = option.key, option.value, f"line {option.line}:"
         if key == "activation" and value not in ACTIVATE:
@@ -106,10 +103,8 @@ def trace(network: DarknetNetwork, size: Size | None = None) -> tuple[PlacedLaye
     for at, layer in enumerate(network.layers):
         for source in layer.sources:
             if source >= 0 and isinstance(network.layers[source], Yolo):
-                raise layer.section.fail(
-                    f"reads layer {source}, a [yolo]; expected a layer that is not a head "
-                    "(start with a [route] after each [yolo])"
-                )
+                expected = "expected a layer that is not a head (start with a [route] after each [yolo])"
+                raise layer.section.fail(f"reads layer {source}, a [yolo]; {expected}")
         inputs = tuple(shapes[source] for source in layer.sources)
         shapes[at] = layer.shape(inputs)
         if min(shapes[at]) < 1:
@@ -160,23 +155,13 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     except OSError as problem:
         draft.unlink(missing_ok=True)
         raise OutputError(f"{out}: could not write the ONNX file: {problem}") from problem
-    options = {
-        "outputs": tuple(f"yolo{place}" for place in range(len(heads))),
-        "anchors": tuple(head.anchors for head in heads),
-        "strides": cells,
-        "scale_xy": tuple(head.scale_xy for head in heads),
-    }
+    outputs, anchors = tuple(f"yolo{i}" for i in range(len(heads))), tuple(head.anchors for head in heads)
+    scale_xy = tuple(head.scale_xy for head in heads)
+    options = {"outputs": outputs, "anchors": anchors, "strides": cells, "scale_xy": scale_xy}
     # Darknet stretches the image to the input, unless [net] says letter_box=1; then the border is 0.5.
     policy: Policy = "letterbox" if network.letter_box else "stretch"
-    return Card(
-        task="detect",
-        input=Input(size=size, scale=1 / 255, policy=policy, pad=127),
-        head=Head("yolov3", options),
-        classes=classes,
-        score=SCORE,
-        nms_iou=NMS_IOU,
-        resize="opencv-bilinear",
-    )
+    image, head = Input(size=size, scale=1 / 255, policy=policy, pad=127), Head("yolov3", options)
+    return Card("detect", image, head, classes, score=SCORE, nms_iou=NMS_IOU, resize="opencv-bilinear")
 
 
 def read_names(path: Path, count: int) -> tuple[str, ...]:
@@ -186,9 +171,8 @@ def read_names(path: Path, count: int) -> tuple[str, ...]:
     except FileNotFoundError:
         raise CardError(f"{path}: no such file; give a .names file with one class per line") from None
     except (OSError, UnicodeDecodeError) as problem:
-        raise CardError(
-            f"{path}: expected a .names file with one class per line, got: {problem}"
-        ) from problem
+        expected = "expected a .names file with one class per line"
+        raise CardError(f"{path}: {expected}, got: {problem}") from problem
     classes = tuple(line.strip() for line in text.strip().splitlines())
     if len(classes) != count:
         raise CardError(f"{path}: expected {count} names, as classes= in [yolo] states, got {len(classes)}")
@@ -204,9 +188,8 @@ def header_length(data: bytes, path: Path) -> int:
         length = 20 if major * 10 + minor >= 2 and major < 1000 and minor < 1000 else 16
         if len(data) >= length:
             return length
-    raise ModelError(
-        f"{path}: expected darknet weights after a header of 16 or 20 bytes, got {len(data)} bytes in all"
-    )
+    expected = "expected darknet weights after a header of 16 or 20 bytes"
+    raise ModelError(f"{path}: {expected}, got {len(data)} bytes in all")
 
 
 def read_weights(path: Path, steps: Sequence[PlacedLayer]) -> dict[int, Arrays]:
@@ -242,15 +225,12 @@ def _check_count(path: Path, steps: Sequence[PlacedLayer], got: int, excess: int
     if got == expected and not excess:
         return
     odd = f" and {excess} bytes" if excess else ""
-    cfg = steps[0].layer.section.path
-    message = f"{path}: expected {expected:,} floats for {cfg}, got {got:,}{odd}: "
+    message = f"{path}: expected {expected:,} floats for {steps[0].layer.section.path}, got {got:,}{odd}: "
     if got >= expected:
         raise ModelError(message + f"{got - expected:,}{odd} too many; is it the .weights of another .cfg?")
-    within = next(step for step, end in zip(steps, ends, strict=True) if end > got)
-    raise ModelError(
-        message + f"{expected - got:,} too few, it ends within {within.layer.section.at()}; "
-        "is it cut short, or of another .cfg?"
-    )
+    within = next(step for step, end in zip(steps, ends, strict=True) if end > got).layer.section.at()
+    why = f"{expected - got:,} too few, it ends within {within}; is it cut short, or of another .cfg?"
+    raise ModelError(message + why)
 
 
 def _check_values(
@@ -290,12 +270,7 @@ def build(
         outputs.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *step.shape]))
     image = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 3, size.height, size.width])
     graph = helper.make_graph(nodes.nodes, name, [image], outputs, list(nodes.constants.values()))
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR,
-        producer_name="holdfast",
-        doc_string="exported from darknet",
-    )
+    facts = {"producer_name": "holdfast", "doc_string": "exported from darknet", "ir_version": IR}
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], **facts)
     onnx.checker.check_model(model, full_check=True)
     return model

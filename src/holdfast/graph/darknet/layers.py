@@ -85,19 +85,16 @@ class _Convolutional(DarknetLayer):
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         source = inputs[0]
         if source.channels % self.groups or self.filters % self.groups:
-            raise self.section.fail(
-                f"expected channels and filters that are multiples of groups={self.groups}, "
-                f"got {source.channels} channels and filters={self.filters}"
-            )
+            expected = f"expected channels and filters that are multiples of groups={self.groups}"
+            got = f"got {source.channels} channels and filters={self.filters}"
+            raise self.section.fail(f"{expected}, {got}")
         # Darknet computes the size of the map as if there were no dilation; that is right only for pad=1
         # and an odd kernel. In other cases it reads past its input, which no other runtime can repeat.
         cells = _windows(source, self.size, 2 * self.padding, self.strides)
         reach, padding = self.dilation * (self.size - 1) + 1, 2 * self.padding * self.dilation
         if cells != _windows(source, reach, padding, self.strides):
-            raise self.section.fail(
-                f"expected pad=1 and an odd size with dilation={self.dilation}, "
-                f"got size={self.size} and padding={self.padding}"
-            )
+            expected = f"expected pad=1 and an odd size with dilation={self.dilation}"
+            raise self.section.fail(f"{expected}, got size={self.size} and padding={self.padding}")
         return MapShape(self.filters, *cells)
 
     def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
@@ -152,10 +149,8 @@ class _MaxPool(DarknetLayer):
         # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
         # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
-        after = [
-            max(0, (cells - 1) * stride + self.size - side - before)
-            for cells, stride, side in zip(at.shape[1:], self.strides, at.inputs[0][1:], strict=True)
-        ]
+        sides = zip(at.shape[1:], self.strides, at.inputs[0][1:], strict=True)
+        after = [max(0, (cells - 1) * stride + self.size - n - before) for cells, stride, n in sides]
         kernel, pads = [self.size, self.size], [before, before, *after]
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
 
@@ -196,10 +191,9 @@ def _earlier(section: Section, key: str) -> tuple[int, ...]:
     for number in section.numbers(key, int):
         index = section.index + number if number < 0 else number
         if not 0 <= index < section.index:
-            raise section.fail(
-                f"expected {key}= earlier layers (0 to {section.index - 1}, or −1 to −{section.index} "
-                f"counted back), got {number}, that is layer {index}"
-            )
+            allowed = f"0 to {section.index - 1}, or −1 to −{section.index} counted back"
+            got = f"got {number}, that is layer {index}"
+            raise section.fail(f"expected {key}= earlier layers ({allowed}), {got}")
         sources.append(index)
     return tuple(sources)
 
@@ -322,10 +316,8 @@ class Yolo(DarknetLayer):
         """The shape of the map it reads, which must hold its anchors and classes."""
         anchors, expected = len(self.anchors), len(self.anchors) * (5 + self.classes)
         if inputs[0].channels != expected:
-            raise self.section.fail(
-                f"expected filters={expected} before it, {anchors} anchors × (5 + {self.classes} classes), "
-                f"got {inputs[0].channels}"
-            )
+            why = f"{anchors} anchors × (5 + {self.classes} classes), got {inputs[0].channels}"
+            raise self.section.fail(f"expected filters={expected} before it, {why}")
         return inputs[0]
 
 

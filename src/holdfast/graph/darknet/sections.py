@@ -42,22 +42,16 @@ class Section:
     def word(self, key: str, default: str | None = None) -> str:
         """The value of a key; its default when it is absent, an error when there is none.
 
-        Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
-        reader of the file cannot know which one counts.
+        Darknet takes the first of two equal keys in silence; here it is an error if they differ.
         """
         matches = [option for option in self.options if option.key == key]
-        if not matches:
-            if default is None:
-                raise self.fail(f"expected {key}=..., got no such line")
-            return default
-        first = matches[0]
+        if not matches and default is None:
+            raise self.fail(f"expected {key}=..., got no such line")
         for other in matches[1:]:
-            if other.value != first.value:
-                raise ModelError(
-                    f"{self.at(other.line)}: {key}={other.value}, but line {first.line} says "
-                    f"{key}={first.value}; keep one of them"
-                )
-        return first.value
+            if other.value != matches[0].value:
+                first = f"line {matches[0].line} says {key}={matches[0].value}"
+                raise ModelError(f"{self.at(other.line)}: {key}={other.value}, but {first}; keep one of them")
+        return matches[0].value if matches else str(default)
 
     def numbers(self, key: str, kind: type[Number], default: Number | None = None) -> tuple[Number, ...]:
         """The value of a key as integers or floats with commas between."""
@@ -128,10 +122,8 @@ def _read_text(path: Path) -> str:
     except OSError as problem:
         raise ModelError(f"{path}: expected a readable darknet .cfg, got: {problem}") from problem
     if b"\0" in data:
-        raise ModelError(
-            f"{path}: expected the text of a darknet .cfg, got binary data; "
-            "give the .cfg first and the .weights second"
-        )
+        advice = "give the .cfg first and the .weights second"
+        raise ModelError(f"{path}: expected the text of a darknet .cfg, got binary data; {advice}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -116,10 +116,8 @@ def _check_classifier_outputs(walk: GraphWalk) -> None:
             node = walk.nodes[maker]
             source, result = walk.value(node.input[0]), walk.value(node.output[0])
             if node.op_type == "Conv" and set(result.old_shape[2:]) == {1} != set(source.old_shape[2:]):
-                raise cannot(
-                    node,
-                    f"reads a map of fixed size as one window: {was_now(source.axes)} gives "
-                    f"{was_now(result.axes)}, and output {out.name!r} would no longer be one answer",
-                )
+                sizes = f"{was_now(source.axes)} gives {was_now(result.axes)}"
+                why = f"{sizes}, and output {out.name!r} would no longer be one answer"
+                raise cannot(node, f"reads a map of fixed size as one window: {why}")
             ahead.extend(node.input[:1])
         raise cannot(node, f"changes output {out.name!r}: {was_now(walk.value(out.name).axes)}")

@@ -49,8 +49,7 @@ def blank(model: Model) -> Tensor:
 def probe(source: bytes | str, model: Model) -> Probe:
     """Shapes of ONNX Runtime's outputs for a blank image.
 
-    A free axis of the file is None if the graph selects by value: a blank image has no detections, but other
-    images may have many.
+    A free axis of the file is None if the graph selects by value: other images may have more detections.
     """
     try:
         shapes: dict[str, Shape] = {n: v.shape for n, v in open_onnx(source, model, 1)(blank(model)).items()}
@@ -82,9 +81,8 @@ def cannot_load(runtime: str, model: Model, problem: BaseException | str) -> Mod
 
 def in_shape(runtime: str, name: str, value: Tensor, shape: Shape) -> Tensor:
     """The output in the expected shape; raise ImageError if its size does not match."""
-    if value.ndim == len(shape) and all(
-        want in (None, got) for got, want in zip(value.shape, shape, strict=True)
-    ):
+    sizes = zip(value.shape, shape, strict=False)
+    if value.ndim == len(shape) and all(expected in (None, got) for got, expected in sizes):
         return value
     fixed, free = int(np.prod([d for d in shape if d is not None])), shape.count(None)
     fits = value.size == fixed if free == 0 else free == 1 and fixed > 0 and value.size % fixed == 0
@@ -147,10 +145,9 @@ def _plain(problem: Exception, limit: int = 300) -> str:
 
 
 def _library() -> Any:
-    """The openvino module, imported without its telemetry.
+    """The openvino module, imported without its telemetry, which is optional.
 
-    On import its converter would send usage data and keep an identifier in the user's home. Without the
-    telemetry package, which is optional, it does neither.
+    On import its converter would send usage data and keep an identifier in the user's home.
     """
     name = "openvino_telemetry"
     absent = name not in sys.modules

@@ -131,11 +131,8 @@ def _inferred(node: Any, inputs: Mapping[str, TensorFacts], model: Any) -> list[
     if subgraphs(node):
         return unknown  # If, Loop, Scan: what they give depends on more than their inputs
     types = {n: helper.make_tensor_type_proto(k.kind, k.shape) for n, k in inputs.items() if n and k.kind}
-    small = {
-        n: numpy_helper.from_array(k.value, n)
-        for n, k in inputs.items()
-        if n and k.value is not None and k.value.size <= SMALL
-    }
+    known = {n: k.value for n, k in inputs.items() if n and k.value is not None}
+    small = {n: numpy_helper.from_array(value, n) for n, value in known.items() if value.size <= SMALL}
     inferred: Mapping[str, Any] = {}
     if len(types) == len({n for n in node.input if n}):
         try:
@@ -265,9 +262,9 @@ def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | 
                 return next((r for r in (run, *remaining) if r.changed), run)
         # Runs of one cell that grew (1×1 maps) go to an axis of one cell if there is one, else they stay.
         last = i + 1 == len(shape)
-        while (
-            remaining and remaining[0].old == 1 and (last or (not runs if size == 1 else shape[i + 1] != 1))
-        ):
+        while remaining and remaining[0].old == 1:
+            if not (last or (not runs if size == 1 else shape[i + 1] != 1)):
+                break
             runs.append(remaining.pop(0))
         out.append(tuple(runs) or axis(1, 1))
     return tuple(out) if not remaining else remaining[0]
@@ -333,7 +330,5 @@ def _continued(values: Array, run: AxisCells) -> Array | None:
     slack = STRAIGHT * np.maximum(np.abs(step), np.abs(line).max(initial=0.0) * 1e-3)
     if not (np.abs(ideal[: run.old] - line) <= slack).all():
         return None
-    more = ideal[run.old :]
-    return np.concatenate(
-        [values, (np.rint(more) if values.dtype.kind in "iu" else more).astype(values.dtype)]
-    )
+    more = np.rint(ideal[run.old :]) if values.dtype.kind in "iu" else ideal[run.old :]
+    return np.concatenate([values, more.astype(values.dtype)])
