@@ -155,9 +155,9 @@ def nominal_stride(pixels: int, cells: int) -> int | None:
     return near[0] if len(near) == 1 else None
 
 
-def above(scores: NDArray[np.floating], least: float, every: bool) -> tuple[Ints, Ints, Floats]:
+def above(scores: NDArray[np.floating], least: float, multi_label: bool) -> tuple[Ints, Ints, Floats]:
     """Row, class and score of candidates in (n, k): all that reach `least`, or only the best of a row."""
-    if every:
+    if multi_label:
         rows, classes = np.nonzero(scores >= least)
     else:
         best = scores.argmax(axis=1)

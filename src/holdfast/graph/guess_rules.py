@@ -25,8 +25,8 @@ def ultralytics(facts: GraphFacts) -> Proposal | None:
     count = len(facts.names)
     if task == "classify" and set(facts.outputs.values()) == {(1, count)}:
         because = f"the file's metadata says task 'classify' and {count} classes"
-        fed = {"policy": "crop", "short_side": min(facts.size), "scale": 1 / 255}
-        return Proposal("classifier", because, count, "Ultralytics", input=fed)
+        image = {"policy": "crop", "short_side": min(facts.size), "scale": 1 / 255}
+        return Proposal("classifier", because, count, "Ultralytics", input=image)
     if task not in ("detect", *BOXES_ONLY):
         return None
     tables = [name for name, shape in facts.outputs.items() if len(shape) == 3]
@@ -47,9 +47,9 @@ def _detector(facts: GraphFacts, task: str, name: str) -> Proposal | None:
     because = f"{says}, output {name!r} is {facts.outputs[name]} = "
     outputs: dict[str, Any] = {"outputs": (name,)} if len(facts.outputs) > 1 else {}
     if _is_rtdetr(facts, task, rows, columns):
-        fed = {"policy": "stretch", "scale": 1 / 255}
+        image = {"policy": "stretch", "scale": 1 / 255}
         because = f"{because}queries times 4+{classes}"
-        return Proposal("rtdetr", because, classes, "Ultralytics", outputs, fed)
+        return Proposal("rtdetr", because, classes, "Ultralytics", outputs, image)
     width = 4 + classes + trailing
     warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
     if columns == 6 + trailing and (_finished(facts) or rows != width):
@@ -112,14 +112,14 @@ def tensorflow(facts: GraphFacts) -> Proposal | None:
     offset = 1 if classes or facts.names else 0
     options |= {"form": "yxyx", "normalised": True, "label_offset": offset}
     api = "the TensorFlow object-detection API"
+    place = "" if offset else " and the names have a place for 0"
     warnings = (
         f"form: yxyx, because {api} gives y1 x1 y2 x2",
         f"normalised: true, because {api} gives fractions of the image, 0 to 1",
-        f"label_offset: {offset}, because its class ids begin at 1"
-        + ("" if offset else " and the names have a place for 0"),
+        f"label_offset: {offset}, because its class ids begin at 1{place}",
     )
-    because, fed = f"output {options['boxes']!r} is named as {api} names it", {"policy": "stretch"}
-    return Proposal("boxes", because, classes, api, options, fed, names="coco91", warnings=warnings)
+    because, image = f"output {options['boxes']!r} is named as {api} names it", {"policy": "stretch"}
+    return Proposal("boxes", because, classes, api, options, image, names="coco91", warnings=warnings)
 
 
 def torchvision(facts: GraphFacts) -> Proposal | None:
@@ -129,13 +129,13 @@ def torchvision(facts: GraphFacts) -> Proposal | None:
         return None
     because = "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision"
     options = {role: role for role in ("boxes", "scores", "labels")}
-    fed = {"policy": "letterbox", "place": "corner"}  # any size is accepted; keep the aspect ratio
+    image = {"policy": "letterbox", "place": "corner"}  # any size is accepted; keep the aspect ratio
     warnings = (
         "form: xyxy in input pixels, because torchvision returns them so",
         "label_offset: 0, because label 0 is the background and has a place among the names",
     )
     like = "torchvision detectors"
-    return Proposal("boxes", because, None, like, options, fed, names="coco91", warnings=warnings)
+    return Proposal("boxes", because, None, like, options, image, names="coco91", warnings=warnings)
 
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
@@ -283,10 +283,10 @@ def _nanodet(
     squashed = any("Sigmoid" in ends for ends in facts.ends.values())
     options = {"strides": strides, "centre": centre, "activation": "none" if squashed else "sigmoid"}
     policy = "letterbox" if centre else "stretch"
-    fed = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
+    image = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
     least = {"score": 0.05, "nms_iou": 0.6}
     resize = "opencv-bilinear"
-    return Proposal("nanodet", because, classes, "NanoDet", options, fed, resize=resize, thresholds=least)
+    return Proposal("nanodet", because, classes, "NanoDet", options, image, resize=resize, thresholds=least)
 
 
 def one_tensor(facts: GraphFacts) -> Proposal | None:
@@ -317,8 +317,8 @@ def _yolox(facts: GraphFacts, because: str, classes: int) -> Proposal:
     options: dict[str, Any] = {"decoded": decoded} if decoded else {"strides": YOLO_STRIDES}
     if "Sigmoid" not in ends and not decoded:
         options["activation"] = "sigmoid"
-    fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
-    return Proposal("yolox", because, classes, "YOLOX", options, fed, resize="opencv-bilinear")
+    image = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
+    return Proposal("yolox", because, classes, "YOLOX", options, image, resize="opencv-bilinear")
 
 
 def fastest(facts: GraphFacts) -> Proposal | None:
@@ -327,10 +327,10 @@ def fastest(facts: GraphFacts) -> Proposal | None:
     if len(shape) != 4 or shape[1] < 6 or not {"Sigmoid", "Softmax", "Conv"} <= facts.ends[name]:
         return None
     stride = nominal_stride(facts.size.width, shape[3])
-    classes, fed = shape[1] - 5, {"colour": "bgr", "scale": 1 / 255}
+    classes, image = shape[1] - 5, {"colour": "bgr", "scale": 1 / 255}
     content = f"sigmoid, 4 raw values and a softmax of {classes}"
     because = f"one map {name!r} {shape} of stride {stride} = {content}"
-    return Proposal("fastestdet", because, classes, "FastestDet", input=fed, resize="opencv-bilinear")
+    return Proposal("fastestdet", because, classes, "FastestDet", input=image, resize="opencv-bilinear")
 
 
 def anchors_and_deltas(facts: GraphFacts) -> Proposal | None:

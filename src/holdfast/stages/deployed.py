@@ -123,7 +123,6 @@ class DeployedInference:
         return {**chosen, "versions": installed(on.facts.get("packages", ()))}
 
     def _recipe(self) -> dict[str, Any]:
-        """The rewrites and their calibration data."""
         parts = [part("rewrite", name).function for name in self.rewrites]
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
         return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration}

@@ -110,7 +110,7 @@ class NoiseOption:
 
 def family(name: str) -> Family:
     """The family of that name, including your own; raise UnknownName with the nearest name."""
-    by_name = {by_name.name: by_name for by_name in families()}
+    by_name = {each.name: each for each in families()}
     if name not in by_name:
         raise UnknownName("noise family", name, by_name)
     return by_name[name]
@@ -137,7 +137,7 @@ def _family_of(registered: Part) -> str:
 def option(label: str) -> NoiseOption:
     """The option `family=name`, by its name or an alias; raise an error with the nearest name."""
     if "=" not in label:
-        labels = [text for family in families() for one in options(family) for text in one.labels]
+        labels = [text for family in families() for offered in options(family) for text in offered.labels]
         family_names = [family.name for family in families()]
         hint = "" if label in family_names else did_you_mean(label, [*labels, *family_names])
         problem = f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}"
@@ -165,16 +165,16 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
 def options_of(text: str) -> tuple[NoiseOption, ...]:
     """The options of 'decode=ffmpeg,resize=opencv-bilinear'; raise InputError if one cannot run here."""
     chosen = tuple(option(word.strip()) for word in text.split(",") if word.strip())
-    for one in chosen:
-        if one.missing:
-            raise InputError(f"{one.label}: {one.missing}")
+    for each in chosen:
+        if each.missing:
+            raise InputError(f"{each.label}: {each.missing}")
     return chosen
 
 
 def applied(pipeline: Pipeline, chosen: Iterable[NoiseOption]) -> Pipeline:
     """The pipeline after applying the options in order."""
-    for one in chosen:
-        pipeline = one.noise(pipeline)
+    for each in chosen:
+        pipeline = each.noise(pipeline)
     return pipeline
 
 

@@ -17,8 +17,7 @@ from holdfast.core.extras import install_hint
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import load_model, shipped
+from holdfast.graph.load import load_model, shipped, write_guess
 from holdfast.stages.runtime.libraries import in_shape
 
 OTHERS = [n for n in names("runtime") if n != "onnxruntime"]

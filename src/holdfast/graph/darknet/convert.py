@@ -19,7 +19,7 @@ from holdfast.core.types import Size
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.darknet.layers import EPSILON, KINDS, Arrays, DarknetLayer, MapShape, PlacedLayer, Yolo
 from holdfast.graph.darknet.nodes import ACTIVATE, NodeBuilder
-from holdfast.graph.darknet.sections import Section, read_sections
+from holdfast.graph.darknet.sections import Section, read_bytes, read_sections
 
 # Keys that change what a layer computes in a way that is not exported; 0 or "none" means "not used",
 # save for keys that name a layer, where 0 is the first one.
@@ -121,10 +121,10 @@ def strides(steps: Sequence[PlacedLayer], size: Size) -> tuple[int, ...]:
         if isinstance(step.layer, Yolo):
             wide, high = size.width / step.shape.width, size.height / step.shape.height
             if wide != high or wide != int(wide):
-                raise step.layer.section.fail(
-                    f"expected cells of whole pixels, equal in x and y, got {wide:g} × {high:g} for the "
-                    f"input {size.width}×{size.height}; take a width and height that are multiples of 32"
-                )
+                got = f"got {wide:g} × {high:g} for the input {size.width}×{size.height}"
+                advice = "take a width and height that are multiples of 32"
+                expected = "expected cells of whole pixels, equal in x and y"
+                raise step.layer.section.fail(f"{expected}, {got}; {advice}")
             result.append(int(wide))
     return tuple(result)
 
@@ -194,12 +194,7 @@ def header_length(data: bytes, path: Path) -> int:
 
 def read_weights(path: Path, steps: Sequence[PlacedLayer]) -> dict[int, Arrays]:
     """The arrays of every layer that has some, by layer number."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; give the path of a darknet .weights file") from None
-    except OSError as problem:
-        raise ModelError(f"{path}: expected a readable darknet .weights file, got: {problem}") from problem
+    data = read_bytes(path, ".weights file")
     length = header_length(data, path)
     count, excess = divmod(len(data) - length, 4)
     floats = np.frombuffer(data, "<f4", count, length)
@@ -241,10 +236,9 @@ def _check_values(
         wrong, expected = wrong | (values <= -EPSILON), "finite numbers of at least 0"
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise ModelError(
-            f"{path}: expected {expected} as {name} of {step.layer.section.at()}, got {values.flat[first]} "
-            f"({int(wrong.sum())} such, the first is float {position + first:,} of the file)"
-        )
+        where = f"{int(wrong.sum())} such, the first is float {position + first:,} of the file"
+        what = f"expected {expected} as {name} of {step.layer.section.at()}"
+        raise ModelError(f"{path}: {what}, got {values.flat[first]} ({where})")
 
 
 def build(

@@ -156,8 +156,6 @@ class _MaxPool(DarknetLayer):
 
 
 class _AvgPool(DarknetLayer):
-    """The mean of every channel over the whole map."""
-
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         return inputs[0]._replace(height=1, width=1)
 
@@ -186,7 +184,6 @@ class _Upsample(DarknetLayer):
 
 
 def _earlier(section: Section, key: str) -> tuple[int, ...]:
-    """The numbers of the earlier layers that a key names."""
     sources = []
     for number in section.numbers(key, int):
         index = section.index + number if number < 0 else number
@@ -212,10 +209,9 @@ class _Route(DarknetLayer):
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         for source, shape in zip(self.sources, inputs, strict=True):
             if shape[1:] != inputs[0][1:]:
-                raise self.section.fail(
-                    f"expected maps of equal height and width, got {inputs[0]} from layer {self.sources[0]} "
-                    f"and {shape} from layer {source}; take a width and height that are multiples of 32"
-                )
+                got = f"{inputs[0]} from layer {self.sources[0]} and {shape} from layer {source}"
+                advice = "take a width and height that are multiples of 32"
+                raise self.section.fail(f"expected maps of equal height and width, got {got}; {advice}")
             if shape.channels % self.groups:
                 expected = f"expected channels that are a multiple of groups={self.groups}"
                 raise self.section.fail(f"{expected}, got {shape.channels} from layer {source}")

@@ -88,7 +88,8 @@ def read_sections(path: Path) -> tuple[Section, ...]:
         if line.startswith("["):
             if not line.endswith("]") or len(line) < 3:
                 problems.append(f"line {number}: expected a section like [convolutional], got {text!r}")
-            heads.append((line.strip("[] ").lower(), number))
+            kind = line.strip("[] ").lower()
+            heads.append((SYNONYMS.get(kind, kind), number))
             bodies.append([])
         elif line:
             key, equals, value = (piece.strip() for piece in line.partition("="))
@@ -100,10 +101,8 @@ def read_sections(path: Path) -> tuple[Section, ...]:
                 bodies[-1].append(CfgOption(key, value, number))
     if problems:
         raise ModelError(f"{path}: not a darknet .cfg: " + "; ".join(problems))
-    sections = tuple(
-        Section(path, SYNONYMS.get(kind, kind), index, line, tuple(body))
-        for index, ((kind, line), body) in enumerate(zip(heads, bodies, strict=True), -1)
-    )
+    numbered = enumerate(zip(heads, bodies, strict=True), -1)
+    sections = tuple(Section(path, kind, i, line, tuple(body)) for i, ((kind, line), body) in numbered)
     if not sections:
         raise ModelError(f"{path}: expected a darknet .cfg that starts with [net], got no section at all")
     first = sections[0]
@@ -114,13 +113,18 @@ def read_sections(path: Path) -> tuple[Section, ...]:
     return sections
 
 
-def _read_text(path: Path) -> str:
+def read_bytes(path: Path, what: str) -> bytes:
+    """The content of a darknet file; ModelError if it cannot be read."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; give the path of a darknet .cfg") from None
+        raise ModelError(f"{path}: no such file; give the path of a darknet {what}") from None
     except OSError as problem:
-        raise ModelError(f"{path}: expected a readable darknet .cfg, got: {problem}") from problem
+        raise ModelError(f"{path}: expected a readable darknet {what}, got: {problem}") from problem
+
+
+def _read_text(path: Path) -> str:
+    data = read_bytes(path, ".cfg")
     if b"\0" in data:
         advice = "give the .cfg first and the .weights second"
         raise ModelError(f"{path}: expected the text of a darknet .cfg, got binary data; {advice}")

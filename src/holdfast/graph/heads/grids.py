@@ -251,7 +251,7 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     y, x = np.nonzero(cell_map[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
     cells = cell_map[:, y, x].T.astype(np.float64)
     joint = np.maximum(cells[:, :1], 0.0) ** OBJECT * np.maximum(cells[:, 5:], 0.0) ** CLASS
-    index, classes, scores = above(joint, card.score, every=False)
+    index, classes, scores = above(joint, card.score, multi_label=False)
     cells = cells[index]
     centres = (np.tanh(cells[:, 1:3]) + np.stack([x[index], y[index]], axis=1)) * stride
     sides = candidates.sigmoid(cells[:, 3:5]) * np.array(card.input.size, np.float64)

@@ -78,7 +78,6 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
 
 
 def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bool) -> Step:
-    """The step, merged with its source where possible."""
     if as_evaluated and _rounds_differently(step, before):
         return step
     if isinstance(step, ScaleShift):

@@ -324,7 +324,6 @@ def _layers(model: ModelProto) -> list[_Dense]:
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
-    """The nodes that replace the layer."""
     integers, step, zero = entering
     scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
     weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)

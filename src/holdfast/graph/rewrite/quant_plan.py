@@ -109,8 +109,6 @@ class QuantPlan:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A graph with cached lookups."""
-
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it
     constants: dict[str, Any]
