@@ -232,18 +232,17 @@ def class_maps(facts: GraphFacts) -> Proposal | None:
     """Segmentation: a score per class and pixel at an eighth of the input or finer, or a map of class ids."""
     for name, shape in facts.outputs.items():
         if facts.kinds[name] in "iu" and len(shape) in (3, 4) and facts.size.width // 8 <= shape[-1]:
-            return _segmenter(name, shape, None, "a map of class ids", facts)
+            return _segmenter(facts, name, None, "a map of class ids")
         if len(shape) != 4 or facts.kinds[name] != "f":
             continue
         channels, wide = (shape[3], shape[2]) if facts.layout == "nhwc" else (shape[1], shape[3])
         if wide * 8 >= facts.size.width:
-            return _segmenter(name, shape, max(channels, 2), f"{channels} scores per pixel", facts)
+            return _segmenter(facts, name, max(channels, 2), f"{channels} scores per pixel")
     return None
 
 
-def _segmenter(
-    name: str, shape: tuple[int, ...], classes: int | None, what: str, facts: GraphFacts
-) -> Proposal:
+def _segmenter(facts: GraphFacts, name: str, classes: int | None, what: str) -> Proposal:
+    shape = facts.outputs[name]
     options: dict[str, Any] = {"outputs": (name,)} if len(facts.outputs) > 1 else {}
     if classes == 2 and 1 in (shape[1], shape[-1]) and "Sigmoid" in facts.ends[name]:
         options["single"] = "probability"
