@@ -17,8 +17,7 @@ from holdfast.evaluate.classes import align
 from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import load_model
+from holdfast.graph.load import load_model, write_guess
 
 
 @pytest.fixture(scope="module")

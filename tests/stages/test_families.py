@@ -8,7 +8,6 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
-from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.families import (
     FAMILIES,
@@ -20,6 +19,7 @@ from holdfast.stages.families import (
     options,
     options_of,
 )
+from holdfast.stages.post import BoxPostProcessing
 
 EVERY = [o for f in FAMILIES for o in options(f)]
 # What the paper's section 3.4 lists and what the project adds to it.

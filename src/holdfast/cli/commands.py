@@ -14,8 +14,7 @@ from holdfast.engine.progress import progress
 from holdfast.engine.store import write_atomic
 from holdfast.graph.card import write_card
 from holdfast.graph.darknet.convert import convert
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import describe, find_model, load_model, shipped
+from holdfast.graph.load import describe, find_model, load_model, shipped, write_guess
 
 
 def report(options: cli.ReportOptions) -> None:

@@ -49,7 +49,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "post": ("holdfast.stages.post",),
     "rewrite": ("holdfast.graph.rewrite",),
     "runtime": ("holdfast.stages.infer", "holdfast.stages.runtime"),
-    "boxes": ("holdfast.stages.boxes",),
+    "boxes": ("holdfast.stages.post",),
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
     "mask": ("holdfast.attack.masks",),

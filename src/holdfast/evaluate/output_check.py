@@ -23,7 +23,7 @@ from holdfast.engine.records import DetectionRecord, Record
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.card import BUILT_IN, toml
 from holdfast.graph.nms import ious
-from holdfast.stages.post import finish
+from holdfast.stages.post import by_card
 
 IOU = 0.5  # from here on a box matches an object
 DOUBTFUL = 0.05  # share of matched objects below which a warning is due
@@ -124,7 +124,7 @@ def _better_decoding(
             continue
         for change, card in list(cards.items()):
             try:
-                read = finish(raw, ready.frame, card)
+                read = by_card(raw, ready.frame, card)
             except InputError:  # outputs that cannot be read so
                 del cards[change]
                 continue

@@ -34,8 +34,6 @@ _VOC = (
     "aeroplane|bicycle|bird|boat|bottle|bus|car|cat|chair|cow|diningtable|dog|horse|motorbike|person|"
     "pottedplant|sheep|sofa|train|tvmonitor"
 )
-
-
 _names = iter(_COCO.split("|"))
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "coco80": tuple(_COCO.split("|")),
@@ -62,10 +60,7 @@ _hints = lru_cache(maxsize=64)(get_type_hints)
 def fit_fields(
     shape: type, table: Mapping[str, Any], where: str, problems: list[str], only: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The values of `table` that fit the fields of the dataclass `shape` (or `only` some of them).
-
-    Fields that do not fit are appended to `problems`.
-    """
+    """The values of `table` that fit the fields of `shape` (or `only` some); `problems` gets the others."""
     kinds = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
     values: dict[str, Any] = {}
     for key, value in table.items():

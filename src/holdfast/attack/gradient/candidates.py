@@ -20,9 +20,8 @@ from holdfast.core.registry import lookup, names, part, stage
 from holdfast.core.types import Ints
 from holdfast.graph import candidates as shared
 from holdfast.graph.candidates import options_of, wrong
-from holdfast.graph.heads import anchor_free, decoded, whole_image
 from holdfast.graph.heads import anchors as anchor_head
-from holdfast.graph.heads import yolov3 as yolov3_head
+from holdfast.graph.heads import decoded, grids, whole_image
 
 LEAST = 1e-12  # probabilities are clamped to at least this
 CLOSEST = 1e-7  # resolution of float32 just below 1
@@ -67,7 +66,7 @@ def candidates_of(card: Card) -> Callable[..., Any]:
 def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
     rows = flatten_outputs(raw)
-    scales = yolov3_head.scales(flat_indices(raw), options_of(yolov3_head.Yolov3Options, card), card)
+    scales = grids.scales(flat_indices(raw), options_of(grids.Yolov3Options, card), card)
     boxes, logits = [], []
     for scale in scales:  # in the order anchor, row, column
         cells = gather(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
@@ -113,7 +112,7 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the output."""
-    options = options_of(anchor_free.YoloxOptions, card)
+    options = options_of(grids.YoloxOptions, card)
     name, rows = _rows(raw, options.outputs, card, "cells")
     score = _product_of_logits if options.activation == "sigmoid" else _product
     centres, sides = rows[..., :2], rows[..., 2:4]
@@ -131,7 +130,7 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the map, row by row."""
-    options = options_of(anchor_free.FastestdetOptions, card)
+    options = options_of(grids.FastestdetOptions, card)
     name, value = only(raw, options.outputs, card)
     fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
     stride = options.stride or (
@@ -143,7 +142,7 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     cells = value.flatten(2).transpose(1, 2)
     object_, class_ = cells[..., :1], cells[..., 5:]
     # Logarithms: the gradient of a power below 1 is infinite at 0.
-    logs = anchor_free.OBJECT * log_of(object_) + anchor_free.CLASS * log_of(class_)
+    logs = grids.OBJECT * log_of(object_) + grids.CLASS * log_of(class_)
     scores = torch.exp(logs).masked_fill((object_ <= 0) | (class_ <= 0), 0.0)
     centres = (torch.tanh(cells[..., 1:3]) + constant(np.stack([x, y], axis=1), cells)) * stride
     sides = torch.sigmoid(cells[..., 3:5]) * constant(card.input.size, cells)
@@ -153,11 +152,11 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of all strides, stride by stride."""
-    options = options_of(anchor_free.NanodetOptions, card)
+    options = options_of(grids.NanodetOptions, card)
     rows = flatten_outputs(raw)
     outputs = shared.named(flat_indices(raw), options.outputs, card)
     boxes, values = [], []
-    for scores, index, strides in anchor_free.paired(outputs, options, card):
+    for scores, index, strides in grids.paired(outputs, options, card):
         values.append(gather(rows, scores))
         bins = gather(rows, index)  # (b, n, 4·bins)
         maps = shared.levels(card.input.size, strides, bins.shape[1])

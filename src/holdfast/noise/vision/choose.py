@@ -27,9 +27,9 @@ from holdfast.noise.suite import (
 )
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
-from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption, applied, families, options
+from holdfast.stages.post import no_effect
 
 ImageCandidate: TypeAlias = Candidate[Variant]
 
