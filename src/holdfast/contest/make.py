@@ -24,7 +24,7 @@ from holdfast.contest.contest import (
     with_thresholds,
 )
 from holdfast.contest.entry import write_zip
-from holdfast.contest.judging import ImageInMemory, NoiseOnTargets
+from holdfast.contest.judging import NoiseOnTargets, Picture
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
 from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
@@ -80,8 +80,7 @@ class ContestSetup:
             plain["data"] = str(Path(plain["data"]).resolve())
         models = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
         plain |= {"name": self.rules.name, "models": models, "size": self.size, "iou": self.rules.iou}
-        identity: dict[str, Any] = orjson.loads(to_json(plain))
-        return identity
+        return dict(orjson.loads(to_json(plain)))
 
 
 def others_of(options: InitOptions) -> tuple[str, ...]:
@@ -107,9 +106,7 @@ def open_setup(options: InitOptions, size: Size = SIZE) -> ContestSetup:
     order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
     rules = _rules(options, size, models, data.name)
-    return ContestSetup(
-        options=options, size=size, rules=rules, data=data, entries=entries, classes=classes, models=models
-    )
+    return ContestSetup(options, size, rules, data, entries, classes=classes, models=models)
 
 
 def _load(name: str) -> Model:
@@ -117,10 +114,9 @@ def _load(name: str) -> Model:
         return load_model(name)
     except UnknownName:
         if name in HIDDEN:
-            raise ModelError(
-                f"{name}: this default hidden member is not shipped in this version; "
-                f"choose others with --members (shipped: {', '.join(shipped())})"
-            ) from None
+            hint = f"choose others with --members (shipped: {', '.join(shipped())})"
+            text = f"{name}: this default hidden member is not shipped in this version; {hint}"
+            raise ModelError(text) from None
         raise
 
 
@@ -133,11 +129,9 @@ def _data(options: InitOptions) -> Dataset:
     count, name = options.images, options.data
     more = 2 * count if _embedded(name) and name.count(":") < 2 else None
     data = open_dataset(name, images=more, task="detect", format=options.format, split=options.split)
-    if len(data.entries) < count:
-        raise DataError(
-            f"--images {count}: {data.name} has only {len(data.entries)} images; "
-            f"use at most {len(data.entries)}, or a larger dataset"
-        )
+    if (most := len(data.entries)) < count:
+        hint = f"use at most {most}, or a larger dataset"
+        raise DataError(f"--images {count}: {data.name} has only {most} images; {hint}")
     return data
 
 
@@ -188,11 +182,9 @@ def claim(setup: ContestSetup) -> bool:
     except ValueError:
         existing = {}
     if existing != identity:
-        differ = [k for k in identity if existing.get(k) != identity[k]]
-        raise InputError(
-            f"{folder}: holds an incomplete contest with other options ({', '.join(differ)}); "
-            "use the same options, or another folder"
-        )
+        differ = ", ".join(k for k in identity if existing.get(k) != identity[k])
+        hint = "use the same options, or another folder"
+        raise InputError(f"{folder}: holds an incomplete contest with other options ({differ}); {hint}")
     return True
 
 
@@ -247,8 +239,7 @@ def finish(folder: Path) -> None:
 
 def is_written(folder: Path, cell: bytes) -> bool:
     """Whether the picture named in a cell exists in the folder and is the one that was written."""
-    plain = orjson.loads(cell)
-    if plain is None:
+    if (plain := orjson.loads(cell)) is None:
         return True
     file = folder / plain["file"]
     return file.is_file() and fingerprint.of_file(file) == str(plain["sha256"])
@@ -305,7 +296,7 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
             BoxRow._make([*corners, category, crowd, False, area * x * y])
             for corners, category, crowd, area in zip(*columns, strict=True)
         ]
-        resized = ImageInMemory(sample.name, image, PixelBoxes(pack(rows))).load()
+        resized = Picture.of(sample.name, image, PixelBoxes(pack(rows))).load()
         detections = state.predict(state.prepare(resized.data))
         if not isinstance(detections, Detections) or not isinstance(resized.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")

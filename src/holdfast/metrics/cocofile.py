@@ -105,7 +105,9 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
 
 
 def _kind(value: object) -> str:
-    return {dict: "an object", list: "a list"}.get(type(value), repr(value)[:80])
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return repr(value)[:80]
 
 
 @dataclass
