@@ -40,9 +40,7 @@ def coco(path: Path, *, split: str | None = None, image_folder: Path | None = No
     index, classes = _categories(content["categories"], str(file), problems)
     rows = _annotations(content, index, file, problems)
     entries = _entries(content["images"], rows, file, image_folder, problems)
-    return Dataset(
-        files.data_name(path), "coco", "detect", classes=classes, entries=entries, problems=tuple(problems)
-    )
+    return files.dataset_of(path, "coco", "detect", classes, entries, problems)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -167,12 +165,12 @@ def _row(
 
 
 def _entries(
-    images: list[dict[str, Any]],
+    images: list[Any],
     rows: dict[Any, list[BoxRow]],
     file: Path,
     image_folder: Path | None,
     problems: Problems,
-) -> tuple[FileEntry, ...]:
+) -> list[FileEntry]:
     disk = files.FolderIndex()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
     split = file.stem.removeprefix("instances_")  # images are in one of the usual folders
@@ -199,7 +197,7 @@ def _entries(
         ids.add(key)
         listed.add(str(name))
     files.note_unlabelled(folder, listed, f"not in {file.name}", problems)
-    return tuple(entries)
+    return entries
 
 
 def _size(item: dict[str, Any]) -> Size | None:
@@ -218,5 +216,5 @@ def ids_of(path: Path, split: str | None = None) -> tuple[dict[str, int], dict[s
     content = _parse(files.choose_file(path, _files, split, Problems(), "no COCO json found"))
     images = {str(item.get("file_name")): item.get("id") for item in content["images"]}
     categories = {str(item.get("name")): item.get("id") for item in content["categories"]}
-    integer_ids = [{k: v for k, v in ids.items() if isinstance(v, int)} for ids in (images, categories)]
-    return integer_ids[0], integer_ids[1]
+    whole = ({name: key for name, key in ids.items() if isinstance(key, int)} for ids in (images, categories))
+    return next(whole), next(whole)
