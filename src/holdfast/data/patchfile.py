@@ -18,7 +18,7 @@ LARGEST = 4  # times a box's shorter side: limits the size of the picture a patc
 
 
 def png_of(image: Image) -> bytes:
-    """The image (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
+    """The image (h, w), (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
     from PIL import Image as Pillow
 
     out = io.BytesIO()
