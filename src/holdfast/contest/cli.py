@@ -108,7 +108,6 @@ def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, 
 
 
 def _refuse(examination: Examination, lang: Lang) -> int:
-    """Print the problems of an entry; return the exit code."""
     sys.stderr.write("".join(f"{line}\n" for line in examination.lines(lang)))
     return 2
 
@@ -219,7 +218,7 @@ def attacked_images(
 
     result = []
     for row in rows:
-        index, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
+        index, shot = row.number - 1, contest.shots[row.number - 1]
         single, mimic = (
             (judgement.before[name][index].detections, judgement.after[name][index].detections)
             for name in (SINGLE, MIMIC)
@@ -275,7 +274,6 @@ def pack(options: opts.PackOptions) -> int:
 
 
 def _validate(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
-    """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
 
     examination = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")

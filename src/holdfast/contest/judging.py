@@ -219,9 +219,8 @@ def opened_features(text: str, sha256: str, threads: int, name: str = "") -> Fea
 
     net = open_features(text, threads)
     if net.sha256 != sha256:
-        raise InputError(
-            f"distance.sha256: the feature net {text!r} has the hash {net.sha256}, the rules say {sha256}"
-        )
+        got = f"the feature net {text!r} has the hash {net.sha256}"
+        raise InputError(f"distance.sha256: {got}, the rules say {sha256}")
     if name and name != net.name:
         raise InputError(f"distance.name: expected {net.name!r} for the features {text!r}, got {name!r}")
     return net

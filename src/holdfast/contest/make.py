@@ -35,6 +35,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import LoadedPipeline, load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Size
+from holdfast.data.embedded import is_embedded
 from holdfast.data.entries import BoxRow, PixelBoxes, pack
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
@@ -76,7 +77,7 @@ class ContestSetup:
         skipped = ("folder", "members", "model", "baselines", "jobs")
         values = dataclasses.asdict(self.options)
         plain = {renamed.get(key, key): value for key, value in values.items() if key not in skipped}
-        if not _embedded(plain["data"]):
+        if not is_embedded(plain["data"]):
             plain["data"] = str(Path(plain["data"]).resolve())
         models = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
         plain |= {"name": self.rules.name, "models": models, "size": self.size, "iou": self.rules.iou}
@@ -120,14 +121,10 @@ def _load(name: str) -> Model:
         raise
 
 
-def _embedded(data: str) -> bool:
-    return data.split(":")[0] == "signs"
-
-
 def _data(options: InitOptions) -> Dataset:
     """The dataset, with at least as many images as the contest; for the embedded one twice as many scenes."""
     count, name = options.images, options.data
-    more = 2 * count if _embedded(name) and name.count(":") < 2 else None
+    more = 2 * count if is_embedded(name) and name.count(":") < 2 else None
     data = open_dataset(name, images=more, task="detect", format=options.format, split=options.split)
     if (most := len(data.entries)) < count:
         hint = f"use at most {most}, or a larger dataset"
@@ -334,7 +331,6 @@ def _candidates(setup: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, 
 
 
 def _write_images(folder: Path, candidates: list[dict[str, Any]], setup: ContestSetup) -> None:
-    """Write images/N.png, the truth and the manifest."""
     images, annotations, order = (list[dict[str, Any]]() for _ in range(3))
     for number, candidate in enumerate(candidates, 1):
         name, picture = f"{number}.png", (folder / CACHE / POOL / candidate["file"]).read_bytes()
@@ -359,24 +355,23 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     It is the distance of a team that uses its whole budget on the targets without hiding the changes.
     """
     rules = contest.rules
-    unknown = not math.isfinite(rules.distance_max)
-    noise = NoiseOnTargets(rules.pixels, rules.seed) if unknown else None
+    known = math.isfinite(rules.distance_max)
+    noise = None if known else NoiseOnTargets(rules.pixels, rules.seed)
     with phase("clean", len(contest.shots)) as step:
         cells = contest.judge([noise] * len(contest.shots), step, jobs, run_after=False)
     for name, records in scenarios(contest, cells.records(after=False)).items():
         value = mean_ap(records, rules, len(contest.classes))
         if not value > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
-            problem = f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
-            raise DataError(problem)
-    if not unknown:
+            got = f"mAP {value:g} on the original images"
+            raise DataError(f"the {name} model{least} has {got}; S_e needs more")
+    if known:
         return rules.distance_max
     distance = frechet(cells.features(after=False), cells.features(after=True))
     if not distance > rules.distance_min:
-        raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, "
-            f"not more than distance.min {rules.distance_min:g}; give --distance-max"
-        )
+        noisy = f"with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}"
+        least = f"not more than distance.min {rules.distance_min:g}"
+        raise DataError(f"distance.max: {noisy}, {least}; give --distance-max")
     return distance
 
 

@@ -116,11 +116,10 @@ def read_rules(folder: Path) -> Rules:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        incomplete = (folder / "making.json").is_file()
-        hint = " It is incomplete: run `holdfast contest init` again." if incomplete else ""
-        raise RulesError(
-            f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{hint}"
-        ) from None
+        expected = "expected the folder of a contest (`holdfast contest init DIR`)."
+        if (folder / "making.json").is_file():
+            expected += " It is incomplete: run `holdfast contest init` again."
+        raise RulesError(f"{path}: no such file; {expected}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise RulesError(f"{path}: expected a readable TOML file, got: {problem}") from None
     except tomllib.TOMLDecodeError as problem:

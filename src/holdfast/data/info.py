@@ -138,7 +138,6 @@ def text(info: DataInfo, *, most: int = 10) -> str:
 
 
 def _count(truth: Boxes | Label | Ints | None, counts: Counter[int], tally: Counter[str]) -> None:
-    """Add the objects of one image, its label, or its pixels by class."""
     if isinstance(truth, Boxes):
         counts.update(truth.classes.tolist())
         medium, large = truth.areas > SMALL, truth.areas > LARGE

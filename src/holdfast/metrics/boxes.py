@@ -195,9 +195,8 @@ def single_values(
     if len(sizes) != 1:
         raise InputError(f"expected one box and one class per image on both sides, got sizes {sorted(sizes)}")
     proper = (area(first) > 0) & (area(second) > 0)  # corners in the wrong order enclose nothing
-    return np.where(
-        proper & (predicted == expected), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0
-    )
+    overlap = pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second))
+    return np.where(proper & (predicted == expected), overlap, 0.0)
 
 
 def single_result(values: Floats) -> dict[str, float]:

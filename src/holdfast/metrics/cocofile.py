@@ -65,8 +65,11 @@ def read_truth(path: str | Path) -> TruthFile:
             raise DataError(f"{path}: expected {expected}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         lists = {key: content.get(key, "nothing (the key is missing)") for key in _LISTS}
-        images, categories, annotations = (_Records.of(value, key, problems) for key, value in lists.items())
-        image_ids, category_ids = images.unique("id"), categories.unique("id")
+        images = _Records.of(lists["images"], "images", problems)
+        image_ids = images.unique("id")
+        categories = _Records.of(lists["categories"], "categories", problems)
+        category_ids = categories.unique("id")
+        annotations = _Records.of(lists["annotations"], "annotations", problems)
         image = annotations.indices("image_id", np.sort(image_ids), "images")
         category = annotations.indices("category_id", np.sort(category_ids), "categories")
         xywh, n = annotations.boxes(), len(annotations.items)
@@ -136,11 +139,7 @@ class _Problems:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause Python's cycle collector for the block.
-
-    A parsed file has hundreds of thousands of new containers and no cycle; traversing them repeatedly doubles
-    the time of reading.
-    """
+    """Pause the cycle collector: its traversals of a parsed file, which has no cycle, double the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -274,7 +273,6 @@ class _Records:
             return [record.get(key, _MISSING) for record in self.items]
 
     def _note(self, key: str, values: list[Any], valid: Callable[[Any], bool], expected: str) -> None:
-        """Add a fault for every invalid value."""
         for index, value in enumerate(values):
             if not valid(value):
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)

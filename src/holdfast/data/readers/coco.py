@@ -83,10 +83,10 @@ def _parse(file: Path) -> dict[str, list[Any]]:
     required = ("images", "annotations", "categories")
     missing = [key for key in required if not isinstance(content.get(key), list)]
     if missing:
-        raise DataError(
-            f"{file}: not a COCO dataset: expected lists under {', '.join(required)}; "
+        keys = (
             f"missing {', '.join(missing)}; got the keys {', '.join(map(str, list(content)[:8])) or 'none'}"
         )
+        raise DataError(f"{file}: not a COCO dataset: expected lists under {', '.join(required)}; {keys}")
     for key in required:
         for number, item in enumerate(content[key]):
             if not isinstance(item, dict):
@@ -121,7 +121,6 @@ def _categories(
 def _annotations(
     content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: Problems
 ) -> dict[Any, list[BoxRow]]:
-    """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
     rows: dict[Any, list[BoxRow]] = defaultdict(list)
     ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
@@ -141,7 +140,6 @@ def _annotations(
 def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
 ) -> BoxRow | None:
-    """The box of an annotation; None after adding a problem."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
         message = f"image id {item.get('image_id')!r} is not in the list of images; the box is skipped"

@@ -99,7 +99,6 @@ def nearest_size(pixels: float) -> int:
 
 
 def _arrow(width: float, head: float, *parts: ArrayLike) -> Glyph:
-    """An arrow along a path of several parts."""
     shaft, triangle = arrow(np.concatenate(parts), width, head)
 
     def draw(image: Image, ink: Ink) -> None:
