@@ -38,40 +38,37 @@ def show_page(
     )
     ranges = [(f"S_e of the {key} model", s.effect, s.effect_raw) for key, s in score.scenarios.items()]
     ranges.append(("S_s", single.stealth, single.stealth_raw))
-    return document(
-        Document(
-            title=f"{score.team} in {score.contest}",
-            subject=(score.team, score.contest),
-            facts=(
-                ("images", str(len(score.rows))),
-                ("zip", f"sha256 {score.archive[:12]}"),
-                ("rules, models, data, features, code", score.hashes.whole[:12]),
+    page = Document(
+        title=f"{score.team} in {score.contest}",
+        subject=(score.team, score.contest),
+        facts=(
+            ("images", str(len(score.rows))),
+            ("zip", f"sha256 {score.archive[:12]}"),
+            ("rules, models, data, features, code", score.hashes.whole[:12]),
+        ),
+        verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
+        next_step=next_step(score),
+        cards=(
+            Card(
+                "final score", f"{score.final:.3f}", f"sum of both scenarios, at most 2; n = {len(changed)}"
             ),
-            verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
-            next_step=next_step(score),
-            cards=(
-                Card(
-                    "final score",
-                    f"{score.final:.3f}",
-                    f"sum of both scenarios, at most 2; n = {len(changed)}",
-                ),
-                Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
-                Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
-                Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
-                Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
-                Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
-            ),
-            rule=rule_text(rules),
-            command=command,
-            alerts=tuple(
-                Alert(f"{what} is clipped from {raw:.4f} to {value:g}", "score")
-                for what, value, raw in ranges
-                if value != raw
-            ),
-            sections=tuple(_sections(score, rules, galleries, classes)),
-            kind="contest",
-        )
+            Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
+            Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
+            Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
+            Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
+            Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
+        ),
+        rule=rule_text(rules),
+        command=command,
+        alerts=tuple(
+            Alert(f"{what} is clipped from {raw:.4f} to {value:g}", "score")
+            for what, value, raw in ranges
+            if value != raw
+        ),
+        sections=tuple(_sections(score, rules, galleries, classes)),
+        kind="contest",
     )
+    return document(page)
 
 
 def next_step(score: Score) -> str:
@@ -172,30 +169,29 @@ def board_page(board: Board, command: str = "") -> str:
         first, final = [s.team for s in standings if s.rank == 1], standings[0].best.final
         best = f"{final:.3f}"
         verdict = f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {final:.4f}."
-    return document(
-        Document(
-            title=f"Leaderboard of {rules.name}",
-            subject=("Leaderboard", rules.name),
-            facts=(
-                ("images", str(rules.images)),
-                ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
-                ("rules, models, data, features, code", board.hashes.whole[:12]),
-            ),
-            verdict=verdict,
-            next_step=board_next_step(board),
-            cards=(
-                Card("best final", best, f"over all teams, at most 2; {basis}"),
-                Card("teams", len(standings), "with a current score"),
-                Card("submissions", len(board.history), "with a current score, all teams"),
-                Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),
-            ),
-            rule=rule_text(rules),
-            command=command,
-            alerts=(Alert(stale, "stale"),) if board.stale else (),
-            sections=tuple(_board_sections(board)),
-            kind="contest",
-        )
+    page = Document(
+        title=f"Leaderboard of {rules.name}",
+        subject=("Leaderboard", rules.name),
+        facts=(
+            ("images", str(rules.images)),
+            ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
+            ("rules, models, data, features, code", board.hashes.whole[:12]),
+        ),
+        verdict=verdict,
+        next_step=board_next_step(board),
+        cards=(
+            Card("best final", best, f"over all teams, at most 2; {basis}"),
+            Card("teams", len(standings), "with a current score"),
+            Card("submissions", len(board.history), "with a current score, all teams"),
+            Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),
+        ),
+        rule=rule_text(rules),
+        command=command,
+        alerts=(Alert(stale, "stale"),) if board.stale else (),
+        sections=tuple(_board_sections(board)),
+        kind="contest",
     )
+    return document(page)
 
 
 def _board_sections(board: Board) -> list[Section]:

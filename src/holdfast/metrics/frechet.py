@@ -39,7 +39,9 @@ def _checked(which: str, features: Tensor) -> Floats:
     if len(array) < 2:
         raise InputError(f"Fréchet distance: expected 2 rows or more in {which} set, got {len(array)}")
     values = array.astype(np.float64)
-    for row, column in np.argwhere(~np.isfinite(values))[:1]:
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, column = bad[0]
         got = f"{values[row, column]} in {which} set, row {row}"
         raise InputError(f"Fréchet distance: expected finite numbers, got {got}")
     return values

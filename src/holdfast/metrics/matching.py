@@ -117,12 +117,9 @@ def pair_up(
     position = np.repeat(position, repeats)
     offset = np.arange(len(position)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     true_row = order.take(np.repeat(start[place], repeats) + offset)
-    overlap = pair_iou(
-        detections.xywh.take(arranged.row.take(position), axis=0),
-        truth.xywh.take(true_row, axis=0),
-        None if region is None or not region.any() else region.take(true_row),
-        plus_one=plus_one,
-    )
+    detected = detections.xywh.take(arranged.row.take(position), axis=0)
+    crowd = None if region is None or not region.any() else region.take(true_row)
+    overlap = pair_iou(detected, truth.xywh.take(true_row, axis=0), crowd, plus_one=plus_one)
     return CandidatePairs(position, true_row, arranged.group.take(position), overlap)
 
 
@@ -221,9 +218,6 @@ class Matches:
     truth_category: Ints
     positives: Ints  # (classes,) number of boxes that count of each class
 
-    def __len__(self) -> int:
-        return len(self.detection)
-
 
 def match(
     truth: TruthTable,
@@ -246,7 +240,7 @@ def match(
     ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
     arranged, pairs = prepared or prepare(truth, detections, rule, images)
     row = arranged.row
-    matched_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
+    matched_truth, best, overlap = np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row))
     # each detection with the one true box it overlaps most; of equal ones the first row
     order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
     nearest = select(pairs, order[first])
