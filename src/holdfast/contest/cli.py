@@ -72,9 +72,8 @@ def score(options: opts.ContestScoreOptions) -> int:
     archive = options.archive
     contest = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
-        raise InputError(
-            f"{archive.name}: team names that begin with {PREFIX} are reserved; choose another name"
-        )
+        reserved = f"team names that begin with {PREFIX} are reserved"
+        raise InputError(f"{archive.name}: {reserved}; choose another name")
     examination = _examine(archive, options.contest, contest.rules, options.lang, options.jobs, "check")
     if examination.problems:
         return _refuse(examination, options.lang)
@@ -93,9 +92,8 @@ def score(options: opts.ContestScoreOptions) -> int:
     )
     if not options.dry_run:
         record = enter(options.contest, archive, result, keep=options.keep)
-        sys.stderr.write(
-            f"saved    {record.path} ({command_line(opts.BoardOptions(contest=options.contest))})\n"
-        )
+        shown = command_line(opts.BoardOptions(contest=options.contest))
+        sys.stderr.write(f"saved    {record.path} ({shown})\n")
     return 0
 
 
@@ -110,7 +108,6 @@ def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, 
 
 
 def _refuse(examination: Examination, lang: Lang) -> int:
-    """Print the problems of an entry; return the exit code."""
     sys.stderr.write("".join(f"{line}\n" for line in examination.lines(lang)))
     return 2
 
@@ -195,7 +192,7 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     """Write the page of a valid entry; return its path and the final score of the entry."""
     from holdfast.contest.contest import open_contest
     from holdfast.contest.entry import open_entry
-    from holdfast.contest.page import chosen, show_page
+    from holdfast.contest.page import select_rows, show_page
     from holdfast.contest.run import judge, score_of
     from holdfast.core.fingerprint import of_file
     from holdfast.report.html import write_page
@@ -205,10 +202,9 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     with watch("judge", len(contest.shots)) as step:
         judgement = judge(contest, entry, step, options.jobs)
     result = score_of(contest, judgement, entry.team, of_file(archive))
-    best, worst = (
-        attacked_images(contest, judgement, entry, rows) for rows in chosen(result.rows, options.images)
-    )
-    page = show_page(result, contest.rules, best, worst, contest.classes, command_line(options))
+    rows = select_rows(result.rows, options.images)
+    galleries = [attacked_images(contest, judgement, entry, part) for part in rows]
+    page = show_page(result, contest.rules, galleries, contest.classes, command_line(options))
     return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
@@ -222,16 +218,13 @@ def attacked_images(
 
     result = []
     for row in rows:
-        index, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
+        index, shot = row.number - 1, contest.shots[row.number - 1]
         single, mimic = (
             (judgement.before[name][index].detections, judgement.after[name][index].detections)
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judgement.before[SINGLE][index].truth, (shot.before(), entry.image(row.number))
-        image = AttackedImage(
-            shot.name, describe_row(row), *pictures, truth=truth, detections=single, also=mimic
-        )
-        result.append(image)
+        result.append(AttackedImage(shot.name, describe_row(row), *pictures, truth, single, mimic))
     return result
 
 
@@ -255,18 +248,17 @@ def validate(options: opts.ValidateOptions) -> int:
 
 def examination_dict(examination: Examination) -> dict[str, Any]:
     """The examination of an entry as JSON values."""
-    changed = {str(number): count for number, count in examination.changed.items()}
-    problems = [
-        {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
-        for p in examination.problems
-    ]
+    e, problems = examination, examination.problems
+    changed = {str(number): count for number, count in e.changed.items()}
     return {
-        "archive": examination.archive,
-        "team": examination.team,
+        "archive": e.archive,
+        "team": e.team,
         "good": not problems,
         "files": len(changed),
-        "changed_pixels": {"largest": examination.largest, "mean": examination.mean, "images": changed},
-        "problems": problems,
+        "changed_pixels": {"largest": e.largest, "mean": e.mean, "images": changed},
+        "problems": [
+            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)} for p in problems
+        ],
     }
 
 
@@ -282,7 +274,6 @@ def pack(options: opts.PackOptions) -> int:
 
 
 def _validate(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
-    """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
 
     examination = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")

@@ -11,8 +11,8 @@ from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
 from holdfast.metrics.coco import AREAS
 from holdfast.metrics.curves import Curve, hundred_one_points
-from holdfast.metrics.detection import DetectionResult, confusion, evaluate, passes
-from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, match
+from holdfast.metrics.detection import DetectionResult, evaluate, passes
+from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE
 from holdfast.metrics.rules import rule_named
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
@@ -240,8 +240,7 @@ def _error_text(d: MatchedDetections, record: DetectionRecord) -> str:
     """The errors on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)
-    matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
-    table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
-    right, mixed, missed, false = _outcomes(table)
+    here = evaluate(truth, found, r.rule, images=1, classes=n, iou=r.iou, score=r.score)
+    right, mixed, missed, false = _outcomes(here.confusion)
     counts = {"missed": missed, "of the wrong class": mixed, "false positive": false, "correct": right}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no detection"

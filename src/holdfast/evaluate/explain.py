@@ -9,10 +9,9 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, tables
+from holdfast.metrics import explain as steps
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.cocofile import read_predictions, read_truth
-from holdfast.metrics.explain import LECTURE_EXAMPLE, explain, explanation_text
-from holdfast.metrics.rules import RULES
 
 
 def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:
@@ -31,16 +30,11 @@ def explain_files(truth: Path, predictions: Path, settings: Settings, class_name
 
 def explain_lecture() -> tuple[str, dict[str, Any]]:
     """The explanation of the lecture's worked example, as text and as plain values."""
-    example = LECTURE_EXAMPLE
-    known: dict[str, Any] = {"images": example.images, "class_names": example.class_names, "iou": example.iou}
-    story = explain(example.truth, example.detections, RULES["lecture"], **known)
-    text = explanation_text(
-        story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
-    )
-    at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in example.scores}
-    steps = [dict(vars(step)) for step in story.steps]
-    plain = {"AP": story.ap, "at_score": at, "steps": steps, **story.by_interpolation}
-    return f"{example.title[0].upper()}{example.title[1:]}\n\n{text}", plain
+    story = steps.explain_lecture()
+    at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in steps.LECTURE_SCORES}
+    rows = [dict(vars(step)) for step in story.steps]
+    plain = {"AP": story.ap, "at_score": at, "steps": rows, **story.by_interpolation}
+    return steps.lecture_text(story), plain
 
 
 def _explain_class(
@@ -58,11 +52,11 @@ def _explain_class(
     counts = np.bincount(truth.category, minlength=len(classes))
     index = classes.index(class_name) if class_name is not None else int(counts.argmax())
     known: dict[str, Any] = {"images": len(images), "class_names": classes, "class_index": index}
-    story = explain(truth, detections, settings.rule, iou=settings.iou, **known)
+    story = steps.explain(truth, detections, settings.rule, iou=settings.iou, **known)
     hint = (
         ""
         if class_name is not None
         else " (the class with the most true boxes; --class NAME selects another)"
     )
-    text = explanation_text(story, scores=(settings.score,), image_names=images)
+    text = steps.explanation_text(story, scores=(settings.score,), image_names=images)
     return f"AP step by step{hint}\n\n{text}"
