@@ -80,19 +80,15 @@ def make(plan: BenchmarkPlan, step: Progress = silent) -> Mapping[str, Any]:
 
 
 def _write(
-    plan: BenchmarkPlan,
-    pictures: Sequence[BenchmarkImage],
-    selection: Mapping[str, Any],
-    networks: Networks,
+    plan: BenchmarkPlan, pictures: Sequence[BenchmarkImage], selection: Mapping[str, Any], networks: Networks,
     root: Path,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
 
     def put(name: str, data: bytes) -> None:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
         hashes[name] = hashlib.sha256(data).hexdigest()
 
     targets = _targets(pictures, next(iter(networks.values()))[1])
@@ -154,10 +150,8 @@ def _targets(pictures: Sequence[BenchmarkImage], network: bytes) -> dict[str, Ta
         target = Target.of(label[0], np.ravel(box))
         # The pipeline clips boxes to the original image.
         clipped = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
-        if (
-            np.abs(clipped - np.array(picture.predicted.box)).max() > AGREE
-            or target.label != picture.predicted.label
-        ):
+        gap = np.abs(clipped - np.array(picture.predicted.box)).max()
+        if gap > AGREE or target.label != picture.predicted.label:
             raise ModelError(
                 f"{picture.source}: the detector inside the benchmark says {target}, the model "
                 f"by its card {picture.predicted}: are scale, mean, std and colour of the card right?"
@@ -264,9 +258,7 @@ def draw(plan: BenchmarkPlan, step: Progress = silent) -> tuple[list[BenchmarkIm
         reason = f"drawn scenes {scenes} trained on" if embedded else "said to be held out"
         how = f"all {len(data):,} instances of {data.name} ({reason})"
     names = _unique([picture.name for picture in selected])
-    pictures = [
-        dataclasses.replace(picture, name=name) for name, picture in zip(names, selected, strict=True)
-    ]
+    pictures = [dataclasses.replace(p, name=name) for name, p in zip(names, selected, strict=True)]
     pictures.sort(key=lambda picture: picture.name)
     selection = {
         "seed": seed,
@@ -287,9 +279,9 @@ def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> Benc
     image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
     detections = machine.predict(PreparedImage(machine.normalise(image, card.input)[np.newaxis], frame))
     truth = sample.truth
-    if not (
-        isinstance(truth, Boxes) and isinstance(detections, Detections) and len(truth) == len(detections) == 1
-    ):
+    if not isinstance(truth, Boxes) or not isinstance(detections, Detections):
+        return None
+    if not len(truth) == len(detections) == 1:
         return None
     class_index = alignment.of_data[truth.classes[0]]
     labels = np.flatnonzero(alignment.of_model == class_index)

@@ -133,9 +133,7 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     options = options_of(grids.FastestdetOptions, card)
     name, value = only(raw, options.outputs, card)
     fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
-    stride = options.stride or (
-        shared.nominal_stride(card.input.size.width, value.shape[3]) if fits else None
-    )
+    stride = options.stride or (fits and shared.nominal_stride(card.input.size.width, value.shape[3]))
     if not fits or not stride:
         raise wrong(card, f"output {name!r} {tuple(value.shape)}: no map of this card's classes and strides")
     y, x = np.divmod(np.arange(value.shape[2] * value.shape[3]), value.shape[3])
@@ -165,11 +163,8 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
         cells, stride = shared.grid(maps, strides)
         centres = constant((cells + options.centre) * stride[:, None], bins)
         probabilities = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
-        distances = (
-            probabilities
-            @ constant(np.arange(probabilities.shape[3]), bins)
-            * constant(stride[:, None], bins)
-        )
+        means = probabilities @ constant(np.arange(probabilities.shape[3]), bins)
+        distances = means * constant(stride[:, None], bins)
         boxes.append(torch.cat([centres - distances[..., :2], centres + distances[..., 2:]], dim=-1))
     return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), options.activation))
 
@@ -282,15 +277,15 @@ def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     """Scores and energy of the network's output per class, including the background."""
     if activation == "sigmoid":
         return torch.sigmoid(values), values
-    if activation == "softmax":
-        scores, energy = torch.softmax(values, dim=-1), values
-        if values.shape[-1] > 1:
-            # The top class is compared with the others directly: 1 - p would be 0 in float32.
-            top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
-            rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
-            energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
-        return scores, energy
-    return values, odds_of_probabilities(values)
+    if activation != "softmax":
+        return values, odds_of_probabilities(values)
+    energy = values
+    if values.shape[-1] > 1:
+        # The top class is compared with the others directly: 1 - p would be 0 in float32.
+        top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
+        rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+        energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
+    return torch.softmax(values, dim=-1), energy
 
 
 def odds_of_logs(log_p: Tensor) -> Tensor:

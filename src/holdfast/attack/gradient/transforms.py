@@ -113,10 +113,7 @@ def _about_centre(pixels: Tensor, linear: Floats) -> tuple[Tensor, Floats]:
     # grid_sample expects the source of each new pixel, in -1..1 from edge to edge of the picture.
     inverse = np.linalg.inv(linear) * (centre[None, :] / centre[:, None])
     theta = torch.tensor(np.concatenate([inverse, np.zeros((2, 1))], axis=1), dtype=pixels.dtype)
-    grid = functional.affine_grid(
-        theta.expand(len(pixels), 2, 3), [len(pixels), 3, height, width], align_corners=False
-    )
-    warped = functional.grid_sample(
-        pixels.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="border", align_corners=False
-    )
+    pictures = pixels.permute(0, 3, 1, 2)
+    grid = functional.affine_grid(theta.expand(len(pixels), 2, 3), list(pictures.shape), align_corners=False)
+    warped = functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
     return warped.permute(0, 2, 3, 1), matrix
