@@ -12,7 +12,7 @@ from holdfast.compare.page import page, text, write
 from holdfast.compare.run import compare_runs
 from holdfast.core.errors import OutputError
 
-NAMES = [f"{n}.jpg" for n in range(12)]
+NAMES = [f"{n}.jpg" for n in range(20)]  # enough for rows of single classes
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Comparison, Kind, RunSummary, order
+from holdfast.compare.result import Comparison, Kind, RunSummary, notes_of, order
 from holdfast.core.errors import InputError
 from holdfast.core.result import Result
 from holdfast.evaluate.result import Evaluation, open_run
@@ -58,7 +58,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         case "speech noise":
             body = suites.compare_speech(open_speech(first), open_speech(second))
     return Comparison(
-        **{**vars(body), "changes": order(body.changes)},
+        **{**vars(body), "changes": order(body.changes), "notes": notes_of(body)},
         kind=kind,
         a=_about(a, _plain(first)),
         b=_about(b, _plain(second)),
@@ -75,7 +75,7 @@ def compare_results(a: Result | str | Path, b: Result | str | Path) -> Compariso
     first, second = (one if isinstance(one, Evaluation) else _opened(one) for one in (a, b))
     body = evaluations.compare_evaluations(first, second)
     return Comparison(
-        **{**vars(body), "changes": order(body.changes)},
+        **{**vars(body), "changes": order(body.changes), "notes": notes_of(body)},
         kind="evaluation",
         a=_evaluated(first),
         b=_evaluated(second),
