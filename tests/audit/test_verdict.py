@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
-from holdfast.audit.pages.verdict import between, not_significant, points, verdict
+from holdfast.audit.pages.sections import noises as noises_section
+from holdfast.audit.pages.verdict import between, not_significant, points, verdict, worst_cell
 from holdfast.audit.result import (
     Audit,
     Clean,
@@ -21,6 +22,7 @@ from holdfast.audit.result import (
     Recheck,
     RobustnessBounds,
 )
+from holdfast.audit.values import values_of
 
 NAMES = ["Worst single noise", "Combined noise", "Smallest attack", "Proofs"]
 BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
@@ -49,6 +51,33 @@ def test_the_clean_metric_with_its_interval():
     text = "mAP@.5 is 0.910 on 40 images (AP rule VOC), 95% interval 0.880 to 0.940."
     assert (clean.text, clean.figure, clean.tone) == (text, "0.910", "fact")
     assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
+
+
+def test_a_hypothetical_option_is_not_the_worst_noise():
+    first = sample_audit()
+    worse = replace(first.noises[0], label="precision=int8-mixed", family="precision", points_lost=50.0)
+    audit = replace(first, noises=(*first.noises, replace(worse, hypothetical=True)))
+    assert audit.worst is first.noises[0]
+    assert line(audit, "Worst single noise").text == line(first, "Worst single noise").text
+    old, new = values_of(first), values_of(audit)
+    assert new["noise.precision.int8-mixed.map50.points_lost"] == 50.0
+    assert {name: value for name, value in new.items() if "int8-mixed" not in name} == old
+    assert "hypothetical" in noises_section(audit).figures[-1].body
+    only = replace(first, noises=audit.noises[-1:], combined=None)
+    text = "Only hypothetical noise options were measured; they are in the table."
+    assert line(only, "Worst single noise").text == text
+
+
+def test_a_hypothetical_deployment_is_not_the_lowest_cell():
+    first = sample_audit()
+    lowest = MatrixCell("square", "precision=int8-mixed", 0.01, 40)
+    mixed = NoiseResult("precision=int8-mixed", "precision", "measured", points_lost=1.0, hypothetical=True)
+    cells = Matrix(first.matrix.threats, first.matrix.deployments, (*first.matrix.cells, lowest))
+    audit = replace(first, matrix=cells)
+    assert worst_cell(audit) is lowest
+    audit = replace(audit, noises=(*first.noises, mixed))
+    assert worst_cell(audit) == worst_cell(first)
+    assert values_of(audit)["matrix.map50.min"] == values_of(first)["matrix.map50.min"]
 
 
 def test_a_clear_loss_is_a_loss():

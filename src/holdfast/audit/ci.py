@@ -72,7 +72,8 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             low = _points(one.low)
             ends = f"{low} to {_points(one.high)}" if one.high is not None else f"{low} or more"
             lost = f"{_points(one.points_lost)} points lost (95% interval {ends}, n = {one.images})"
-            text = f"{one.label}: {title}, {lost}."
+            name = f"{one.label} (hypothetical)" if one.hypothetical else one.label
+            text = f"{name}: {title}, {lost}."
             numbers = _fields(one, "points_lost", "low", "high", "images")
             key = one.family if one.family == "combined" else one.label
             yield Finding("noise", key, text, one.command, numbers=numbers, images=one.images)

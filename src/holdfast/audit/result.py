@@ -40,6 +40,7 @@ class NoiseResult:
     images: int = 0
     note: str = ""
     command: str = ""
+    hypothetical: bool = False  # no product does it: never the headline
 
 
 @dataclass(frozen=True)
@@ -233,10 +234,16 @@ class Audit(Result):
 
     @property
     def worst(self) -> NoiseResult | None:
-        """The noise option with the most points lost; None if none changes a prediction."""
-        measured = [c for c in self.noises if c.outcome == "measured" and c.points_lost is not None]
+        """The noise option of some product with the most points lost; None if none changes a prediction."""
+        real = [c for c in self.noises if not c.hypothetical]
+        measured = [c for c in real if c.outcome == "measured" and c.points_lost is not None]
         moving = [c for c in measured if c.points_lost or c.changed != 0]
         return max(moving, key=lambda c: (c.points_lost or 0.0, c.changed or 0), default=None)
+
+    @property
+    def hypothetical(self) -> frozenset[str]:
+        """The noise options that no product has."""
+        return frozenset(one.label for one in self.noises if one.hypothetical)
 
     @property
     def findings(self) -> tuple[Recheck, ...]:

@@ -221,7 +221,7 @@ def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
-    if not any(r.outcome == "measured" for r in state.noise.rows):
+    if not any(r.outcome == "measured" and not r.hypothetical for r in state.noise.rows):
         return PartOutcome(0, "no noise option has an effect", False)
     most = clock.finished("combine")
     with contextlib.suppress(BudgetSpent):

@@ -206,6 +206,7 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
         images=row.images,
         note=row.note,
         command=state.plan.noise_line(count or 1, only=only),
+        hypothetical=row.hypothetical,
     )
 
 

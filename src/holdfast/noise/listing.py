@@ -42,7 +42,8 @@ def list_text(width: int = 100) -> str:
         for one in listed:
             state = one.missing or _default(one)
             who = [one.systems and f"Used by {one.systems}.", one.alike and f"Algorithm: {one.alike}."]
-            text = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
+            marks = [state and f"[{state}]", "[hypothetical]" if one.hypothetical else ""]
+            text = " ".join(filter(None, [*marks, one.summary, *who]))
             first = f"  {one.name:<28} "
             lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
         parts.append("\n".join(lines))
@@ -77,4 +78,5 @@ def _default(option: NoiseOption) -> str:
 
 
 def _systems(one: NoiseOption) -> str:
-    return "; ".join(filter(None, [one.systems, one.alike and f"algorithm: {one.alike}"]))
+    parts = [one.systems, one.alike and f"algorithm: {one.alike}", "hypothetical" if one.hypothetical else ""]
+    return "; ".join(filter(None, parts))

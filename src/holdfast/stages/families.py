@@ -11,7 +11,8 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
 (in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
-family), `aliases` (alternative names).
+family), `aliases` (alternative names), `hypothetical` (no product does it: measured and marked, but not in
+the mean or worst of its family, in Combined, or named as the worst option).
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,17 @@ Where: TypeAlias = Literal[
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
-_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated")
+_COPIED = (
+    "systems",
+    "alike",
+    "paper",
+    "tasks",
+    "default",
+    "on_request",
+    "aliases",
+    "calibrated",
+    "hypothetical",
+)
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,7 @@ class NoiseOption:
     missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
+    hypothetical: bool = False  # no product does it: never the headline
 
     @property
     def label(self) -> str:

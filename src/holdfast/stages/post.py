@@ -173,7 +173,12 @@ def round_nearest(boxes: BoxPostProcessing) -> BoxPostProcessing:
     return replace(boxes, rounding="nearest")
 
 
-@stage("boxes", tasks=DETECTORS, systems="integer boxes that cover the object; no known product")
+@stage(
+    "boxes",
+    tasks=DETECTORS,
+    hypothetical=True,
+    systems="integer boxes that cover the object; no known product",
+)
 def round_ceil(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Coordinates x → ⌈x⌉ in the network input, before NMS."""
     return replace(boxes, rounding="ceil")

@@ -11,6 +11,7 @@ from holdfast.audit.pages.verdict import between, effect_of, not_significant, sk
 from holdfast.audit.result import Audit, MatrixCell, NoiseResult
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
+from holdfast.metrics.points import chance_text
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.parts import Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
@@ -110,7 +111,8 @@ def noises(audit: Audit) -> Section:
     ]  # fmt: skip
     table = Table(columns, [_noise_row(c) for c in every])
     figures = (*_chart(every, audit.clean.title), *_listing(table, "System noise", audit, every))
-    lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}"
+    chance = chance_text((c.low, c.high) for c in audit.noises if c.outcome == "measured")
+    lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}{chance and f' {chance}.'}"
     return Section("noises", "System noise", figures, lead)
 
 
@@ -160,7 +162,8 @@ def _noise_row(cause: NoiseResult) -> list[Cell]:
     known = ""
     with suppress(InputError):  # several together, or the user's own
         known = option(cause.label).summary.rstrip(".")
-    what = " – ".join(filter(None, (known, cause.note)))
+    mark = "hypothetical" if cause.hypothetical else ""
+    what = " – ".join(filter(None, (mark, known, cause.note)))
     return [cause.label, cause.points_lost, _interval(cause), reading, changed, what]
 
 

@@ -115,8 +115,12 @@ def skip_reason(audit: Audit, *parts: str) -> str:
 
 
 def worst_cell(audit: Audit) -> MatrixCell | None:
-    """The cell of the matrix with the lowest value under a threat; None if there is none."""
-    met = [m for m in audit.matrix.cells if m.value is not None and m.threat != NO_THREAT]
+    """The cell of the matrix with the lowest value under a threat; None if there is none.
+
+    Its deployment is one that some product has.
+    """
+    real = [m for m in audit.matrix.cells if m.deployment not in audit.hypothetical]
+    met = [m for m in real if m.value is not None and m.threat != NO_THREAT]
     return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
@@ -157,11 +161,12 @@ def rule_name(audit: Audit) -> str:
 
 def _single(audit: Audit) -> VerdictLine:
     name, worst = "Worst single noise", audit.worst
-    measured = [c for c in audit.noises if c.outcome == "measured"]
+    real = [c for c in audit.noises if not c.hypothetical]
+    measured = [c for c in real if c.outcome == "measured"]
     if worst is not None:
         of = f"the worst of {len(measured)} options" if len(measured) > 1 else "the only option measured"
         return _loss(audit, name, worst, f"{worst.label}, {of}")
-    ran = [c for c in audit.noises if c.outcome in ("identical", "no effect")]
+    ran = [c for c in real if c.outcome in ("identical", "no effect")]
     if any(c.points_lost is not None for c in measured):
         text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
         images = max(c.images for c in measured) or None
@@ -170,6 +175,9 @@ def _single(audit: Audit) -> VerdictLine:
         )
     if measured:
         text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
+        return VerdictLine(name, text, audit.command)
+    if not ran and audit.hypothetical:
+        text = "Only hypothetical noise options were measured; they are in the table."
         return VerdictLine(name, text, audit.command)
     if not ran:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)

@@ -59,7 +59,7 @@ def int8_percentile(model: ModelProto, context: RewriteContext) -> RewriteResult
     return quantised(model, context, "percentile")
 
 
-@_static("int8-mixed", systems="hand-tuned mixed-precision engines; no product's default")
+@_static("int8-mixed", hypothetical=True, systems="hand-tuned mixed-precision engines; no product's default")
 def int8_mixed(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
     return quantised(model, context, "two-sided percentile", careful=True)

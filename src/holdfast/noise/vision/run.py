@@ -178,11 +178,12 @@ class _RowBuilder:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
-            return NoiseRow(family, name, "impossible" if one.status == "measured" else one.status, one.note)
+            status = "impossible" if one.status == "measured" else one.status
+            return NoiseRow(family, name, status, one.note, hypothetical=one.option.hypothetical)
         found = made[one.variant.name]
         if found.problem:
             why = choose.reason_of(found.problem, self.prepared.context.model)
-            return NoiseRow(family, name, "impossible", why)
+            return NoiseRow(family, name, "impossible", why, hypothetical=one.option.hypothetical)
         cells = found.read()
         same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
         failed = sum(isinstance(r, FailedImage) for r in cells.records)
@@ -190,7 +191,14 @@ class _RowBuilder:
             first = next(
                 (r.reason for r in cells.records if isinstance(r, FailedImage)), "no image could be run"
             )
-            return NoiseRow(family, name, "impossible", f"every image failed: {first}", failed=failed)
+            return NoiseRow(
+                family,
+                name,
+                "impossible",
+                f"every image failed: {first}",
+                failed=failed,
+                hypothetical=one.option.hypothetical,
+            )
         plan = self.prepared.noise.plan
         after = scored_run(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
@@ -198,7 +206,8 @@ class _RowBuilder:
         pipeline, clean = one.variant.pipeline, self.prepared.context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
-        alike = self.seen.setdefault(kind, name)
+        # A product's option is not a repetition of a hypothetical one.
+        alike = self.seen.get(kind, name) if one.option.hypothetical else self.seen.setdefault(kind, name)
         still = not identical and _predictions_hash(after) == self.answers
         outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
         return NoiseRow(
@@ -215,6 +224,7 @@ class _RowBuilder:
             same_inputs=same,
             failed=failed,
             alike=alike if alike != name and not identical else "",
+            hypothetical=one.option.hypothetical,
             setup=found.cells.setup if found.cells else "",
             skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in one.variant.without),
         )
@@ -263,11 +273,15 @@ def _predictions_hash(side: ScoredRun) -> str:
 
 
 def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) -> list[NoiseOption]:
-    """The option of each family that loses the most points; runtimes are not part of Combined."""
+    """The option of each family that loses the most points, as Combined has it.
+
+    Runtimes and hypothetical options are not part of it.
+    """
     measured = [
         r
         for r in rows
         if r.outcome == "measured" and r.points_lost is not None and r.family not in NOT_COMBINED
+        if not r.hypothetical
     ]
     return [known[row.label] for row in suite.worst_per_group(measured, lambda row: row.family)]
 
