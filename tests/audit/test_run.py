@@ -127,6 +127,22 @@ def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
     assert made.result.clean.low is not None
 
 
+def test_a_quantised_model_is_audited_without_gradients(tmp_path):
+    path = making.quantised_detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+    how = AuditOptions(
+        model=str(path), data=str(tmp_path / "data"), budget="none", places=20, jobs=1,
+        only=("noise", "attack", "squares"), runs=tmp_path / "runs",
+    )  # fmt: skip
+    result = audit(dataclasses.replace(audit_plan(how), replicates=20)).result
+    parts = {p.name: p for p in result.parts}
+    reason = "the model is already quantised (2 QuantizeLinear nodes; 1 of 1 layers), so it has no gradients"
+    assert reason in parts["attack"].skipped
+    assert parts["noise"].images == parts["squares"].images == 3
+    precisions = [one for one in result.noises if one.family == "precision"]
+    assert {(one.outcome, one.note) for one in precisions} == {("no effect", reason.partition(",")[0])}
+
+
 def wanted(folder, data="data", **choices):
     """A plan of the attack alone within 5 and 20 pixels, unless something else is asked for."""
     how = AuditOptions(

@@ -16,7 +16,7 @@ from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
 from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra, NoGradients
 from holdfast.core.model import MODEL_KINDS
 from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
@@ -250,7 +250,7 @@ def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     except BudgetSpent:
         clock.ended("attack", 0)
         return PartOutcome(0, f"all images ({LATE} before the first was finished)")
-    except (DataError, MissingExtra) as problem:  # reported as the part's reason; the other parts still run
+    except (DataError, MissingExtra, NoGradients) as problem:  # the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
     count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
     state.counts["attack"] = count

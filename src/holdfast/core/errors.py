@@ -43,6 +43,10 @@ class ModelError(InputError):
     """An ONNX file that cannot be read, run or understood."""
 
 
+class NoGradients(ModelError):
+    """A model that cannot be differentiated; it can be attacked as a black box."""
+
+
 class CardError(InputError):
     """A model card with a missing, unknown or contradictory field."""
 

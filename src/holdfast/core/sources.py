@@ -22,7 +22,9 @@ PACKAGE = Path(__file__).parents[1]
 SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
-_REWRITE = ("graph.inspect", "graph.artifacts", "graph.nodes", "graph.rewrite", "graph.session")
+_REWRITE = (
+    "graph.inspect", "graph.artifacts", "graph.nodes", "graph.quantised", "graph.rewrite", "graph.session",
+)  # fmt: skip
 _CELLS = ("engine.cells", "engine.store")
 _EVALUATE = (
     *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",

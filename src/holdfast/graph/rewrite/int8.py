@@ -25,7 +25,15 @@ from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
 from holdfast.graph.rewrite import calibration
 from holdfast.graph.rewrite.calibration import CalibrationStatistics, QuantGrid
-from holdfast.graph.rewrite.quant_plan import QuantLayer, QuantPlan, at_opset, plan_of, tidy, without
+from holdfast.graph.rewrite.quant_plan import (
+    QuantLayer,
+    QuantPlan,
+    already_quantised,
+    at_opset,
+    plan_of,
+    tidy,
+    without,
+)
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteContext, RewriteResult
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
@@ -79,6 +87,8 @@ def quantised(
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
     of weights. The products modelled by the other options do neither.
     """
+    if done := already_quantised(model):
+        return done
     original, model = model, tidy(model)
     if not plan_of(model).layers:
         return RewriteResult(original, ())
@@ -277,6 +287,8 @@ class _Dense:
 )
 def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
+    if done := already_quantised(model):
+        return done
     original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:
