@@ -298,8 +298,8 @@ def _chart(model: SpeechNoise) -> Figure:
         "interval."
     )
     title, own = "MSE of the log mel of the wave", model.own.mean
-    shown = [g for g in groups if g.spots]
-    body = decades(shown, own, title=title, desc=note, told=f"clean system {three_digits(own)}")
+    measured = [g for g in groups if g.points]
+    body = decades(measured, own, f"clean system {three_digits(own)}", title=title, desc=note)
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 

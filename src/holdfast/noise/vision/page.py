@@ -79,9 +79,9 @@ def combination_section(made: Combination, images: int) -> Section:
         for s, before in zip(made.steps, counts, strict=False)
         if s.images < before
     }
+    steps = [_waterfall_step(s, fewer.get(s.added, "")) for s in made.steps]
     chart = staircase(
-        WaterfallStep("clean", "", 100 * made.clean),
-        [_stair(s, fewer.get(s.added, "")) for s in made.steps],
+        [WaterfallStep("clean", "", 100 * made.clean), *steps],
         title="Combined noise, step by step",
         y_label=metric,
         desc=f"{metric} after each option is added to those before it, the most harmful first.",
@@ -95,8 +95,7 @@ def combination_section(made: Combination, images: int) -> Section:
     return Section("staircase", "Combined noise, step by step", figures, combination_words(made))
 
 
-def _stair(step: CombineStep, fewer: str) -> WaterfallStep:
-    """A step as it is drawn."""
+def _waterfall_step(step: CombineStep, fewer: str) -> WaterfallStep:
     family, option = step.added.split("=", 1)
     note = f"{lost_text(step.extra)} by this step, {lost_text(step.alone)} alone: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
