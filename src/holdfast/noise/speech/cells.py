@@ -47,12 +47,12 @@ def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder
     """
     import onnx
 
-    chosen = part("rewrite", precision)
-    said = texts if chosen.facts.get("calibrated", False) else None
+    rewrite = part("rewrite", precision)
+    calibration = texts if rewrite.facts.get("calibrated", False) else None
     versions = [onnx.__version__, runtime().__version__]
-    made_by = [precision, chosen.function, said or (), code_of("speech"), versions]
-    key = fingerprint.of([model.sha256, model.card, *made_by])
-    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(model, precision, said))
+    code = [precision, rewrite.function, calibration or (), code_of("speech"), versions]
+    key = fingerprint.of([model.sha256, model.card, *code])
+    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(model, precision, calibration))
     roles = {role: paths[f"-{role}.onnx"] for role in model.roles}
     return Graphs(roles, str(facts["how"]), bool(facts["changed"]), key)
 
@@ -62,16 +62,15 @@ def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) 
     feeds = {} if texts is None else feeds_of(open_synthesizer(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
-    made: dict[str, RewriteResult] = {}
+    results: dict[str, RewriteResult] = {}
     for role, file in zip(model.roles, model.files, strict=True):
-        given: Any = partial(iter, feeds[role]) if role in feeds else None
-        made[role] = part("rewrite", precision).function(
-            load_proto(file), RewriteContext(None, given, "input")
-        )
-    several = len(made) > 1
-    how = [f"{role}: {m.how or 'nothing to change'}" if several else m.how for role, m in made.items()]
-    facts = {"how": "; ".join(how), "changed": any(m.changed for m in made.values())}
-    return Artifact({f"-{role}.onnx": m.model.SerializeToString() for role, m in made.items()}, facts)
+        inputs: Any = partial(iter, feeds[role]) if role in feeds else None
+        context = RewriteContext(None, inputs, "input")
+        results[role] = part("rewrite", precision).function(load_proto(file), context)
+    how = [f"{role}: {r.how or 'nothing to change'}" for role, r in results.items()]
+    how = how if len(results) > 1 else [r.how for r in results.values()]
+    facts = {"how": "; ".join(how), "changed": any(r.changed for r in results.values())}
+    return Artifact({f"-{role}.onnx": r.model.SerializeToString() for role, r in results.items()}, facts)
 
 
 @dataclass(frozen=True)
@@ -120,49 +119,46 @@ class SpeechRunner:
             self.voices[precision] = open_synthesizer(self.model, graphs)
         return self.voices[precision]
 
-    def take(self, clip: Clip) -> ClipReference:
+    def reference(self, clip: Clip) -> ClipReference:
         """The clip with its recording analysed and the clean system's result."""
         spectrum = self.model.card.spectrum
         recording = read_wav(clip.path, spectrum.rate)
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
-        return ClipReference(
-            clip, recording, log_mel(recording, spectrum), spoken, wave=wave, heard=log_mel(wave, spectrum)
-        )
+        target, heard = log_mel(recording, spectrum), log_mel(wave, spectrum)
+        return ClipReference(clip, recording, target, spoken, wave, heard)
 
     def wave(self, mel: Mel, system: System) -> Wave:
         """The wave the system's vocoder makes of a log mel spectrogram."""
         how = dataclasses.replace(self.vocoder, operator=system.operator)
         return wave_of(mel, system.spectrum(self.model.card.spectrum), how)
 
-    def measured(self, take: ClipReference, system: System, said: Callable[[str], Utterance]) -> ClipErrors:
-        """The errors of a system on the clip; `said` gives the model's output in a precision."""
-        spectrum = self.model.card.spectrum
-        spoken = said(system.precision)
-        clean = system == CLEAN
-        wave = take.wave if clean else self.wave(spoken.mel, system)
+    def errors(self, clean: ClipReference, system: System, speak: Callable[[str], Utterance]) -> ClipErrors:
+        """The errors of a system on the clip; `speak` gives the model's output in a precision."""
+        spectrum, spoken = self.model.card.spectrum, speak(system.precision)
+        wave = clean.wave if system == CLEAN else self.wave(spoken.mel, system)
         if not np.isfinite(wave).all():
             raise DataError("the wave is infinite or NaN")
-        heard = take.heard if clean else log_mel(wave, spectrum)
-        found: dict[str, Any] = {}
-        if clean:
-            again = log_mel(self.wave(take.target, CLEAN), spectrum)
-            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target)}
+        heard = clean.heard if system == CLEAN else log_mel(wave, spectrum)
+        more: dict[str, Any] = {}
+        if system == CLEAN:
+            copy = log_mel(self.wave(clean.target, CLEAN), spectrum)
+            more = {"power": float((wave * wave).mean()), "copy": mean_square(copy, clean.target)}
         elif not system.other_spectrum:
-            found = {"mel": mean_square(spoken.mel, take.spoken.mel)}
+            more = {"mel": mean_square(spoken.mel, clean.spoken.mel)}
         elif not system.precision:
-            other = log_mel(take.recording, system.spectrum(spectrum), system.operator)
-            found = {"mel": mean_square(other, take.target)}
+            other = log_mel(clean.recording, system.spectrum(spectrum), system.operator)
+            more = {"mel": mean_square(other, clean.target)}
         return ClipErrors(
-            take.clip.name,
+            clean.clip.name,
             len(spoken.mel),
-            len(take.spoken.mel),
-            heard=mean_square(heard, take.heard),
-            wave=mean_square(wave, take.wave),
-            own=aligned_mean_square(heard, take.target),
+            len(clean.spoken.mel),
+            heard=mean_square(heard, clean.heard),
+            wave=mean_square(wave, clean.wave),
+            own=aligned_mean_square(heard, clean.target),
             stopped=spoken.stopped,
-            same=len(wave) == len(take.wave) and bool((wave == take.wave).all()),
-            **found,
+            same=len(wave) == len(clean.wave) and bool((wave == clean.wave).all()),
+            **more,
         )
 
 
@@ -193,10 +189,10 @@ class SpeechWork(Work[Clip, SpeechRunner]):
 
     def compute(self, state: SpeechRunner, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The measurements of each clip."""
-        for position, (clip, wanted) in enumerate(batch):
-            systems = [self.systems[n] for n in wanted]
-            for n, one in zip(wanted, _measure(state, clip, systems, self.strict), strict=True):
-                yield CellResult(position, n, dataclasses.asdict(one))
+        for position, (clip, missing) in enumerate(batch):
+            systems = [self.systems[n] for n in missing]
+            for n, errors in zip(missing, _measure(state, clip, systems, self.strict), strict=True):
+                yield CellResult(position, n, dataclasses.asdict(errors))
 
 
 def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
@@ -209,26 +205,26 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
     return [system, operator.function, operator.facts["inverse"], settings, graph, version]
 
 
-def _measure(studio: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
+def _measure(runner: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
     """The measurements of the clip; failures are part of them, unless it is the clean model's."""
     try:
-        take = studio.take(clip)
+        clean = runner.reference(clip)
     except DataError as problem:
         if strict:
             raise DataError(f"{clip.name} (line {clip.line}): {problem}") from problem
         # Of the folder: the cell may be read for the same recording in another one.
-        said_of = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
-        return [ClipErrors(clip.name, failed=said_of) for _ in systems]
-    speak = cache(lambda name: studio.voice(name).speak(clip.text) if name else take.spoken)
-    found = []
+        reason = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
+        return [ClipErrors(clip.name, failed=reason) for _ in systems]
+    speak = cache(lambda name: runner.voice(name).speak(clip.text) if name else clean.spoken)
+    errors = []
     for system in systems:
         try:
-            found.append(studio.measured(take, system, speak))
+            errors.append(runner.errors(clean, system, speak))
         except (DataError, ModelError) as problem:
             if system == CLEAN:
                 raise
-            found.append(ClipErrors(clip.name, failed=str(problem)))
-    return found
+            errors.append(ClipErrors(clip.name, failed=str(problem)))
+    return errors
 
 
 def measure_systems(
@@ -236,13 +232,12 @@ def measure_systems(
 ) -> dict[System, tuple[ClipErrors, ...]]:
     """The measurements of every system in the order of the clips; finished cells are not computed again."""
     cells = run(work, clips, store, jobs=jobs, progress=progress)
-    found = {
+    errors = {
         system: tuple(ClipErrors(**plain) for plain in cells.read(n) if plain is not None)
         for n, system in enumerate(work.systems)
     }
-    failed = {one.clip: one.failed for one in found.get(CLEAN, ()) if one.failed}
+    failed = next((clip for clip in errors.get(CLEAN, ()) if clip.failed), None)
     if work.strict and failed:  # in cells that a run without --strict has written
-        line = next(clip.line for clip in clips if clip.name in failed)
-        name, problem = next(iter(failed.items()))
-        raise DataError(f"{name} (line {line}): {problem}")
-    return found
+        line = next(clip.line for clip in clips if clip.name == failed.clip)
+        raise DataError(f"{failed.clip} (line {line}): {failed.failed}")
+    return errors
