@@ -62,10 +62,8 @@ class NoiseSelection:
         """Whether the option is selected."""
         if option.family in self.skip or set(option.labels) & set(self.skip):
             return False
-        if self.singles_out(option):
-            return True
         named = not self.only or option.family in self.only
-        return named and (option.default or self.every)
+        return self.singles_out(option) or (named and (option.default or self.every))
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,8 @@ class Candidate(Generic[Item]):
 
 def skipped_options(candidates: Iterable[Candidate[Item]]) -> tuple[str, ...]:
     """The options that would not be run, each with the reason."""
-    skipped = (one for one in candidates if one.variant is None)
-    return tuple(f"{one.option.label}: {OUTCOMES.get(one.status, one.status)}, {one.note}" for one in skipped)
+    skipped = (c for c in candidates if c.variant is None)
+    return tuple(f"{c.option.label}: {OUTCOMES.get(c.status, c.status)}, {c.note}" for c in skipped)
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,7 @@ class Reserved(Generic[Item]):
 
 def check_distinct(names: Sequence[str], what: str) -> None:
     """Raise InputError if two have the same name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"expected {what} with different names, got {twice[0]!r} twice")
 
 
@@ -195,18 +192,20 @@ class Estimate:
         return f"{self.model} on {self.data}" if self.data else self.model
 
 
-def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], object]) -> Estimate:
+def extrapolate(untimed: Estimate, sample: int, folder: Path, run: Callable[[], object]) -> Estimate:
     """The estimate with time and size, from `sample` items that `run` measures now into the folder."""
     began = time.perf_counter()
     run()
     seconds = time.perf_counter() - began
     written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     # What variants share is counted as if each had its part of it.
-    times = found.items / sample * found.missing / found.cells
-    return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
+    times = untimed.items / sample * untimed.missing / untimed.cells
+    return replace(untimed, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
-def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
+def estimate_table(
+    estimates: Sequence[Estimate], item: str, variants: str, counted: str, digits: int
+) -> Table:
     """The estimated cells, time and disk space; `item` and `variants` are the task's own words."""
     caption = f"Estimate from a sample that was run in one process; {counted}"
     columns: list[Column[Estimate]] = [
@@ -218,4 +217,4 @@ def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted:
         Column("MB (estimate)", digits, get=lambda e: e.bytes / 1e6),
         Column("timed on", get=lambda e: many(e.sample, item) if e.sample else "all cells are cached"),
     ]
-    return Table.of(found, columns, caption)
+    return Table.of(estimates, columns, caption)

@@ -191,8 +191,7 @@ class _NoiseManifest(Manifest[NoiseSuite]):
         return plain
 
 
-MANIFEST = "noise.json"
-SUITES = _NoiseManifest(MANIFEST, "noise", NoiseSuite, "a noise run")
+SUITES = _NoiseManifest("noise.json", "noise", NoiseSuite, "a noise run")
 as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
