@@ -23,7 +23,7 @@ from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, Sh
 
 if TYPE_CHECKING:
     from holdfast.evaluate.run import EvaluationPlan
-    from holdfast.noise.suite import Estimate, NoiseSelection
+    from holdfast.noise.suite import Estimate
     from holdfast.noise.vision.result import ModelNoise, NoiseSuite
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
@@ -89,11 +89,8 @@ def finish(
     options: NoiseOptions, suite: Any, module: ModuleType, *, tables: Sequence[Table],
     write: Callable[[Any, Path], Path], messages: Iterable[str], failed: bool,
 ) -> int:  # fmt: skip
-    """Print, save and export a finished suite, and return the exit code; `module` is that of its result.
-
-    The tables are printed first, so that they are not lost if the disk is full.
-    """
-    for place, table in enumerate(tables):
+    """Print, save and export a finished suite, and return the exit code; `module` is that of its result."""
+    for place, table in enumerate(tables):  # first, so that they are not lost if the disk is full
         if place:
             say("")
         options.print_table(table)
@@ -186,11 +183,13 @@ def show(options: ShowOptions) -> int:
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import examples_table, features, noise_examples, save_images, write
     from holdfast.report.tables import to_text
 
     load_user_noise(options.use)
-    selection = selection_of(options.only, options.skip)
+    selection = NoiseSelection(options.only, options.skip)
+    selection.check()
     note_aliases((*options.only, *options.skip))
     check_outputs({"--out": options.out}, {"--folder": options.folder})
     image = options.image
@@ -219,11 +218,13 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     """The noise plan of one model; `plan` is what to evaluate, if it is opened already."""
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import evaluation_plan
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.choose import calibration_pool
     from holdfast.noise.vision.run import NoisePlan
 
     load_user_noise(options.use)
-    selection = selection_of(options.only, options.skip, options.all)
+    selection = NoiseSelection(options.only, options.skip, options.all)
+    selection.check()
     plan, count = plan or evaluation_plan(carry(options, EvaluationOptions)), options.calibration_images
     task, source = plan.model.card.task, plan.source
     if options.calibration:
@@ -234,15 +235,6 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     reading = task, source.get("format"), source.get("split")
     part = source.get("images") is not None or "selection" in source
     return NoisePlan(plan, selection, calibration_pool(source["data"], *reading, count, whole=part), count)
-
-
-def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
-    """The selection of noise options of image models; UnknownName for an unknown one."""
-    from holdfast.noise.suite import NoiseSelection
-
-    selection = NoiseSelection(only, skip, every)
-    selection.check()
-    return selection
 
 
 def note_aliases(labels: Sequence[str]) -> None:

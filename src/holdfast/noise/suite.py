@@ -6,14 +6,19 @@ measures it against the clean one, and reports one row per option.
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.registry import part
+from holdfast.core.sources import code_of
 from holdfast.engine.executor import Progress, silent
+from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.session import runtime
 from holdfast.report.tables import Column, Table, many
 from holdfast.stages.families import NoiseOption, families, options
 
@@ -90,6 +95,33 @@ class Reserved(Generic[Item]):
     words: str
     without: frozenset[str] = frozenset()
     lack: str = ""  # why there is nothing to calibrate on
+
+
+@dataclass(frozen=True)
+class ConvertedGraphs:
+    """Rewritten graphs on disk, by suffix; without changes there is nothing to measure."""
+
+    paths: Mapping[str, Path]
+    key: str
+    changed: bool
+    how: str
+
+
+def is_calibrated(precision: str) -> bool:
+    """Whether a precision needs calibration data."""
+    return bool(part("rewrite", precision).facts.get("calibrated", False))
+
+
+def convert_graphs(
+    task: str, precision: str, content: Sequence[Any], folder: Path, rewrite: Callable[[], Artifact]
+) -> ConvertedGraphs:
+    """The graphs of that content in a precision, rewritten now if they are not there."""
+    import onnx
+
+    code = [precision, part("rewrite", precision).function, code_of(task)]
+    key = fingerprint.of([*content, code, onnx.__version__, runtime().__version__])
+    paths, facts = cached_artifact(folder / key[:32], key, rewrite)
+    return ConvertedGraphs(paths, key, bool(facts["changed"]), str(facts["how"]))
 
 
 def check_distinct(names: Sequence[str], what: str) -> None:

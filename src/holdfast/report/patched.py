@@ -133,10 +133,7 @@ def _widened(values: Any, radius: int) -> Any:
 
 
 def _region(image: AttackedImage, mask: Bools) -> Corners | None:
-    """The square (x, y, side, side) of the detail: the changed pixels, or else the largest target.
-
-    None if nothing is changed, or if that square is most of the picture.
-    """
+    """The square (x, y, side, side) of the changed pixels, or else of the largest target, if it is small."""
     if not mask.any():
         return None
     height, width = mask.shape

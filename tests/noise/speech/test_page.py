@@ -165,7 +165,7 @@ def test_decades_draw_every_row_and_the_line():
             ],
         )
     ]
-    drawn = decades(groups, 1.0, title="t", told="own error 1")
+    drawn = decades(groups, 1.0, "own error 1", title="t", desc="")
     assert drawn.count("<circle") == 2
     assert drawn.count("spot loss") == 1
     assert "gone" in drawn

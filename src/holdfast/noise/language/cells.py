@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,21 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
 from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work
-from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.artifacts import Artifact
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
-from holdfast.graph.session import runtime
 from holdfast.noise.language.open import LIMIT, LanguageSubject, open_language
-from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, calibration_subset, spread
+from holdfast.noise.suite import (
+    PRECISION,
+    ConvertedGraphs,
+    NoiseSelection,
+    Reserved,
+    calibration_subset,
+    convert_graphs,
+    is_calibrated,
+    spread,
+)
 from holdfast.stages.families import NoiseOption, family, options
 
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
@@ -56,11 +64,6 @@ def select_precisions(
     return chosen
 
 
-def is_calibrated(precision: str) -> bool:
-    """Whether a precision looks at texts first."""
-    return bool(part("rewrite", precision).facts.get("calibrated", False))
-
-
 def content(question: Question) -> list[list[str]]:
     """What a question says, whatever file it is in."""
     return [[str(question.answer)], *([e.prompt, e.text] for e in question.endings)]
@@ -91,28 +94,14 @@ def reserve(tested: TextSet, others: TextSet | None, count: int, given: bool = F
     return Reserved(chosen, words, frozenset(q.name for q in chosen))
 
 
-@dataclass(frozen=True)
-class ConvertedGraph:
-    """A rewritten graph on disk; without changes there is nothing to measure."""
-
-    path: Path
-    key: str
-    changed: int
-    how: str
-
-
 def convert_graph(
     subject: LanguageSubject, precision: str, reserved: Reserved[Question], folder: Path
-) -> ConvertedGraph:
+) -> ConvertedGraphs:
     """The graph, rewritten now if it is not there; CannotRewrite if it cannot be."""
-    import onnx
-
     texts = reserved.items if is_calibrated(precision) else None
-    code = [precision, part("rewrite", precision).function, code_of("language")]
     calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
-    key = fingerprint.of([subject.sha256, code, calibration, onnx.__version__, runtime().__version__])
-    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
-    return ConvertedGraph(paths[".onnx"], key, facts["changed"], facts["how"])
+    rewrite = partial(_rewrite, subject, precision, texts)
+    return convert_graphs("language", precision, [subject.sha256, calibration], folder, rewrite)
 
 
 def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Artifact:
@@ -139,10 +128,7 @@ def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question]
 
 
 def without_cache_branch(proto: Any) -> Any:
-    """The graph without the choice between past and no past: no past.
-
-    ONNX Runtime then puts the chosen branch in the place of the If, where its layers can be rewritten.
-    """
+    """The graph always without a past: ONNX Runtime then replaces the If by layers that can be rewritten."""
     from onnx import numpy_helper
 
     for entry in [entry for entry in proto.graph.input if entry.name == BRANCH]:

@@ -68,13 +68,13 @@ def find_tokenizer(model: Path) -> Path:
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
     folder = model.absolute().parent  # not behind a link: caches keep the files elsewhere
     places = (folder / f"{stem}.tokenizer.json", folder / "tokenizer.json", folder.parent / "tokenizer.json")
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    tokenizer = next((place for place in places if place.is_file()), None)
+    if tokenizer is None:
         raise ModelError(
             f"{model}: no tokenizer: looked for {stem}.tokenizer.json and tokenizer.json next to it and for "
             "tokenizer.json in the folder above; put the model's tokenizer.json there"
         )
-    return found
+    return tokenizer
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
@@ -143,7 +143,7 @@ class LanguageModel:
     positions: int | None  # the most tokens it reads; None: no bound is known
     rows: int  # the most rows it is run with at once
     shares: bool  # whether a prompt is read once for all endings
-    notes: tuple[str, ...]  # what was found out or decided when it was opened
+    notes: tuple[str, ...]  # on what opening it has shown or decided
 
     def score(self, question: Question) -> ScoredQuestion:
         """What the model says of one question."""

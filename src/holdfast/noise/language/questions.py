@@ -90,10 +90,7 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def lines_of(path: Path, data: bytes) -> list[str]:
-    """The lines of UTF-8 text, without their ends; the last one may end without a line break.
-
-    Only a line feed ends a line: a text may hold other characters that Unicode calls line breaks.
-    """
+    """The lines of UTF-8 text; only a line feed ends one, as a text may hold Unicode's other line breaks."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -250,10 +247,7 @@ _LABELS = "-labels.lst"
 
 
 def open_text(path: Path, limit: int | None = None) -> TextSet:
-    """The questions of a file, or of a shipped set by its name; the first `limit` of them if given.
-
-    The kind is found from the fields of the first line. A line that cannot be used is a DataError naming it.
-    """
+    """The questions of a file or of a shipped set, at most `limit`; DataError names a line that is wrong."""
     if limit is not None and limit < 1:
         raise InputError(f"expected a number of questions of 1 or more, got {limit}")
     file = find_text(path)

@@ -98,8 +98,8 @@ class LanguageSuite(Result):
     @property
     def worst(self) -> PrecisionRow | None:
         """The row of the precision that loses the most points by the default rule; None without one."""
-        found = worst_of([of for model in self.models for of in model.sets])
-        return found[1] if found else None
+        worst = worst_of([of for model in self.models for of in model.sets])
+        return worst[1] if worst else None
 
     @property
     def table(self) -> Table:
@@ -110,8 +110,8 @@ class LanguageSuite(Result):
         """The row of a precision by the default rule, of the first set and model or of the named ones."""
         for one in (m for m in self.models if model in ("", m.model)):
             for of in (s for s in one.sets if data in ("", s.data)):
-                if found := of.default.row(precision):
-                    return found
+                if row := of.default.row(precision):
+                    return row
                 raise UnknownName("precision", precision, self.precisions)
             raise UnknownName("question set", data, self.sets)
         raise UnknownName("model", model, [m.model for m in self.models])
@@ -121,12 +121,12 @@ class LanguageSuite(Result):
         return SUITES.to_plain(self)
 
     def _summary(self) -> str:
-        worst = "nothing was measured"
-        if found := worst_of([of for model in self.models for of in model.sets]):
-            of, row = found
-            worst = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
+        text = "nothing was measured"
+        if worst := worst_of([of for model in self.models for of in model.sets]):
+            of, row = worst
+            text = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
         models, count = ", ".join(m.model for m in self.models), many(len(self.precisions), "precision")
-        return f"{models} on {', '.join(self.sets)}: {count}, {worst}"
+        return f"{models} on {', '.join(self.sets)}: {count}, {text}"
 
     def _rows(self) -> list[dict[str, Any]]:
         return number_rows(self)

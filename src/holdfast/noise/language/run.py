@@ -120,8 +120,8 @@ def _build(plan: LanguagePlan, trial: PrecisionTrial, reserved: suite.Reserved[Q
         if not converted.changed:
             why = converted.how or "the graph has nothing that this precision changes"
             return replace(trial, outcome="no effect", note=why)
-        graph, key, note = converted.path, converted.key, converted.how
-        if cells.is_calibrated(precision):
+        graph, key, note = converted.paths[".onnx"], converted.key, converted.how
+        if suite.is_calibrated(precision):
             questions = tuple(q for q in questions if q.name not in reserved.without)
     parts = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
     batches = tuple(cells.QuestionBatch(subject, precision, graph, key, part) for part in parts)
@@ -176,7 +176,7 @@ def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) ->
         right = hits(list(clean.values()), [answers[name] for name in clean], rule)
         rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
         rules.append(RuleNoise(rule, float(right.mean()), rows))
-    calibrated = any(cells.is_calibrated(t.precision) for t in trials[1:])
+    calibrated = any(suite.is_calibrated(t.precision) for t in trials[1:])
     # Greedy decoding of a word has no chance level.
     chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(

@@ -11,50 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
-from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.artifacts import Artifact
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
-from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
 from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_synthesizer
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.clips import Clip, clip_key, read_wav
 from holdfast.noise.speech.options import CLEAN, System
 from holdfast.noise.speech.spectrum import Mel, Vocoder, Wave, log_mel, wave_of
+from holdfast.noise.suite import ConvertedGraphs, convert_graphs, is_calibrated
 
 
-@dataclass(frozen=True)
-class Graphs:
-    """Rewritten files by role, what was done to each in words, and whether anything was."""
-
-    paths: Mapping[str, Path]
-    how: str
-    changed: bool
-    key: str
-
-
-def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder: Path) -> Graphs:
-    """The graphs in that precision, made now unless they are there; CannotRewrite if one cannot be.
-
-    Static integers are calibrated on `texts`, said by the clean model.
-    """
-    import onnx
-
-    rewrite = part("rewrite", precision)
-    calibration = texts if rewrite.facts.get("calibrated", False) else None
-    versions = [onnx.__version__, runtime().__version__]
-    code = [precision, rewrite.function, calibration or (), code_of("speech"), versions]
-    key = fingerprint.of([model.sha256, model.card, *code])
-    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(model, precision, calibration))
-    roles = {role: paths[f"-{role}.onnx"] for role in model.roles}
-    return Graphs(roles, str(facts["how"]), bool(facts["changed"]), key)
+def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder: Path) -> ConvertedGraphs:
+    """The graphs in that precision, calibrated on `texts` if need be; CannotRewrite if one cannot be."""
+    calibration = texts if is_calibrated(precision) else None
+    content = [model.sha256, model.card, calibration or ()]
+    return convert_graphs(
+        "speech", precision, content, folder, partial(_rewrite, model, precision, calibration)
+    )
 
 
 def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Artifact:
@@ -109,13 +89,14 @@ class SpeechRunner:
 
     model: SpeechModel
     vocoder: Vocoder
-    graphs: Mapping[str, Graphs]  # by precision
+    graphs: Mapping[str, ConvertedGraphs]  # by precision
     voices: dict[str, Synthesizer] = field(default_factory=dict)
 
     def voice(self, precision: str) -> Synthesizer:
         """The model in that precision ("": as it is)."""
         if precision not in self.voices:
-            graphs = self.graphs[precision].paths if precision else None
+            paths = self.graphs[precision].paths if precision else None
+            graphs = paths and {role: paths[f"-{role}.onnx"] for role in self.model.roles}
             self.voices[precision] = open_synthesizer(self.model, graphs)
         return self.voices[precision]
 
@@ -168,7 +149,7 @@ class SpeechWork(Work[Clip, SpeechRunner]):
 
     model: SpeechModel
     systems: tuple[System, ...]
-    graphs: Mapping[str, Graphs]  # by precision
+    graphs: Mapping[str, ConvertedGraphs]  # by precision
     vocoder: Vocoder
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)  # precision -> names of clips
     strict: bool = False
@@ -195,7 +176,7 @@ class SpeechWork(Work[Clip, SpeechRunner]):
                 yield CellResult(position, n, dataclasses.asdict(errors))
 
 
-def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
+def _facts(system: System, graphs: Mapping[str, ConvertedGraphs]) -> list[Any]:
     operator = part("stft", system.operator)
     settings = [part("spectrum", name).function for name in system.settings]
     graph = graphs[system.precision].key if system.precision else ""

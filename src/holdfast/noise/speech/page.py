@@ -279,7 +279,7 @@ def _chart(model: SpeechNoise) -> Figure:
         "interval."
     )
     title, own = "MSE of the log mel of the wave", model.own.mean
-    groups = [ForestGroup(titles[name], found) for name, found in points.items() if found]
+    groups = [ForestGroup(titles[name], dots) for name, dots in points.items() if dots]
     body = decades(groups, own, f"clean system {three_digits(own)}", title=title, desc=note)
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 

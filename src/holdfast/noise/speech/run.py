@@ -17,7 +17,7 @@ from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise import suite
 from holdfast.noise.speech.card import SpeechModel
-from holdfast.noise.speech.cells import ClipErrors, Graphs, SpeechWork, graphs_of, measure_systems
+from holdfast.noise.speech.cells import ClipErrors, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
 from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechRow, mean
@@ -51,7 +51,7 @@ class PreparedSpeech:
 
     plan: SpeechPlan
     candidates: tuple[SpeechCandidate, ...]
-    graphs: dict[str, Graphs]
+    graphs: dict[str, suite.ConvertedGraphs]
     reserved: suite.Reserved[str]  # texts to calibrate on
 
     @property
@@ -71,7 +71,7 @@ def prepare(plan: SpeechPlan) -> PreparedSpeech:
     """The systems of the suite; graphs are rewritten and integer precisions calibrated here."""
     reserved = reserve(plan)
     candidates: list[SpeechCandidate] = []
-    graphs: dict[str, Graphs] = {}
+    graphs: dict[str, suite.ConvertedGraphs] = {}
     clean = plan.model.card.spectrum
     for option in select_options(plan.selection):
         system = CLEAN.apply(option)
@@ -87,7 +87,7 @@ def prepare(plan: SpeechPlan) -> PreparedSpeech:
 
 
 def _rewritten(
-    plan: SpeechPlan, option: NoiseOption, texts: tuple[str, ...], graphs: dict[str, Graphs]
+    plan: SpeechPlan, option: NoiseOption, texts: tuple[str, ...], graphs: dict[str, suite.ConvertedGraphs]
 ) -> SpeechCandidate:
     """The candidate of a precision; its graphs are added to `graphs`."""
     try:
@@ -212,10 +212,7 @@ def _combined(prepared: PreparedSpeech, rows: Sequence[SpeechRow], watch: suite.
 
 
 def estimate(plan: SpeechPlan) -> suite.Estimate:
-    """The estimate, from a few clips that are run through every system in one process and discarded.
-
-    Rewritten graphs are stored with the run if it has begun.
-    """
+    """The estimate, from a few clips; rewritten graphs are stored with the run if it has begun."""
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
         folder, store = Path(name), cell_store(plan.runs / CELLS)
         begun = not store.is_new

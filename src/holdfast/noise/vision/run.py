@@ -110,10 +110,7 @@ def prepare_context(noise: NoisePlan) -> PreparedNoise:
 
 
 def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
-    """The noise of the model; a killed run continues where it stopped.
-
-    The worst options are also run combined, unless `together` is False or the plan's time is over.
-    """
+    """The noise of the model, with the worst options combined if `together` and if there is time left."""
     plan = prepared.noise.plan
     results = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(results[CLEAN].images)
@@ -134,10 +131,7 @@ def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together:
 def run_variants(
     prepared: PreparedNoise, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
 ) -> dict[str, SweepResult]:
-    """The variants run together on all images; finished cells are not run again.
-
-    With `partial` the images finished within that share of the time left are enough.
-    """
+    """The variants run on all images; with `partial`, on those finished in that share of the time left."""
     plan = prepared.noise.plan
     whole = sweep_plan(plan, plan.dataset, variants)
     if partial and plan.until < math.inf:
@@ -283,10 +277,7 @@ def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) ->
 
 
 def estimate(noise: NoisePlan) -> suite.Estimate:
-    """The estimate, from a few images that are run through every variant in one process.
-
-    Rewritten graphs are stored with the run if it has begun, else they are discarded.
-    """
+    """The estimate, from a few images; rewritten graphs are stored with the run if it has begun."""
     plan = noise.plan
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
         folder = Path(name)

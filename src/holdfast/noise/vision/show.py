@@ -60,10 +60,7 @@ Example: TypeAlias = NoiseExample | Failure
 
 
 def noise_examples(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Example]:
-    """Each pre-processing option on the image, or the option with the reason why it cannot be shown.
-
-    Decoders and colours are compared at the image's own size, resizes at the network's.
-    """
+    """Each pre-processing option on the image, at its own size (resizes: at the network's), or why not."""
     card = model.card if model else None
     clean = Pipeline(decode=card.decode, resize=card.resize) if card else Pipeline()
     fed = card.input if card else PLAIN
@@ -177,10 +174,7 @@ class SingleImage:
 def features(
     model: Model, data: bytes, selection: NoiseSelection, images: Sequence[Entry], folder: Path | None = None
 ) -> Iterator[Feature | Failure]:
-    """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
-
-    Rewritten graphs that a suite has stored in `folder` are reused.
-    """
+    """The deepest feature map before and after each rewrite, or why not; `folder` has a suite's graphs."""
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
     calibration = Calibration(tuple(images) or (SingleImage("picture", data),), clean)

@@ -76,8 +76,8 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
         raise BudgetSpent("the time was over before all images were finished")
     for n, variant in enumerate(runnable):
         problem = cells.problems.get(n, "")
-        found = None if problem else cells.of(n)
-        results[variant.name] = SweepResult(variant, found, len(cells.items), problem)
+        finished = None if problem else cells.of(n)
+        results[variant.name] = SweepResult(variant, finished, len(cells.items), problem)
     return results
 
 

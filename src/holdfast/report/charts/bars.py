@@ -99,7 +99,7 @@ def _stack(stack: Stack, kinds: Sequence[tuple[str, str]], top: float, x: Scale)
 
 
 def _name_width(names: Sequence[str]) -> float:
-    """Room for the longest name at the size narrow screens use."""
+    # At the size that narrow screens use.
     longest = max((width_of(shortened(name, _NAME), 14.5) for name in names), default=0.0)
     return min(max(longest + 12, 48), 190)
 

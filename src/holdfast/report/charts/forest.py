@@ -139,17 +139,14 @@ def _name_width(groups: Sequence[ForestGroup]) -> float:
 
 
 def _rows(groups: Sequence[ForestGroup], top: float, wide: float, row: RowDrawing) -> tuple[list[str], float]:
-    """The headings and rows of all groups from `top` downwards, and where they end.
-
-    A pointer anywhere on a row shows its tip.
-    """
+    """The headings and rows of all groups from `top` downwards, and where they end."""
     drawn = []
     for group in groups:
         drawn.append(label(0, top + 17, group.name, class_="name strong head"))
         top += HEAD
         for point in group.points:
             height, parts = row(point, top)
-            area = element("rect", x=0, y=top, width=wide, height=height, class_="hit")
+            area = element("rect", x=0, y=top, width=wide, height=height, class_="hit")  # shows the tip
             name = tip(f"{point.name}: {point.note or point.words}")
             drawn.append(element("g", name, area, *parts, class_="row"))
             top += height

@@ -16,10 +16,7 @@ from holdfast.noise.speech.stft.numpy import padded, window_of
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums in the same order on every machine, and no threads that wait for one another on short waves.
-
-    Warnings of spectral leakage, which is what is measured here, are not shown.
-    """
+    """Run in one thread, so that sums have the same order everywhere, and without leakage warnings."""
     import torch
 
     before = torch.get_num_threads()
