@@ -111,10 +111,10 @@ class Feature:
     difference: NDArray[np.float32]  # (h, w) of the common part
     relative: float  # mean |difference| / mean |value|
 
-    def note(self, details: str = "") -> str:
-        """The name of the feature map and how much it changes."""
-        difference = f"mean difference {100 * self.relative:.1f}% of the mean value"
-        return f"feature map {self.tensor}{details}: {difference}"
+    @property
+    def change(self) -> str:
+        """How much it changes, in words."""
+        return f"mean difference {100 * self.relative:.1f}% of the mean value"
 
 
 def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | None:
@@ -227,9 +227,11 @@ def examples_table(examples: Sequence[NoiseExample | Feature | Failure]) -> Tabl
     for one in examples:
         if isinstance(one, NoiseExample):
             rows.append([one.option.label, *one.largest, one.mean, "identical image" if one.same else ""])
+        elif isinstance(one, Feature):
+            text = f"feature map {one.tensor}: {one.change}"
+            rows.append([one.label, None, None, None, None, text])
         else:
-            label, note = (one.label, one.note()) if isinstance(one, Feature) else (one[0].label, one[1])
-            rows.append([label, None, None, None, None, note])
+            rows.append([one[0].label, None, None, None, None, one[1]])
     columns: list[Column | str] = ["noise option", "largest R", "largest G", "largest B"]
     return Table([*columns, Column("mean", 2), "notes"], rows, "Difference of the image in levels (0 to 255)")
 
@@ -270,7 +272,8 @@ def _row(example: NoiseExample | Feature) -> dict[str, object]:
         pictures = [(name, *image_uri(image)) for name, image in images.items()]
     else:
         label, shapes = example.label, (example.original.shape, example.noised.shape)
-        note = example.note(f" ({', then '.join(dict.fromkeys(f'{w}×{h}' for h, w in shapes))})")
+        sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in shapes))
+        note = f"feature map {example.tensor} ({sizes}); {example.change}"
         top = [float(values.max()) or 1.0 for values in (example.original, example.difference)]
         images[f"difference × {top[0] / top[1]:.3g}"] = example.difference
         pictures = [(name, *image_uri(_grey_image(values), lossless=True)) for name, values in images.items()]

@@ -100,7 +100,7 @@ def _marks(interval: tuple[float, float, float], x: Scale, y: float) -> list[str
     return _interval([x(low), x(value), x(high)], y, kind)
 
 
-def decades(groups: Sequence[ForestGroup], line: float, line_name: str, *, title: str, desc: str) -> str:
+def decades(groups: Sequence[ForestGroup], line: float, line_name: str, *, title: str, desc: str = "") -> str:
     """The plot on a logarithmic axis; rows beyond the line, a value to compare with, are drawn strong."""
     numbers = [v for g in groups for p in g.points for v in (p.value, p.low, p.high) if v and v > _LEAST]
     ends = [_power(v) for v in (*numbers, line)]
