@@ -172,9 +172,8 @@ def noise(
     from holdfast.core.sources import versions
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
-    from holdfast.noise.vision.per_image import record_sets
     from holdfast.noise.vision.result import SUITES, NoiseSuite, suite_folder
-    from holdfast.noise.vision.run import measure, prepare
+    from holdfast.noise.vision.run import measure, prepare, record_sets
 
     began, show = time.perf_counter(), watch(progress)
     if options.get("task") in OTHER_TASKS:
@@ -195,7 +194,9 @@ def noise(
         check_task(given, one.card.task)
         single = carry(given, CombineOptions, card=None, **name)
         plan = plan_for(single, plan_for_call(carry(single, EvaluationOptions), one, data))
-        plans.append(plan if calibration is None else replace(plan, spare=calibration(one.card.task)))
+        plans.append(
+            plan if calibration is None else replace(plan, calibration_data=calibration(one.card.task))
+        )
     dataset = plans[0].plan.dataset
     found = tuple(each(plans, lambda plan: measure(prepare(plan), show)))
     suite = NoiseSuite(dataset.name, found, versions=versions(), **stamp(command_line(given), began))

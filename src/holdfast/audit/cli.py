@@ -101,7 +101,7 @@ def write_outputs(state: AuditState, judged: Sequence[GateVerdict], options: Aud
     from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic
     from holdfast.evaluate.per_image import records_of, write_records
-    from holdfast.noise.vision.per_image import record_sets
+    from holdfast.noise.vision.run import record_sets
 
     if options.json:
         gates = [dataclasses.asdict(one) for one in judged]

@@ -137,7 +137,7 @@ def _deployed(
             kinds = " or ".join(f"{MODEL_KINDS[task]}s" for task in one.tasks)
             raise InputError(f"{one.label} applies to {kinds}; this model is a {MODEL_KINDS[task]}")
     calibration = context.calibration_data(trial, work.calibration, work.calibration_images)
-    noise = NoisePlan(plan, spare=calibration, calibration_images=work.calibration_images)
+    noise = NoisePlan(plan, calibration_data=calibration, calibration_images=work.calibration_images)
     candidate = build_variant(prepare_context(noise).context, selected)
     if candidate is None:
         return plan, f"{' + '.join(work.noise)} is the training pipeline"
