@@ -80,9 +80,12 @@ def make(plan: BenchmarkPlan, step: Progress = silent) -> Mapping[str, Any]:
 
 
 def _write(
-    plan: BenchmarkPlan, pictures: Sequence[BenchmarkImage], selection: Mapping[str, Any], networks: Networks,
+    plan: BenchmarkPlan,
+    pictures: Sequence[BenchmarkImage],
+    selection: Mapping[str, Any],
+    networks: Networks,
     root: Path,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
 

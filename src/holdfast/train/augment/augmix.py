@@ -123,16 +123,15 @@ def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
     strength = strengths(rng, (n, 2), MOST * severity)
     augmented = images.copy()
     if len(recombined_rows):
-        versions = [
-            np.stack(
-                [
-                    OPERATIONS[selected[index, version]](images[index], strength[index, version])
-                    for index in recombined_rows
-                ]
+
+        def version(number: int) -> Pictures:
+            operations = (OPERATIONS[operation] for operation in selected[recombined_rows, number])
+            arguments = zip(
+                operations, images[recombined_rows], strength[recombined_rows, number], strict=True
             )
-            for version in range(2)
-        ]
-        augmented[recombined_rows] = recombined(*versions)
+            return np.stack([operation(image, amount) for operation, image, amount in arguments])
+
+        augmented[recombined_rows] = recombined(version(0), version(1))
     return augmented
 
 
