@@ -125,11 +125,8 @@ def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
     if len(recombined_rows):
 
         def version(number: int) -> Pictures:
-            operations = (OPERATIONS[operation] for operation in selected[recombined_rows, number])
-            arguments = zip(
-                operations, images[recombined_rows], strength[recombined_rows, number], strict=True
-            )
-            return np.stack([operation(image, amount) for operation, image, amount in arguments])
+            chosen, amount = selected[:, number], strength[:, number]
+            return np.stack([OPERATIONS[chosen[i]](images[i], amount[i]) for i in recombined_rows])
 
         augmented[recombined_rows] = recombined(version(0), version(1))
     return augmented

@@ -123,7 +123,6 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
 
 
 def _normalisations(tape: Tape, numbers: Mapping[str, int]) -> Iterator[Normalisation]:
-    """Yield the normalising nodes with the names of their weights."""
     names: dict[Any, str] = {number: name for name, number in numbers.items()}
     for step in tape.tape:
         if step.node.operator.endswith("Normalization") and step.node.operator in WEIGHTS:
