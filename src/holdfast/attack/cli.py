@@ -144,7 +144,6 @@ def apply(options: ApplyOptions) -> None:
 
 
 def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
-    """Each image with the PNG to write."""
     from holdfast.data.images import SUFFIXES
 
     if source.is_file():

@@ -302,9 +302,8 @@ class Oracle:
         applied += ["diverse"] if self.method.diversity and "diverse" not in applied else []
         for name in applied:
             pixels, matrix = lookup("transform", name)(pixels, rng)
-            boxes, known = (
-                torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in (aim.boxes, aim.known)
-            )
+            both = aim.boxes, aim.known
+            boxes, known = (torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in both)
             aim = replace(aim, boxes=boxes, known=known)
         return pixels, aim
 
