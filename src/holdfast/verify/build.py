@@ -90,27 +90,23 @@ def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softma
 
 def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:
     """The unsafe sets in terms of the values before the last softmax."""
-    constraints: list[LinearConstraints] = []
-    for rows in question.unsafe:
-        cases = without_softmax(rows, kind)
-        if cases is None:
-            raise ModelError(
-                f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
-                "outputs, or one with a number"
-            )
-        constraints += cases
-    return tuple(constraints)
+    cases = [without_softmax(rows, kind) for rows in question.unsafe]
+    if any(case is None for case in cases):
+        raise ModelError(
+            f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
+            "outputs, or one with a number"
+        )
+    return tuple(itertools.chain.from_iterable(case for case in cases if case is not None))
 
 
 def cases_of(unsafe: tuple[LinearConstraints, ...], domain: InputDomain) -> tuple[Case, ...]:
     """The unsafe sets as cases over the free inputs; those of one box share its arrays."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
-    boxes: dict[int, tuple[Floats, Floats]] = {}
+    own = {id(rows.within): rows.within for rows in unsafe}
+    boxes = {key: domain.within(box) for key, box in own.items()}
     cases = []
     for rows in unsafe:
-        if id(rows.within) not in boxes:
-            boxes[id(rows.within)] = domain.within(rows.within)
         lower, upper = boxes[id(rows.within)]
         bound, inputs = rows.bound, None
         if rows.inputs is not None:

@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph import ir
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Net,
-    Selection,
-    Step,
-    WeightedSum,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Net, Selection, Step, WeightedSum, sources_of, step_values
 
 UNIT = 2.0**-53  # roundoff of float64
 MERGED = 16  # possible roundings of an importer that merged a scale or a batch norm into a weight
@@ -111,10 +101,8 @@ def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
             softmax = inside.intersection(sources_of(step))
             if isinstance(step, ir.FreeInputs):
                 ranges[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
-            elif softmax:
-                ranges[at] = _softmax_range(net, step, sources)
             else:
-                ranges[at] = _step_range(net, step, sources)
+                ranges[at] = (_softmax_range if softmax else _step_range)(net, step, sources)
             shares = isinstance(step, Activation) and step.curve == "reciprocal"
             if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
                 inside.add(at)
@@ -134,18 +122,16 @@ def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
         steepest = _steepest(step, first.lower, first.upper)
-        carried = np.where(
-            first.error == 0, 0.0, first.error * steepest
-        )  # a zero error stays zero at any slope
+        # A zero error stays zero at any slope.
+        carried = np.where(first.error == 0, 0.0, first.error * steepest)
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, ir.Product):
-        ends = [a * b for a in (first.lower, first.upper) for b in (sources[1].lower, sources[1].upper)]
+        other = sources[1]
+        ends = [a * b for a in (first.lower, first.upper) for b in (other.lower, other.upper)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-        carried = (
-            first.error * sources[1].size + sources[1].error * first.size + first.error * sources[1].error
-        )
-        own, least = step_error(net, step) * first.size * sources[1].size, first.least * sources[1].least
+        carried = first.error * other.size + other.error * first.size + first.error * other.error
+        own, least = step_error(net, step) * first.size * other.size, first.least * other.least
     else:
         sizes, alone = magnitude(step, 1.0), magnitude(step, 0.0)
         middle = step_values(step, [(r.lower + r.upper) / 2 for r in sources], net)
@@ -185,7 +171,7 @@ def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
     inside = (lower <= 0) & (upper >= 0)
     if step.curve == "sin":
         return np.full_like(lower, -1.0), np.full_like(lower, 1.0)
-    ends = curve_of(step, lower), curve_of(step, upper)
+    ends = ir.curve_of(step, lower), ir.curve_of(step, upper)
     low, high = np.minimum(*ends), np.maximum(*ends)
     if step.curve == "reciprocal":
         return np.where(inside, -np.inf, low), np.where(inside, np.inf, high)

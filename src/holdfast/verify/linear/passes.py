@@ -79,7 +79,7 @@ def backward(
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
-            more = None if extra is None else extra.get(at)
+            more = (extra or {}).get(at)
             if slack is not None:
                 slack.activation(at, step, now, lines[at], more)
             const, rows_at[at], now = _pass_activation(region.bends[at], lines[at], now, more, const)
@@ -97,11 +97,8 @@ def backward(
             const = const + now.to(const.dtype) @ bias.to(const.dtype)
         for source, part in zip(sources_of(step), pieces.backward(at, now), strict=True):
             _add(pending, source, part)
-    at_input = pending.get(0)
-    if at_input is None:
-        at_input = rows.new_zeros(len(rows), pieces.sizes[0])
-    if rows_in is not None:
-        at_input = at_input + rows_in
+    at_input = pending[0] if 0 in pending else rows.new_zeros(len(rows), pieces.sizes[0])
+    at_input = at_input if rows_in is None else at_input + rows_in
     exact = at_input.to(const.dtype)
     lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
     return BackwardPass(lower if slack is None else lower - slack.total(at_input), at_input, rows_at, lines)
@@ -186,10 +183,8 @@ class _Slack:
         """Count a product of two steps whose output has these rows."""
         a, b = (self.region.largest(s) for s in (step.left, step.right))
         size = rows.abs()
-        of_a, of_b, rest = (
-            torch.maximum(low.abs(), high.abs())
-            for low, high in ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
-        )
+        ends = ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
+        of_a, of_b, rest = (torch.maximum(low.abs(), high.abs()) for low, high in ends)
         counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += counted * (size * (of_a * a + of_b * b)).sum(1).double()
         self.sum += step_error(self.pieces.net, step) * (size * a * b).sum(1).double()
@@ -225,9 +220,7 @@ class RelaxedValues:
 def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> RelaxedValues:
     """Values of the relaxed net at points (q, n), with the lines of a backward pass."""
     pieces = region.pieces
-    values: dict[int, Tensor] = {0: point}
-    before: dict[int, Tensor] = {}
-    after: dict[int, Tensor] = {}
+    values, before, after = {0: point}, dict[int, Tensor](), dict[int, Tensor]()
     for at in range(1, top + 1):
         step = pieces.net.steps[at]
         if any(source not in values for source in sources_of(step)):
@@ -245,9 +238,7 @@ def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> Re
             values[at] = after[at] = traced.lines[at].at(traced.rows[at], *inputs)
         else:
             values[at] = pieces.forward(at, inputs)
-        for source in sources_of(step):
-            if pieces.readers[source] <= at:
-                values.pop(source, None)
+        pieces.release(values, at)
     return RelaxedValues(before, after, values.get(top))
 
 
@@ -260,11 +251,9 @@ def evaluate(pieces: LinearSteps, points: Tensor) -> Tensor:
         inputs = [values[source] for source in sources_of(step)]
         if isinstance(step, Product):
             values[at] = inputs[0] * inputs[1]
+        elif isinstance(step, Activation):
+            values[at] = curve(step, inputs[0])
         else:
-            values[at] = (
-                curve(step, inputs[0]) if isinstance(step, Activation) else pieces.forward(at, inputs)
-            )
-        for source in sources_of(step):
-            if pieces.readers[source] <= at:
-                values.pop(source, None)
+            values[at] = pieces.forward(at, inputs)
+        pieces.release(values, at)
     return values[len(pieces.net.steps) - 1]

@@ -42,6 +42,12 @@ class LinearSteps:
         """A numpy array in this precision."""
         return torch.as_tensor(np.ascontiguousarray(array), dtype=self.dtype)
 
+    def release(self, values: dict[int, Tensor], at: int) -> None:
+        """Drop the values that no step after `at` reads."""
+        for source in sources_of(self.net.steps[at]):
+            if self.readers[source] <= at:
+                values.pop(source, None)
+
     def _constant(self, step: Step) -> tuple[Tensor, ...]:
         if isinstance(step, Dense | Conv):
             return self.tensor(step.weight), self.tensor(step.bias)
@@ -61,11 +67,9 @@ class LinearSteps:
 
     def mass(self, at: int, largest: list[Tensor], bias: bool = True) -> Tensor:
         """The sum |w| |v| + |b| per output (q, n), for sources at most `largest` (q, n) in magnitude."""
-        const = self._constants[at]
-        if isinstance(self.net.steps[at], Selection):
-            const = const[0], None if const[1] is None else const[1].abs()
-        else:
-            const = tuple(abs(value) for value in const)
+        first, *others = self._constants[at]
+        first = first if isinstance(self.net.steps[at], Selection) else abs(first)  # an index stays
+        const = (first, *(None if value is None else abs(value) for value in others))
         return self._apply(at, const, largest, bias)
 
     def _apply(self, at: int, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
@@ -139,9 +143,8 @@ class LinearSteps:
         top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
         if phases is None:
-            out = torch.nn.functional.conv_transpose2d(
-                image, weight, None, step.stride, 0, 0, step.groups, step.dilation
-            )
+            options = (step.stride, 0, 0, step.groups, step.dilation)
+            out = torch.nn.functional.conv_transpose2d(image, weight, None, *options)
             return _cut(out, top, left, height, width).reshape(len(rows), -1)
         out = torch.nn.functional.conv2d(image, phases, None, 1, (phases.shape[2] - 1, phases.shape[3] - 1))
         stride = step.stride[0]

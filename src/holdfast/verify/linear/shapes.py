@@ -17,7 +17,6 @@ CONCAVE = ("sqrt", "log")
 CONVEX = ("square", "exp", "reciprocal", "elu", "softplus")  # 1/x is concave below zero
 SHAPED = ("sigmoid", "tanh", "erf")  # convex, then concave, turned about their middle
 
-
 _PLAIN: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
@@ -76,9 +75,7 @@ def derivative(step: Activation, z: Tensor) -> Tensor:
 
 def second(step: Activation, z: Tensor) -> Tensor:
     """How the curve's slope changes; for tuning, so rounding does not matter."""
-    if (
-        step.curve == "elu"
-    ):  # at a kink the slope jumps; a small value everywhere lets tuning move the point there
+    if step.curve == "elu":  # the slope jumps at the kink; a small value lets tuning move the point there
         return step.slope * torch.exp(-z.abs()) + 0.01
     return _BENDS[step.curve](z)
 
@@ -131,7 +128,7 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
             pole = (lower <= 0) & (upper >= 0)
             low, high = low.masked_fill(pole, -torch.inf), high.masked_fill(pole, torch.inf)
     pad = 8 * torch.finfo(lower.dtype).eps
-    if step.curve in ("sigmoid", "tanh", "erf"):
+    if step.curve in SHAPED:
         return low - pad, high + pad
     # Values with several roundings of different magnitudes get a margin of a few of them.
     low, high = low - pad * low.abs() - TINY, high + pad * high.abs() + TINY

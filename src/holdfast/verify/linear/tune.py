@@ -62,14 +62,9 @@ class Queries:
         parts = self.parts
         if parts is None:
             return self
+        rows, offset = (mix[:, :, None] * parts.rows).sum(1), (mix * parts.offset).sum(1)
         rows_in = None if parts.rows_in is None else (mix[:, :, None] * parts.rows_in).sum(1)
-        return replace(
-            self,
-            mix=mix,
-            rows=(mix[:, :, None] * parts.rows).sum(1),
-            offset=(mix * parts.offset).sum(1),
-            rows_in=rows_in,
-        )
+        return replace(self, mix=mix, rows=rows, offset=offset, rows_in=rows_in)
 
 
 def _pick_rows(value: Any, index: Tensor) -> Any:
@@ -191,12 +186,10 @@ def tune(
         better = traced.lower > best[open_]
         index = open_[better]
         best[index] = traced.lower[better]
-        for parameters, values in (
-            (best_queries.theta, now.theta),
-            (best_queries.beta or {}, now.beta or {}),
-        ):
+        pairs = ((best_queries.theta, now.theta), (best_queries.beta or {}, now.beta or {}))
+        for best_values, values in pairs:
             for at, value in values.items():
-                parameters[at][index] = value[better]
+                best_values[at][index] = value[better]
         if best_queries.mix is not None and now.mix is not None:
             best_queries.mix[index] = now.mix[better]
         going = traced.lower <= goal
