@@ -91,29 +91,29 @@ class _Range:
 
 def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
     """Bounds on the error of evaluating the net over a box of its free inputs."""
-    last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    ranges: dict[int, _Range] = {}
     inside: set[int] = set()  # steps of a softmax, from its differences to before its shares
     largest = 0.0
+
+    def apply(at: int, step: Step, sources: list[_Range]) -> _Range:
+        nonlocal largest
+        softmax = inside.intersection(sources_of(step))
+        values = (_softmax_range if softmax else _step_range)(net, step, sources)
+        shares = isinstance(step, Activation) and step.curve == "reciprocal"
+        if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
+            inside.add(at)
+        largest = _larger(largest, values)
+        return values
+
+    inputs = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
     with np.errstate(all="ignore"):
-        for at, step in enumerate(net.steps):
-            sources = [ranges[source] for source in sources_of(step)]
-            softmax = inside.intersection(sources_of(step))
-            if isinstance(step, ir.FreeInputs):
-                ranges[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
-            else:
-                ranges[at] = (_softmax_range if softmax else _step_range)(net, step, sources)
-            shares = isinstance(step, Activation) and step.curve == "reciprocal"
-            if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
-                inside.add(at)
-            size = ranges[at].size
-            largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
-            for source in set(sources_of(step)):
-                if last_use[source] == at:
-                    del ranges[source]
-    last = ranges[len(net.steps) - 1]
+        last = ir.forward(net, inputs, apply)
+        largest = _larger(largest, inputs)
     error = np.where(np.isnan(last.error), np.inf, last.error)
     return Rounding(float(largest), float(last.size.max(initial=0.0)), error[0], error[1])
+
+
+def _larger(largest: float, values: _Range) -> float:
+    return np.inf if np.isnan(values.size).any() else max(largest, values.size.max(initial=0.0))
 
 
 def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:

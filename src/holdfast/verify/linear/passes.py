@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from holdfast.graph.ir import Activation, FreeInputs, Product, sources_of
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Product, Step, sources_of
 from holdfast.verify.linear.curves import Bend
 from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.shapes import Lines, Planes, curve
@@ -238,22 +239,18 @@ def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> Re
             values[at] = after[at] = traced.lines[at].at(traced.rows[at], *inputs)
         else:
             values[at] = pieces.forward(at, inputs)
-        pieces.release(values, at)
+        for source in sources_of(step):
+            if pieces.readers[source] <= at:
+                values.pop(source, None)
     return RelaxedValues(before, after, values.get(top))
 
 
 def evaluate(pieces: LinearSteps, points: Tensor) -> Tensor:
     """The net's outputs (q, k) at points (q, n)."""
-    values: dict[int, Tensor] = {0: points}
-    for at, step in enumerate(pieces.net.steps):
-        if isinstance(step, FreeInputs):
-            continue
-        inputs = [values[source] for source in sources_of(step)]
+
+    def apply(at: int, step: Step, inputs: list[Tensor]) -> Tensor:
         if isinstance(step, Product):
-            values[at] = inputs[0] * inputs[1]
-        elif isinstance(step, Activation):
-            values[at] = curve(step, inputs[0])
-        else:
-            values[at] = pieces.forward(at, inputs)
-        pieces.release(values, at)
-    return values[len(pieces.net.steps) - 1]
+            return inputs[0] * inputs[1]
+        return curve(step, inputs[0]) if isinstance(step, Activation) else pieces.forward(at, inputs)
+
+    return ir.forward(pieces.net, points, apply)

@@ -42,12 +42,6 @@ class LinearSteps:
         """A numpy array in this precision."""
         return torch.as_tensor(np.ascontiguousarray(array), dtype=self.dtype)
 
-    def release(self, values: dict[int, Tensor], at: int) -> None:
-        """Drop the values that no step after `at` reads."""
-        for source in sources_of(self.net.steps[at]):
-            if self.readers[source] <= at:
-                values.pop(source, None)
-
     def _constant(self, step: Step) -> tuple[Tensor, ...]:
         if isinstance(step, Dense | Conv):
             return self.tensor(step.weight), self.tensor(step.bias)
