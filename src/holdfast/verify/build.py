@@ -89,7 +89,6 @@ def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softma
 
 
 def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:
-    """The unsafe sets in terms of the values before the last softmax."""
     cases = [without_softmax(rows, kind) for rows in question.unsafe]
     if any(case is None for case in cases):
         raise ModelError(

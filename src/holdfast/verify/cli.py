@@ -107,7 +107,6 @@ def _counterexample(verdict: Verdict) -> tuple[Any, Any] | None:
 
 
 def _lines(verdict: Verdict, question: Property | None) -> Iterator[tuple[str, str]]:
-    """What is printed of a verdict below its status."""
     from holdfast.core.property import InputBox
 
     yield "engine", verdict.engine

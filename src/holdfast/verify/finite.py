@@ -154,7 +154,6 @@ def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
 
 
 def _cut(node: Node) -> RoundingStep | None:
-    """The rounding step of a node; None if it does not round."""
     view = node.inputs[0]
     if isinstance(view, View) and node.operator in _ROUNDINGS:
         return RoundingStep(view, _ROUNDINGS[node.operator], np.dtype(np.float32))
@@ -167,7 +166,6 @@ def _cut(node: Node) -> RoundingStep | None:
 
 
 def _target(node: Node) -> np.dtype[Any]:
-    """The target type of a Cast, if numpy has it."""
     from onnx import helper
 
     dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))

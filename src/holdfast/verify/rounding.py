@@ -84,7 +84,6 @@ class _Range:
 
     @property
     def least(self) -> Array:
-        """The least magnitude."""
         nonzero = (self.lower > 0) | (self.upper < 0)
         return np.where(nonzero, np.minimum(np.abs(self.lower), np.abs(self.upper)), 0.0)
 
@@ -167,7 +166,6 @@ def _softmax_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
 
 
 def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """The least and the largest value of a curve over [lower, upper]."""
     inside = (lower <= 0) & (upper >= 0)
     if step.curve == "sin":
         return np.full_like(lower, -1.0), np.full_like(lower, 1.0)
@@ -179,7 +177,6 @@ def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
-    """The steepest slope of a curve over [lower, upper]."""
     size, least = np.maximum(np.abs(lower), np.abs(upper)), np.minimum(np.abs(lower), np.abs(upper))
     inside = (lower <= 0) & (upper >= 0)
     if step.curve == "sign":

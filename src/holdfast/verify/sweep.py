@@ -262,7 +262,6 @@ class _Sweep:
         self.size = _batch(problem.net, self.cases, clock.budget.memory_bytes)
 
     def run(self) -> EngineResult:
-        """The answer once no segment is open, or the time is up."""
         stack = [segments_of(self.cases)] if len(self.cases.lower) else []
         while stack:
             if self.clock.left <= 0:
@@ -307,7 +306,6 @@ class _Sweep:
         return witness, _cut(work.part(divisible), segment[divisible], left, right, chord)
 
     def end_witness(self, work: OpenPairs, margins: ProvenMargins) -> NDArray[Any] | None:
-        """A replayed witness among the ends of segments."""
         x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
         worst = np.concatenate([margins.worst_left, margins.worst_right])
         near = np.flatnonzero(worst <= 0)
@@ -368,6 +366,5 @@ def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, chord: Chor
 
 
 def _batch(net: Net, cases: SweepCases, memory: int) -> int:
-    """Number of pairs per batch."""
     values = sum(prod(step.shape) for step in net.steps) + cases.rows[:1].size
     return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))

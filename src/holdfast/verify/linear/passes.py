@@ -151,7 +151,6 @@ class _Slack:
             self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
 
     def linear(self, at: int, rows: Tensor) -> None:
-        """Count a linear step whose output has these rows."""
         pieces = self.pieces
         mass = pieces.mass(at, [self.region.largest(s) for s in sources_of(pieces.net.steps[at])])
         counted = gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
@@ -163,7 +162,6 @@ class _Slack:
         return gamma(self.pieces.sizes[at] + self.steps + MERGED, UNIT)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
-        """Count an activation whose output has these rows, and the betas added before it."""
         z, bend = self.region.largest(step.source)[0], self.region.bends[at]
         part = rows[:, bend.index].abs()
         size = part * torch.maximum(lines.ls.abs(), lines.us.abs())
@@ -181,7 +179,6 @@ class _Slack:
             self.sum += (rows.abs() @ error).double()
 
     def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
-        """Count a product of two steps whose output has these rows."""
         a, b = (self.region.largest(s) for s in (step.left, step.right))
         size = rows.abs()
         ends = ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))

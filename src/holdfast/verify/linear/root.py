@@ -83,7 +83,6 @@ def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlie
 
 
 def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The range of a curve or a product with the error of evaluating it."""
     if not net.roundoff:
         return ends
     if isinstance(step, Activation):

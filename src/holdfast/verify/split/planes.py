@@ -105,7 +105,6 @@ class _BackwardPass:
         return list(zip(sources_of(step), pieces.backward(at, rows), strict=True))
 
     def curve(self, at: int, rows: Tensor, band: Band) -> Tensor:
-        """The rows before a curve."""
         box, slope = self.box, band.slope[self.box]
         positive = rows.clamp(min=0)
         negative = rows - positive
@@ -124,7 +123,6 @@ class _BackwardPass:
         return positive * under + negative * above
 
     def product(self, at: int, step: Product, rows: Tensor) -> list[tuple[int, Tensor]]:
-        """The rows before a product of two steps."""
         form = self.passed.times[at]
         own, other, rest = (value[self.box] for value in (form.own, form.other, form.rest))
         self.const -= (rows * own * other + rows.abs() * rest).sum(1)

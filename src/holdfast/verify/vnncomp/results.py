@@ -87,7 +87,6 @@ def read_counterexample(text: str, where: str = "counterexample") -> Counterexam
 
 
 def _body(text: str) -> str:
-    """The text without the word sat before it."""
     body = text.strip()
     return body[3:].strip() if body[:3].lower() == "sat" else body
 

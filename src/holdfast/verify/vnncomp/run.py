@@ -130,8 +130,8 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
     witnesses = witness_folder(plan.out)
     with alone(witnesses):
         folders = remembered(plan.out) | {i.category: i.folder for i in plan.instances}
-        folder_names = {category: str(folder) for category, folder in folders.items()}
-        write_atomic(witnesses / FOLDERS, to_json(folder_names, indent=True), durable=False)
+        names = {category: str(folder) for category, folder in folders.items()}
+        write_atomic(witnesses / FOLDERS, to_json(names, indent=True), durable=False)
         finished = resume(plan.out, plan.instances, keys)
         rows = {place: finished[key] for place, key in enumerate(keys) if key in finished}
         todo, reused = [place for place in range(len(keys)) if place not in rows], len(rows)
