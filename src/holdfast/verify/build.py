@@ -50,8 +50,7 @@ def _build(
     """The problem, with the last softmax dropped if `softmax` names one."""
     from holdfast.graph.lower import lower_onnx
 
-    unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
-    cases = cases_of(unsafe, domain)
+    cases = cases_of(_before_softmax(question, softmax) if softmax else question.unsafe, domain)
     lower, upper = domain.box.lower.ravel().copy(), domain.box.upper.ravel().copy()
     fixed = np.ones(len(lower), np.bool_)
     fixed[domain.free] = False
@@ -82,10 +81,8 @@ def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softma
         compared = all((np.abs(case.bound) < 1e-300).all() for case in cases)
         if not compared or 2 * rounding.outputs > -0.9 * np.log(float(kind.tiny)):
             raise ModelError(f"the rounding of the last {softmax} is not bounded")
-    return tuple(
-        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ rounding.underflow + spread)
-        for case in cases
-    )
+    bounds = [case.bound + np.abs(case.rows) @ rounding.underflow + spread for case in cases]
+    return tuple(dataclasses.replace(case, bound=bound) for case, bound in zip(cases, bounds, strict=True))
 
 
 def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:

@@ -93,8 +93,7 @@ def plant(region: Region, queries: Queries) -> SearchRoot:
 
 def queries_of(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
     """The domains' bounds as queries."""
-    case = torch.tensor([d.case for d in domains])
-    queries = root.queries.pick(case)
+    queries = root.queries.pick(torch.tensor([d.case for d in domains]))
     theta = dict(queries.theta)
     theta.update(root.tuned(torch.stack([d.alpha for d in domains])))
     if queries.mix is not None:
@@ -129,9 +128,8 @@ def children(root: SearchRoot, domains: list[BranchDomain], splits: list[Split])
     """Each domain's two halves, one after the other: the upper one first."""
     halves = []
     lower, upper = root.ends()
-    curved = [
-        at in root.curved for at, size in zip(root.layers, root.sizes, strict=True) for _ in range(size)
-    ]
+    sizes = zip(root.layers, root.sizes, strict=True)
+    curved = [at in root.curved for at, size in sizes for _ in range(size)]
     for domain, (neuron, point) in zip(domains, splits, strict=True):
         if curved[neuron]:
             low, high = domain.cuts.get(neuron, (float(lower[neuron]), float(upper[neuron])))

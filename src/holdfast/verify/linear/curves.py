@@ -243,11 +243,8 @@ class ConvexRelaxation(Cut):
         width = high - low
         narrow = width <= 1e-6 * (1e-6 + low.abs() + high.abs())
         chord = (f_high - f_low) / torch.where(narrow, torch.ones_like(width), width)
-        middle = (
-            (low / 2 + high / 2).clamp(min=LEAST)
-            if self.step.curve in ("sqrt", "log")
-            else low / 2 + high / 2
-        )
+        middle = low / 2 + high / 2
+        middle = middle.clamp(min=LEAST) if self.step.curve in ("sqrt", "log") else middle
         chord = torch.where(narrow, derivative(self.step, middle), chord).to(lower.dtype)
         side = torch.full_like(lower, -1.0 if self.step.curve in shapes.CONCAVE else 1.0)
         if self.step.curve == "reciprocal":
@@ -262,8 +259,7 @@ class ConvexRelaxation(Cut):
 
     def start(self, queries: int) -> Tensor:
         """Tangents in the middle."""
-        middle = (self.lower / 2 + self.upper / 2)[:, None]
-        return self.keep(middle.expand(queries, 2, -1).clone())
+        return self.keep((self.lower / 2 + self.upper / 2)[:, None].expand(queries, 2, -1).clone())
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The tangent at theta (q, 2, n), and the chord."""

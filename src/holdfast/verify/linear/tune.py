@@ -119,10 +119,8 @@ def _extra(queries: Queries) -> dict[int, Tensor] | None:
     """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, else +beta."""
     if queries.beta is None or queries.split is None:
         return None
-    return {
-        at: beta[:, 1] - beta[:, 0] if beta.dim() == 3 else -beta * queries.split[at]
-        for at, beta in queries.beta.items()
-    }
+    split, betas = queries.split, queries.beta.items()
+    return {at: b[:, 1] - b[:, 0] if b.dim() == 3 else -b * split[at] for at, b in betas}
 
 
 def _fixed(queries: Queries) -> Tensor | None:
@@ -239,6 +237,4 @@ def _climb(
 
 def _outside(split: Tensor, z: Tensor) -> Tensor:
     """Violation of the assumed signs by z (q, m), which is the derivative of the bound by the betas."""
-    if split.dim() == 2:
-        return -z * split
-    return torch.stack([split[:, 0] - z, z - split[:, 1]], 1)
+    return -z * split if split.dim() == 2 else torch.stack([split[:, 0] - z, z - split[:, 1]], 1)

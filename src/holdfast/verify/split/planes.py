@@ -39,8 +39,7 @@ def along(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, ove
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     base = (rows * output.middle[box]).sum(1) - (rows.abs() * output.off[box]).sum(1) * (1 + unit)
     base = base - unit * (rows.abs() * output.size[box]).sum(1)
-    slopes = torch.einsum("qk,qdk->qd", rows, output.slopes[box])
-    return _tied(inputs, box, over, base, slopes)
+    return _tied(inputs, box, over, base, torch.einsum("qk,qdk->qd", rows, output.slopes[box]))
 
 
 def between(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:

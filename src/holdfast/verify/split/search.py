@@ -288,16 +288,13 @@ class _Search:
         size = torch.cat([passed.output.size, inputs.size], 1)[box]
         rows, over, bound, doubt = self.goals.blend(case, weight, size)
         back = backward(self.machine, inputs, passed, box, rows, over)
-        tight = Plane(back.base - doubt, back.slopes, back.loss)
-        base, slopes = stacked([tight], bound[:, None])
+        base, slopes = stacked([Plane(back.base - doubt, back.slopes, back.loss)], bound[:, None])
         base, slopes = torch.cat([pairs.base, base], 1), torch.cat([pairs.slopes, slopes], 1)
         alone = mixed(base[:, -1:], slopes[:, -1:])
         better = alone.lower > pairs.mix.lower
-        mix = CaseBounds(
-            torch.where(better, alone.lower, pairs.mix.lower),
-            pairs.mix.weight,
-            torch.where(better[:, None], alone.slopes, pairs.mix.slopes),
-        )
+        lower = torch.where(better, alone.lower, pairs.mix.lower)
+        tilt = torch.where(better[:, None], alone.slopes, pairs.mix.slopes)
+        mix = CaseBounds(lower, pairs.mix.weight, tilt)
         open_ = self.open_pairs(mix.lower, sure)
         return OpenPairs(pairs.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
 

@@ -262,10 +262,10 @@ def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float
     from holdfast.verify.vnnlib import Disjunct, Spec, print_vnnlib
 
     rng = generator(0, "vnncomp", "warm", number)
-    layers = [
-        (rng.normal(0, (2 / n) ** 0.5, (n, m)).astype(np.float32), rng.normal(0, 0.1, m).astype(np.float32))
-        for n, m in pairwise(sizes)
-    ]
+    layers = []
+    for n, m in pairwise(sizes):
+        weight = rng.normal(0, (2 / n) ** 0.5, (n, m)).astype(np.float32)
+        layers.append((weight, rng.normal(0, 0.1, m).astype(np.float32)))
 
     def outputs(values: Any) -> Any:
         for weight, bias in layers[:-1]:

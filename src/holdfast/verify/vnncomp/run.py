@@ -40,9 +40,8 @@ def witness_folder(out: Path) -> Path:
 
 def remembered(out: Path) -> dict[str, Path]:
     """The benchmark folders of our results at the time of the run, by category; empty for other results."""
-    return {
-        name: Path(str(place)) for name, place in instance.read_mapping(witness_folder(out) / FOLDERS).items()
-    }
+    folders = instance.read_mapping(witness_folder(out) / FOLDERS)
+    return {name: Path(str(place)) for name, place in folders.items()}
 
 
 @contextlib.contextmanager
@@ -93,10 +92,8 @@ def append(out: Path, row: ResultRow) -> None:
             stream.write(line_of(row).encode())
             os.fsync(stream.fileno())
     except OSError as problem:
-        raise OutputError(
-            f"{out}: could not be written: {problem.strerror}; run the same command again to "
-            "continue; completed work is saved"
-        ) from problem
+        what_now = "run the same command again to continue; completed work is saved"
+        raise OutputError(f"{out}: could not be written: {problem.strerror}; {what_now}") from problem
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,8 @@ def read_votes(paths: Sequence[Path]) -> dict[Names, Votes]:
             try:
                 by_instance[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
             except (KeyError, TypeError, ValueError):
-                raise InputError(
-                    f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
-                    f"got {dict(row)}"
-                ) from None
+                form = "network,spec,tools_saying_holds,tools_saying_violated"
+                raise InputError(f"{path}:{number}: expected {form}, got {dict(row)}") from None
     return by_instance
 
 
