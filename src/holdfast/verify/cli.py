@@ -155,8 +155,8 @@ def progress_line() -> Callable[[str, int, float], None]:
 def _watched(seconds: float, memory: int, give_up: Callable[[bool], int]) -> Iterator[Callable[[], None]]:
     """A function to call before the result is printed; until then the watch may end the process.
 
-    When it is too late, or the process has grown too large, `give_up` (told which) speaks instead, and the
-    process ends at once with the exit code that it gives. The two never both speak.
+    When it is too late, or the process has grown too large, `give_up(late)` reports instead, and the process
+    ends at once with the exit code that it returns. The two never both report.
     """
     speaking, done = threading.Lock(), threading.Event()
     until = time.monotonic() + seconds + _GRACE

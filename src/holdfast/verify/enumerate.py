@@ -65,10 +65,7 @@ def on_original(machine: CellEvaluator, point: Values) -> Floats:
 def first_alike(
     trace: RoundingTrace, split: GraphSplit, free: int, count: int, tensors: TensorsOfCell
 ) -> NDArray[np.int64]:
-    """For each of the cells of one input the first cell that has the same outputs, (count,).
-
-    `tensors` returns the values, in a cell, of the tensors that depend on this input alone.
-    """
+    """The first cell with the same outputs, (count,); `tensors` are those that depend on this input alone."""
     first = np.arange(count)
     shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
     if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):

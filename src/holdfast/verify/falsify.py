@@ -23,15 +23,7 @@ from torch import Tensor
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import threads
-from holdfast.verify.problem import (
-    Case,
-    Deadline,
-    DType,
-    EngineResult,
-    VerificationProblem,
-    products,
-    stacked_rows,
-)
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem, products, stacked_rows
 from holdfast.verify.rounding import NEAR, REPLAYED
 
 ENGINE = "attack"
@@ -45,10 +37,7 @@ MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Boxes (g, n) whose corners are of the input's type; for each of c cases its box and its rows.
-
-    Rows are filled up to the longest case.
-    """
+    """Boxes (g, n) with corners of the input's type; for each of c cases its box and its rows."""
 
     low: Tensor
     high: Tensor
@@ -72,11 +61,8 @@ class Targets:
         return values - self.bound[which]
 
 
-def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | None:
-    """The cases in whose box a point of the input's type lies, or None if there are none.
-
-    They are tensors of float64 if that is the input's type, else of float32.
-    """
+def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Targets | None:
+    """The cases with a point of the input's type in their box, as float64 or float32; None if none has."""
     working = np.float64 if np.dtype(dtype) == np.float64 else np.float32
     firsts: dict[int, Case] = {}
     for case in cases:
@@ -132,17 +118,17 @@ def falsify(
     if targets is None:
         note = f"no {problem.dtype.name} value is in the box of any case"
         return EngineResult("unknown", ENGINE, note=note)
-    hunt = CounterexampleSearch(problem, targets, clock, until, int(rng.integers(1 << 62)))
+    search = CounterexampleSearch(problem, targets, clock, until, int(rng.integers(1 << 62)))
     # For small products a second thread costs more than it saves.
     with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
-        witness = hunt.sampled()
+        witness = search.sampled()
         for number in itertools.count():
-            if witness is not None or hunt.late():
+            if witness is not None or search.late():
                 break
-            witness = hunt.round(number)
+            witness = search.round(number)
     if witness is not None:
-        return EngineResult("violated", ENGINE, witness, note=f"point {hunt.evaluated:,}")
-    note = f"{hunt.evaluated:,} points tried, the nearest one misses by {float(hunt.best.min()):.3g}"
+        return EngineResult("violated", ENGINE, witness, note=f"point {search.evaluated:,}")
+    note = f"{search.evaluated:,} points tried, the nearest one misses by {float(search.best.min()):.3g}"
     return EngineResult("unknown", ENGINE, note=note)
 
 

@@ -23,12 +23,7 @@ Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32
 StepFunction = Callable[[Values], NDArray[Any]]
 Monotone = Callable[[Values, Values], Values]  # of an input, with a constant
-_ROUNDINGS: Mapping[str, StepFunction] = {
-    "Floor": np.floor,
-    "Ceil": np.ceil,
-    "Round": np.rint,
-    "Sign": np.sign,
-}
+_ROUNDINGS = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.rint, "Sign": np.sign}
 _SUMS: dict[str, Monotone] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
 _PAIRS: dict[str, Monotone] = _SUMS | {"Min": np.minimum, "Max": np.maximum}
 # Expensive operators: a head ends before these.

@@ -134,10 +134,7 @@ class SweepCases:
 
 @dataclass(frozen=True, eq=False)
 class ProvenMargins:
-    """By how much p pairs of segment and case are proven to be exceeded (p,).
-
-    And the rows' lower bounds at both ends (p, m), and the largest excess as computed there (p,).
-    """
+    """Proven excess of p pairs (p,), rows' lower bounds at both ends (p, m), largest excess there (p,)."""
 
     margin: Array
     left: Array

@@ -19,10 +19,7 @@ Tensor = Any
 
 
 class LinearSteps:
-    """The linear steps of a net as torch operations in one precision.
-
-    `alive` is called before each step; it may raise to end a pass over a large net.
-    """
+    """The linear steps of a net in torch; `alive` is called before each and may raise to end a pass."""
 
     def __init__(self, net: Net, dtype: torch.dtype, alive: Callable[[], None] = lambda: None) -> None:
         self.net, self.dtype, self.alive = net, dtype, alive

@@ -75,9 +75,8 @@ def derivative(step: Activation, z: Tensor) -> Tensor:
 
 def second(step: Activation, z: Tensor) -> Tensor:
     """How the curve's slope changes; for tuning, so rounding does not matter."""
-    if step.curve == "elu":  # the slope jumps at the kink; a small value lets tuning move the point there
-        return step.slope * torch.exp(-z.abs()) + 0.01
-    return _BENDS[step.curve](z)
+    # An elu's slope jumps at the kink; a small value lets tuning move the point there.
+    return step.slope * torch.exp(-z.abs()) + 0.01 if step.curve == "elu" else _BENDS[step.curve](z)
 
 
 def least(slope: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

@@ -167,10 +167,7 @@ def tune(
     goal: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensor, Queries]:
-    """The best bounds (q,) found and the queries with the parameters that gave them.
-
-    A query whose bound exceeds `goal` is not tuned further.
-    """
+    """The best bounds (q,) and the queries that gave them; one whose bound exceeds `goal` is finished."""
     best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
     best_queries = replace(
         queries,

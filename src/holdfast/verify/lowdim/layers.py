@@ -132,10 +132,7 @@ class LayerStack:
 
 
 def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
-    """The net as dense layers; None if it has other steps or too many neurons.
-
-    With `inputs` the inputs are carried along, for rows that constrain inputs and outputs.
-    """
+    """The net as dense layers, `inputs` carried along if rows name them; None if unsupported or too large."""
     sizes = [prod(step.shape) for step in net.steps]
     neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
     if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:

@@ -290,10 +290,7 @@ def _spread(slopes: Tensor) -> Tensor:
 
 
 def _activate(ends: Bounds, source: AffineForm, line: Band, error: Tensor) -> AffineForm:
-    """A curve's form: the line in the middle of the band, up to the `error` (b, n) of evaluating the curve.
-
-    Its values are also between the `ends`.
-    """
+    """A curve's form: the middle of the band, up to the curve's own `error` (b, n), and within the `ends`."""
     unit, steepness = 16 * UNIT, line.slope.abs()
     middle = line.slope * source.middle + (line.low + line.high) / 2
     slopes = source.slopes * line.slope[:, None]

@@ -24,10 +24,7 @@ TURNS = 24  # of the weights of a conjunction
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """Row >= base + slopes t for all t in [-1, 1]: (q,) and (q, d).
-
-    `loss` (b, d) is the relaxation loss of all rows of a box, attributed to its inputs.
-    """
+    """Row >= base + slopes t for t in [-1, 1], (q,), (q, d); `loss` (b, d) of all lines, by input."""
 
     base: Tensor
     slopes: Tensor

@@ -83,10 +83,7 @@ def begin(
     within: Path | None = None,
     jobs: int = 0,
 ) -> InstanceProcess:
-    """Start the command on an instance with a folder of its own, on these cores alone (all if none).
-
-    `jobs` is the number of threads of the verifier (0: one per core).
-    """
+    """Start the command on an instance, on these cores (all if none), with `jobs` threads (0: all cores)."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
     arguments = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
