@@ -184,10 +184,7 @@ class DemoOptions(
     BudgetOptions,
     RunOptions,
     command="demo",
-    examples=(
-        "holdfast demo --budget 1m",
-        "holdfast demo --images 24 --budget 30s -o demo.html",
-    ),
+    examples=("holdfast demo --budget 1m", "holdfast demo --images 24 --budget 30s -o demo.html"),
 ):
     """The options of `holdfast demo`."""
 
