@@ -232,6 +232,11 @@ class Audit(Result):
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
+    def all_noises(self) -> tuple[NoiseResult, ...]:
+        """The noise options, each alone, then the worst combined."""
+        return (*self.noises, *([self.combined] if self.combined else []))
+
+    @property
     def worst(self) -> NoiseResult | None:
         """The noise option with the most points lost; None if none changes a prediction."""
         measured = [c for c in self.noises if c.outcome == "measured" and c.points_lost is not None]
