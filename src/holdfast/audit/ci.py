@@ -300,7 +300,8 @@ def _gate_findings(audit: Audit, judged: Sequence[GateVerdict]) -> Iterator[Find
         numbers = {"gate": gate.text, "value": verdict.value, "bound": gate.bound}
         numbers |= _fields(verdict, "reason", "images")
         rule, command = required_pattern(gate.name, audit).text, commands.get(gate.name, audit.command)
-        text, level = f"Gate {verdict_sentence(verdict)}.", "error" if verdict.failed else "note"
+        text = f"Gate {verdict_sentence(verdict)}."
+        level: Level = "error" if verdict.failed else "note"
         yield Finding(f"gate/{rule}", gate.text, text, command, numbers, level=level)
 
 

@@ -19,7 +19,7 @@ from holdfast.report.html import integrity
 from holdfast.web import pages, uploads
 from holdfast.web.form import FIRST, UPLOADED, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
-from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
+from holdfast.web.jobs import LOG, PATIENCE, AuditQueue, Command, Patience, tail
 from holdfast.web.pages import Site
 from holdfast.web.render import Refusal, answer, htmx, render, style
 from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
@@ -34,16 +34,11 @@ CACHED = {"Cache-Control": "private, max-age=3600"}  # for addresses that contai
 
 
 def app_of(
-    root: Path,
-    runs: Path,
-    *,
-    port: int = 8765,
-    command: Command = command_of,
-    patience: Patience | None = None,
+    root: Path, runs: Path, *, port: int = 8765, command: Command = command_of, patience: Patience = PATIENCE
 ) -> Starlette:
     """The app for the files below `root` and the runs in `runs`, for a server at that port."""
     places = Places(root.resolve(), runs.resolve())
-    site = Site(places, AuditQueue(places, command, patience or Patience()), secrets.token_urlsafe(32))
+    site = Site(places, AuditQueue(places, command, patience), secrets.token_urlsafe(32))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -94,10 +89,6 @@ def _unknown(request: Request, problem: Exception) -> Response:
     status = problem.status_code if isinstance(problem, HTTPException) else 500
     line = {404: "no such page", 405: "method not allowed"}
     return answer(request.scope, line.get(status, "the request failed"), status)
-
-
-def _back() -> Response:
-    return RedirectResponse("/#running", status_code=303)
 
 
 def _index(request: Request) -> Response:
@@ -182,14 +173,14 @@ async def _start(request: Request) -> Response:
         status = problem.status if isinstance(problem, Refusal) else 400
         text = await run_in_threadpool(pages.index, site, values, str(problem))
         return HTMLResponse(text, status)
-    return _back()
+    return RedirectResponse("/#running", status_code=303)
 
 
 async def _cancel(request: Request) -> Response:
     site = _site(request)
     values = dict(await form_of(request, site.token))
     await run_in_threadpool(site.queue.cancel, values.get("key", ""))
-    return _back()
+    return RedirectResponse("/#running", status_code=303)
 
 
 async def _upload(request: Request) -> Response:

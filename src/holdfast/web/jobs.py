@@ -37,6 +37,9 @@ class Patience:
     terminate: float = 3.0
 
 
+PATIENCE = Patience()
+
+
 def follow_process(process: subprocess.Popen[bytes], stop: threading.Event, patience: Patience) -> int:
     """Wait until the process and its children have ended and return the exit code; `stop` ends them."""
     while not _has_ended(process):
@@ -111,7 +114,7 @@ class AuditQueue:
 
     places: Places
     command: Command = command_of
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience = PATIENCE
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _options: dict[str, AuditOptions] = field(default_factory=dict)
@@ -128,14 +131,9 @@ class AuditQueue:
         for folder in folders:
             try:
                 plain = orjson.loads((folder / MANIFEST).read_bytes())
-                job = Job(
-                    folder.name,
-                    {str(key): str(value) for key, value in plain["values"].items()},
-                    folder,
-                    str(plain["created"]),
-                    state=plain["state"],
-                    note=str(plain["note"]),
-                )
+                values = {str(key): str(value) for key, value in plain["values"].items()}
+                created, note = str(plain["created"]), str(plain["note"])
+                job = Job(folder.name, values, folder, created, plain["state"], note=note)
             except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
                 continue
             if job.state not in ("done", "failed", "cancelled"):

@@ -124,23 +124,11 @@ def _status(job: Job, progress: Progress | None) -> AuditStatus:
 def index(site: Site, values: Mapping[str, str], line: str = "", text: str = "") -> str:
     """The first page; `line` is the error of the form, `text` filters the runs."""
     main, more = form_inputs(values)
-    return render(
-        "index.html",
-        now=overview(site, text),
-        main=main,
-        more=more,
-        values=values,
-        line=line,
-        title="Runs",
-        site=site,
-        uploaded=UPLOADED,
-        shipped=shipped(),
-        models=site.uploaded(".onnx"),
-        pictures=site.uploaded(*PICTURES.values()),
-        printable=printable,
-        **_folder(site, "", values),
-        **_frame(),
-    )
+    models, pictures = site.uploaded(".onnx"), site.uploaded(*PICTURES.values())
+    inputs = {"main": main, "more": more, "values": values, "line": line, "shipped": shipped()}
+    uploads = {"uploaded": UPLOADED, "models": models, "pictures": pictures, "printable": printable}
+    state = {"now": overview(site, text), "site": site, "title": "Runs"}
+    return render("index.html", **state, **inputs, **uploads, **_folder(site, "", values), **_frame())
 
 
 def watching(site: Site) -> str:
