@@ -159,16 +159,8 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
 def demo(options: DemoOptions) -> int:
     """Audit the embedded detector: accuracy, system noise, attacks, proofs, and every combination of them."""
     check_outputs({"--out": options.out}, {})
-    audited = carry(
-        options,
-        AuditOptions,
-        model=MODEL,
-        data=f"signs:0:{options.images}",
-        images=None,
-        attack_images=8,
-        square_images=8,
-        pixels=(100, 1000),
-    )
+    counts = {"images": None, "attack_images": 8, "square_images": 8, "pixels": (100, 1000)}
+    audited = carry(options, AuditOptions, model=MODEL, data=f"signs:0:{options.images}", **counts)
     state = _run(audit_plan(audited))
     more = [_contest(options), other_models_section(options)] if options.more else []
     _write(state, (), audited, more)
@@ -176,7 +168,6 @@ def demo(options: DemoOptions) -> int:
 
 
 def _contest(options: DemoOptions) -> Section:
-    """A section with a small contest and its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
     from holdfast.contest.contest import open_contest

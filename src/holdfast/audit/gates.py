@@ -45,31 +45,25 @@ _EXPECTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.m
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition that must not be true; `title` is the name given by its author.
-
-    `min_images`: minimum number of images to decide it; None: the argument of `judge`.
-    """
+    """A condition that must not be true."""
 
     text: str
     name: str
     op: str
     bound: float
-    title: str = ""
-    min_images: int | None = None
+    title: str = ""  # given by its author
+    min_images: int | None = None  # minimum number to decide it; None: the argument of `judge`
 
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """The verdict on a gate: the number (None: not measured) and the reason, or what the number refers to.
-
-    `images` is the n of the value (None: it is not an estimate).
-    """
+    """The verdict on a gate: the number, and the reason or what the number refers to."""
 
     gate: Gate
-    value: float | None
+    value: float | None  # None: not measured
     failed: bool
     reason: str = ""
-    images: int | None = None
+    images: int | None = None  # n of the value; None: it is not an estimate
     decided: bool = True
 
     @property
@@ -214,10 +208,11 @@ def _why_missing(name: str, audit: Audit | None) -> str:
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = _noise_words(name, audit)
     if name.startswith("attack.") and audit.attacks:
-        only = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
-        own = [s for s in audit.attacks if name.startswith(f"attack.{s.threat}.")][:1]
-        targets = [f"at {s.threat}, {s.aimed} of {s.images} images had a detected object" for s in own]
-        words += targets or [only]
+        why = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
+        for s in audit.attacks:
+            if name.startswith(f"attack.{s.threat}."):
+                why = f"at {s.threat}, {s.aimed} of {s.images} images had a detected object"
+        words.append(why)
     for part in parts:
         some = f"; {part.images} of {part.of} images ran" if part.images else ""
         if part.skipped:

@@ -135,7 +135,6 @@ class _Table:
         return bootstrap_values(self.sides[threat, deployment], names, replicates=self.replicates)
 
     def cell(self, threat: str, deployment: str) -> MatrixCell:
-        """The cell of a threat under a deployment."""
         images = self.sides[NO_THREAT, TRAINED].images
         if deployment in self.problems:
             return MatrixCell(threat, deployment, None, images, note=self.problems[deployment])

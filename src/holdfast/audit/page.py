@@ -111,7 +111,6 @@ def _document(
 
 
 def _about(audit: Audit) -> Section:
-    """Command, model, dataset, versions, hashes, runs, notes and failures."""
     groups = {
         "Model": flat(audit.model),
         "Dataset": flat(audit.data),

@@ -99,15 +99,12 @@ def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | No
 
 @dataclass(frozen=True)
 class PatchThreat:
-    """A threat computed for the training pipeline: one patch per image.
-
-    An image is broken if it `loses` all detected objects, or any of them.
-    """
+    """A threat computed for the training pipeline: one patch per image."""
 
     name: str
     patches: Mapping[str, Patch] = field(repr=False)
     words: str = ""
-    loses: Literal["all", "any"] = "all"
+    loses: Literal["all", "any"] = "all"  # detected objects that a broken image loses
 
 
 Records: TypeAlias = dict[tuple[str, str], dict[str, Record]]  # (threat, deployment) -> image -> record

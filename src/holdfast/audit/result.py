@@ -265,11 +265,11 @@ class Audit(Result):
         return f"{name}: {clean.title} {clean.value:.4f}, {clean.images} images{noise}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{k: v for k, v in asdict(one).items() if k != "command"} for one in self.noises]
+        return [{k: v for k, v in asdict(noise).items() if k != "command"} for noise in self.noises]
 
     def _repr_html_(self) -> str:
-        there = self.folder is not None and (self.folder / PAGE).is_file()
-        return str(look_up("audit.page:show")(self.folder if there else self)._repr_html_())
+        written = self.folder is not None and (self.folder / PAGE).is_file()
+        return str(look_up("audit.page:show")(self.folder if written else self)._repr_html_())
 
     def _page(self) -> str:
         """The page that the audit wrote, which has all images; else one from the numbers."""

@@ -323,7 +323,6 @@ def _specs(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 
 def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
-    """Repeat every proof and counterexample under other precisions and runtimes."""
     if state.prepared is None:
         return PartOutcome(0, "no precision or runtime was available")
     built = [c.variant for c in state.prepared.candidates if c.option.family in RECHECKED]

@@ -235,7 +235,6 @@ def _search(run: Run, spec: SpecVerdict, points: int, end: float, rng: np.random
 
 
 def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
-    """The flat outputs of a point, in the order of the user's file."""
     outputs = run(point)
     missing = [name for name in names if name not in outputs]
     if missing:

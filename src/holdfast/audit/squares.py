@@ -183,10 +183,7 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
 def _score_places(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
-    """The score at every position (rows, columns), NaN where it could not be computed, and the reasons.
-
-    BudgetSpent at `until` (of time.monotonic).
-    """
+    """The score at every position (rows, columns), NaN where it could not be computed, and the reasons."""
     size = Size(image.shape[1], image.shape[0])
     columns, rows = axes(size, grid)
     scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a skipped position stays undecided

@@ -173,15 +173,12 @@ def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[s
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A number, what it refers to (a noise, an image), the command that reproduces it, and its n.
-
-    `images` is the n of an estimate; None for counts.
-    """
+    """A number, what it refers to (a noise, an image), and the command that reproduces it."""
 
     value: float
     about: str = ""
     command: str = ""
-    images: int | None = None
+    images: int | None = None  # n of an estimate; None for counts
 
 
 def values_of(audit: Audit) -> dict[str, float]:

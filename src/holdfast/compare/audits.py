@@ -150,7 +150,6 @@ def _share(part: int, whole: int) -> StatedNumber:
 
 
 def _proofs(a: Audit, b: Audit) -> ComparisonContent:
-    """The share of images with a proof, on common images, and which images changed."""
     rows: list[Change] = []
     lists: list[ImageList] = []
     notes: list[str] = []

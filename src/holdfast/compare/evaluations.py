@@ -100,7 +100,6 @@ def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
 
 
 def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
-    """The other numbers, with an interval where it can be drawn from the records."""
     numbers = [side.result["metrics"] for side in (before, after)]
     for name in numbers[1]:
         if name == after.metric:

@@ -22,13 +22,13 @@ _STATED: dict[str, Kind] = {  # as manifests state it
     "audit": "audit", "noise": "noise", "noise-language": "language noise", "noise of speech": "speech noise",
 }  # fmt: skip
 _WITH_ARTICLE: dict[Kind, str] = {
-    "evaluation": "an evaluation",
-    "attack": "an attack",
-    "audit": "an audit",
-    "noise": "a noise suite",
-    "language noise": "a language noise suite",
-    "speech noise": "a speech noise suite",
-}
+    "evaluation": "an evaluation", "attack": "an attack", "audit": "an audit", "noise": "a noise suite",
+    "language noise": "a language noise suite", "speech noise": "a speech noise suite",
+}  # fmt: skip
+_OPENERS: dict[Kind, Callable[[Path], Result]] = {
+    "evaluation": open_run, "noise": open_suite, "language noise": open_language,
+    "speech noise": open_speech, "audit": open_audit,
+}  # fmt: skip
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
@@ -76,17 +76,10 @@ def compare_results(a: Result | str | Path, b: Result | str | Path) -> Compariso
 
 def open_result(path: Path) -> Result:
     """The result in a run folder or of a manifest: an evaluation, a noise suite or an audit."""
-    openers: dict[Kind, Callable[[Path], Result]] = {
-        "evaluation": open_run,
-        "noise": open_suite,
-        "language noise": open_language,
-        "speech noise": open_speech,
-        "audit": open_audit,
-    }
     kind = kind_of(path)
-    if kind not in openers:
+    if kind not in _OPENERS:
         raise InputError(f"{path}: holds {_WITH_ARTICLE[kind]}, which cannot be opened from Python")
-    return openers[kind](manifest_of(path))
+    return _OPENERS[kind](manifest_of(path))
 
 
 def _folder(run: Result | str | Path) -> Path:
@@ -146,7 +139,6 @@ def _plain(manifest: Path) -> dict[str, Any]:
 
 
 def _summary(path: str | Path, plain: dict[str, Any]) -> RunSummary:
-    """Path, model, data, date and command of a run, from its manifest."""
     about = plain.get("about", plain)
     if "models" in about:  # a suite; one of language names its sets with each model
         model = ", ".join(entry["model"] for entry in about["models"])

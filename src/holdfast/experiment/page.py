@@ -157,7 +157,6 @@ def _sections(result: ExperimentResult, out: Path) -> tuple[Section, ...]:
 
 
 def _linked(lines: Sequence[TrialResult], out: Path) -> str:
-    """The table of results; each condition links to its page."""
     rows = [
         {
             "model": line.model,

@@ -147,7 +147,6 @@ class _Reader:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def report(self, where: Where, what: str) -> None:
-        """Record the problem with its line and the name of the field."""
         line = line_of(self.lines, where)
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
         location = f"{self.file}:{line}" if line else str(self.file)
@@ -195,7 +194,6 @@ class _Reader:
         return values
 
     def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
-        """The tables of [[name]]."""
         tables = document.get(name, [])
         if not isinstance(tables, list) or not all(isinstance(row, dict) for row in tables):
             single = "one table; write [[ ]] around its name, with two brackets"
@@ -208,7 +206,6 @@ class _Reader:
         return tables
 
     def entries(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
-        """The models or the data, each with a name."""
         entries = []
         for index, row in enumerate(self.rows(document, name, needed)):
             entry = shape(**{"path": "", **self.table(shape, row, (name, index))})
@@ -220,7 +217,6 @@ class _Reader:
         return tuple(entries)
 
     def conditions(self, document: Mapping[str, Any]) -> tuple[Condition, ...]:
-        """The conditions, each with the settings of its `do`."""
         conditions, names = [], dict[int, str]()
         for index, row in enumerate(self.rows(document, "condition")):
             where: Where = ("condition", index)
@@ -278,7 +274,6 @@ class _Reader:
                     self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
 
     def check_unique(self, name: str, names: Mapping[int, str]) -> None:
-        """Report a duplicate name of two tables."""
         first_index: dict[str, int] = {}
         for index, value in names.items():
             first = first_index.setdefault(value, index)

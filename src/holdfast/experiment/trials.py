@@ -93,7 +93,6 @@ def _evaluate(
 
 
 def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) -> TrialResult:
-    """The result compared with the first evaluation of the same model on the same dataset."""
     if before is None:
         return line
     try:
@@ -105,14 +104,9 @@ def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) 
     # From a change of the metric (0 to 1) to points lost, without a negative zero.
     ends = (change.interval.estimate, change.interval.high, change.interval.low)
     lost, low, high = (-100 * end + 0.0 for end in ends)
-    return replace(
-        line,
-        points_lost=lost,
-        low=low,
-        high=high,
-        notes="; ".join(filter(None, (words, line.notes))),
-        numbers={**line.numbers, "difference": {**numbers, "said": str(change)}},
-    )
+    notes = "; ".join(filter(None, (words, line.notes)))
+    numbers = {**line.numbers, "difference": {**numbers, "said": str(change)}}
+    return replace(line, points_lost=lost, low=low, high=high, notes=notes, numbers=numbers)
 
 
 def _deployed(
@@ -165,14 +159,14 @@ def _noise(context: ExperimentContext, trial: Trial, work: definitions.Noise) ->
         notes[1] = f"worst single noise {worst.label}"
     if combined is not None and combined.points_lost is not None:
         notes.append(f"combined: {combined.points_lost:z.2f} points lost")
+    loss: dict[str, Any] = {"value": result.clean, "points_lost": 0.0}
+    if worst:
+        loss = {name: getattr(worst, name) for name in ("value", "points_lost", "low", "high")}
     line = context.result(
         trial,
         *notes,
+        **loss,
         metric=result.metric,
-        value=worst.value if worst else result.clean,
-        points_lost=worst.points_lost if worst else 0.0,
-        low=worst.low if worst else None,
-        high=worst.high if worst else None,
         images=result.images,
         failed=len(result.failed),
         folder=str(folder),
@@ -238,7 +232,6 @@ def _audit_plan(context: ExperimentContext, trial: Trial, work: AuditSettings) -
 
 
 def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tuple[TrialResult, Any]:
-    """The result of an audit with the verdicts on its gates, and the state of the audit."""
     from holdfast.audit.gates import judge
     from holdfast.audit.result import as_plain
     from holdfast.audit.run import audit

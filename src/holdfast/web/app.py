@@ -97,7 +97,6 @@ def _index(request: Request) -> Response:
 
 
 def _values(request: Request) -> dict[str, str]:
-    """The values of the form: the query, else the embedded model and dataset."""
     return FIRST | known_values(request.query_params)
 
 
@@ -112,7 +111,6 @@ def _progress(request: Request) -> Response:
 
 
 def _runs(request: Request) -> Response:
-    """The list of runs that match the filter, for htmx."""
     return HTMLResponse(pages.run_list(_site(request), request.query_params.get("filter", "")))
 
 
@@ -148,7 +146,6 @@ def _log(request: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    """The page of an audit of the queue."""
     page = written_page(_site(request).queue.job(request.path_params["key"]).folder)
     if page is None:
         raise Refusal("this audit has no page; see its log", 404)

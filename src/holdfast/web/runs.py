@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -91,14 +92,11 @@ def run_of(folder: Path, key: str) -> Run:
 def _run(folder: Path) -> Run | None:
     for name, (kind, _) in KINDS.items():
         path = folder / name
-        try:
+        with contextlib.suppress(OSError):
             state = path.lstat()
-        except OSError:
-            continue
-        if path.is_symlink() or not path.is_file():
-            continue
-        key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
-        return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
+            if stat.S_ISREG(state.st_mode):  # not a symbolic link
+                key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
+                return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
     return None
 
 

@@ -52,7 +52,6 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 

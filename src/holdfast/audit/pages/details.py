@@ -136,9 +136,9 @@ def square_sections(
 def table_of(maps: Sequence[SquareMap]) -> Table:
     """One row per map."""
     rows: list[list[Cell]] = [  # the proof of a map has its numbers
-        [p.image, p.answer, p.members, p.tried, p.unsafe, one.clean, p.margin,
+        [p.image, p.answer, p.members, p.tried, p.unsafe, m.clean, p.margin,
          "" if p.where is None else f"{p.where[0]}, {p.where[1]}", p.note]
-        for one, p in zip(maps, proofs_of(maps), strict=True)
+        for m, p in zip(maps, proofs_of(maps), strict=True)
     ]  # fmt: skip
     columns: list[Column | str] = [
         "image", "answer", "positions", "decided", "unsafe", Column("clean score", 3),
@@ -169,7 +169,6 @@ def _words(m: SquareMap) -> str:
 
 
 def _picture(m: SquareMap, jpeg: bytes | None) -> str:
-    """The image with the scores, the targets, and the square at the worst position."""
     unit = min(_WIDE / m.size.width, _TALL / m.size.height)
     wide, tall = m.size.width * unit, m.size.height * unit
     if jpeg is None:

@@ -240,6 +240,10 @@ def images(audit: Audit) -> Section:
     return Section("images", "Images", figures, lead)
 
 
+def _still_broken(cell: MatrixCell) -> str:
+    return _of(cell.still_broken, cell.broken_in_training) if cell.broken_in_training else ""
+
+
 def cells(audit: Audit) -> Section:
     """Every cell of the matrix with all its numbers."""
     extra = "together, minus the sum of both alone"
@@ -248,10 +252,7 @@ def cells(audit: Audit) -> Section:
         Column("deployment", get=lambda m: m.deployment),
         Column(audit.clean.title, get=lambda m: m.value),
         Column("images", get=lambda m: m.images),
-        Column(
-            "still broken",
-            get=lambda m: _of(m.still_broken, m.broken_in_training) if m.broken_in_training else "",
-        ),
+        Column("still broken", get=_still_broken),
         Column("extra points lost", 2, extra, get=lambda m: m.extra_points_lost),
         Column("95% interval", get=_interval),
         Column("interaction", get=effect_of),
