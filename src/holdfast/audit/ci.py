@@ -271,15 +271,12 @@ def model_uri(path: str, root: Path) -> str:
 
 def _rules(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
     """One rule per pattern of the names in the gates, then one per kind of finding."""
+    rules = []
+    for p in dict.fromkeys(required_pattern(verdict.gate.name, audit) for verdict in judged):
+        short = f"Gate on {p.text}: {p.meaning}."
+        rules.append(_rule(f"gate/{p.text}", short, f"Unit: {p.unit}.", "error"))
     more = "A finding of the audit, not a gate."
-    patterns = dict.fromkeys(required_pattern(verdict.gate.name, audit) for verdict in judged)
-    return [
-        *(
-            _rule(f"gate/{p.text}", f"Gate on {p.text}: {p.meaning}.", f"Unit: {p.unit}.", "error")
-            for p in patterns
-        ),
-        *(_rule(kind, text, more, "warning") for kind, text in KINDS.items()),
-    ]
+    return rules + [_rule(kind, text, more, "warning") for kind, text in KINDS.items()]
 
 
 def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:

@@ -177,15 +177,16 @@ def describe_square(maps: Sequence[SquareMap]) -> str:
 def to_plain(square_map: SquareMap) -> dict[str, Any]:
     """The map as JSON values, without the image's name."""
     grid, targets = square_map.grid, square_map.targets
-    plain_targets: Any = targets.index if isinstance(targets, Label) else None
-    if isinstance(targets, Boxes):
-        plain_targets = [targets.xyxy.tolist(), targets.classes.tolist()]
+    if isinstance(targets, Label):
+        truth: Any = targets.index
+    else:
+        truth = [targets.xyxy.tolist(), targets.classes.tolist()]
     return {
         **{name: getattr(square_map, name) for name in _PLAIN},
         "size": list(square_map.size),
         "grid": [grid.side, grid.step],
         "scores": [[None if math.isnan(v) else v for v in row] for row in square_map.scores.tolist()],
-        "targets": plain_targets,
+        "targets": truth,
     }
 
 

@@ -134,11 +134,10 @@ def write(result: ExperimentResult, out: Path) -> Path:
 
 
 def _alerts(result: ExperimentResult) -> tuple[Alert, ...]:
-    counts = (
-        (len(result.failed), "trial", "failed or have failed images", "results"),
-        (len(result.broken_gates), "gate", "failed", "gates"),
-    )
-    return tuple(Alert(f"{many(n, noun)} {what}", where) for n, noun, what, where in counts if n)
+    failed, broken = len(result.failed), len(result.broken_gates)
+    trials = Alert(f"{many(failed, 'trial')} failed or have failed images", "results")
+    gates = Alert(f"{many(broken, 'gate')} failed", "gates")
+    return (*([trials] if failed else []), *([gates] if broken else []))
 
 
 def _sections(result: ExperimentResult, out: Path) -> tuple[Section, ...]:
