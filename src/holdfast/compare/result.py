@@ -86,13 +86,13 @@ class Change:
     @property
     def words(self) -> str:
         """The change in a few words: "points lost to resize=opencv-nearest rise by 4.10"."""
-        about, change = self.about, self.difference
-        name = about.what
+        name, unit, change = self.about.what, self.about.unit, self.difference
         if change is None:
             return f"{name} is {self.verdict}"
-        if about.costs and about.unit == POINTS:
-            return f"points lost to {name} {'rise' if change > 0 else 'fall'} by {abs(change):.2f}"
-        return f"{name} {'rises' if change > 0 else 'falls'} by {abs(change):.2f} {about.unit}"
+        verb = "rise" if change > 0 else "fall"
+        if self.about.costs and unit == POINTS:
+            return f"points lost to {name} {verb} by {abs(change):.2f}"
+        return f"{name} {verb}s by {abs(change):.2f} {unit}"
 
 
 def in_points(
@@ -195,12 +195,8 @@ def changed_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tupl
 
 def order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """The rows, worse first, then better and undecided; the largest first, points before other units."""
-
-    def key(row: Change) -> tuple[int, bool, float]:
-        size = abs(row.difference) if row.difference is not None else 0.0
-        return VERDICTS.index(row.verdict), row.about.unit != POINTS, -size
-
-    return tuple(sorted(changes, key=key))
+    largest = sorted(changes, key=lambda row: -abs(row.difference or 0.0))
+    return tuple(sorted(largest, key=lambda row: (VERDICTS.index(row.verdict), row.about.unit != POINTS)))
 
 
 def _direction(about: ComparedNumber, change: float) -> Verdict:
