@@ -142,8 +142,8 @@ def _level(
     square: bool = False,
 ) -> LevelResult:
     metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
-    for attacked_image in (False, True):
-        records = [a.record(a.model, after=attacked_image) for a in attempts]
+    for patched in (False, True):
+        records = [a.record(a.model, patched) for a in attempts]
         value = scored_run(plan.plan, outcome.alignment, records).value if attempts else 0.0
         metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
@@ -154,8 +154,15 @@ def _level(
     if attacked < len(attempts):
         others = "the others were broken with a smaller budget"
         engine += f", on {attacked} of {len(attempts)} images ({others})"
-    before, after = metrics
-    counts = len(aimed), sum(a.success for a in aimed), len(attempts)
-    mean = sum(a.pixels for a in aimed) / len(aimed) if aimed else None
-    level = AttackLevel(name_of(pixels, square), pixels, before, after, *counts, mean, engine)
+    level = AttackLevel(
+        threat=name_of(pixels, square),
+        pixels=pixels,
+        before=metrics[0],
+        after=metrics[1],
+        aimed=len(aimed),
+        broken=sum(a.success for a in aimed),
+        images=len(attempts),
+        mean_pixels=sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
+        engine=engine,
+    )
     return LevelResult(level, attempts)

@@ -74,7 +74,7 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             text = f"{noise.label}: {audit.clean.title}, {lost}."
             numbers = _fields(noise, "points_lost", "low", "high", "images")
             key = noise.family if noise.family == "combined" else noise.label
-            yield Finding("noise", key, text, noise.command, numbers, noise.images)
+            yield Finding("noise", key, text, noise.command, numbers, images=noise.images)
 
 
 def _fields(result: object, *names: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _attack(audit: Audit) -> Iterator[Finding]:
             text = f"{pixels} hide every detected object in {level.broken} of {level.aimed} images; {fall}."
             numbers = {**_fields(level, "pixels", "broken", "aimed"), "Se": level.effect}
             numbers |= _fields(level, "before", "after", "engine")
-            yield Finding("attack", level.threat, text, level.command, numbers, level.aimed)
+            yield Finding("attack", level.threat, text, level.command, numbers, images=level.aimed)
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _squares(audit: Audit) -> Iterator[Finding]:
         if worst.where is not None:
             text += f" Worst: {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
         numbers = {"broken": len(broken), "images": len(proofs), "engine": worst.engine}
-        yield Finding("square", SQUARE, text, worst.command, numbers, len(proofs))
+        yield Finding("square", SQUARE, text, worst.command, numbers, images=len(proofs))
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
@@ -141,9 +141,8 @@ def _matrix(audit: Audit) -> Iterator[Finding]:
             lost = f"{_points(cell.extra_points_lost)} more points lost (95% interval {ends})"
             text = f"{cell.threat} with {cell.deployment}: {lost} than the sum of both alone."
             numbers = _fields(cell, "extra_points_lost", "low", "high", "value")
-            yield Finding(
-                "matrix", f"{cell.threat} {cell.deployment}", text, cell.command, numbers, cell.images
-            )
+            key = f"{cell.threat} {cell.deployment}"
+            yield Finding("matrix", key, text, cell.command, numbers, images=cell.images)
 
 
 def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:

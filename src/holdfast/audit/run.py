@@ -79,9 +79,10 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
                 continue
             seconds = round(time.monotonic() - began, 3)
             planned = 0.0 if planned == math.inf else round(planned, 1)
-            command = state.full_line(name) if outcome.skipped else ""
-            of = len(plan.plan.dataset)
-            state.parts.append(Part(name, outcome.images, of, seconds, planned, outcome.skipped, command))
+            of, why = len(plan.plan.dataset), outcome.skipped
+            command = state.full_line(name) if why else ""
+            part = Part(name, outcome.images, of, seconds, planned, skipped=why, command=command)
+            state.parts.append(part)
         if finished:
             raise finished
         state.audit = audit_of(state, clock.elapsed)

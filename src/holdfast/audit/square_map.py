@@ -151,13 +151,23 @@ def _around(scores: Floats) -> Floats:
 
 def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]:
     """The answer of every map, exact for the finite set of positions."""
-    proofs = []
-    for m in maps:
-        margin = None if m.least is None else m.least - m.threshold
-        counts = m.scores.size, m.tried, int(m.unsafe.sum())
-        proof = Proof(THREAT, m.image, m.answer, ENGINE, m.seconds, *counts, margin, m.where, m.note, command)
-        proofs.append(proof)
-    return tuple(proofs)
+    return tuple(
+        Proof(
+            THREAT,
+            m.image,
+            m.answer,
+            ENGINE,
+            m.seconds,
+            members=m.scores.size,
+            tried=m.tried,
+            unsafe=int(m.unsafe.sum()),
+            margin=None if m.least is None else m.least - m.threshold,
+            where=m.where,
+            note=m.note,
+            command=command,
+        )
+        for m in maps
+    )
 
 
 def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:

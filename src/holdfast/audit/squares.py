@@ -157,7 +157,9 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
             size = Size(image.shape[1], image.shape[0])
             grid = grid_for(size, self.share, self.most)
             scores, notes = _score_places(state, image, grid, targets, self.until)
-            square_map = SquareMap(item.name, size, grid, scores, state.threshold, targets, 0.0, 0.0)
+            square_map = SquareMap(
+                item.name, size, grid, scores, state.threshold, targets=targets, clean=0.0, seconds=0.0
+            )
             notes += _confirm_worst(state, sample.data, square_map)
             clean, seconds = state.score(image, targets), round(time.perf_counter() - began, 3)
         except ImageError as problem:
@@ -177,7 +179,7 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
     numbers = to_model(alignment_of(plan))
     rule, share, most = squares.rule, squares.share, squares.most
     facts = [setup.facts, rule, share, most, numbers]
-    return SquareWork(model, pipeline, rule, numbers, share, most, facts, plan.until)
+    return SquareWork(model, pipeline, rule, numbers, share, most=most, facts=facts, until=plan.until)
 
 
 def _score_places(

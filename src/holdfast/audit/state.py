@@ -154,7 +154,17 @@ def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
     others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
     command = state.plan.evaluate_line(evaluation.about.data["images"])
     images = len(evaluation.records)
-    return Clean(metric, title, side.value, interval.low, interval.high, images, side.rule, others, command)
+    return Clean(
+        metric,
+        title,
+        side.value,
+        interval.low,
+        interval.high,
+        images=images,
+        rule=side.rule,
+        others=others,
+        command=command,
+    )
 
 
 def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> ScoredRun:
@@ -182,7 +192,16 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
     points = (row.points_lost, row.low, row.high)
     lost, low, high = (None if value is None or math.isnan(value) else value for value in points)
     return NoiseResult(
-        label, row.family, row.outcome, lost, low, high, row.changed, row.images, row.note, command
+        label,
+        row.family,
+        row.outcome,
+        lost,
+        low,
+        high=high,
+        changed=row.changed,
+        images=row.images,
+        note=row.note,
+        command=command,
     )
 
 

@@ -136,7 +136,7 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonConten
 def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
-        sides = [level and in_points(getattr(level, name), images=level.images) for level in levels]
+        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in levels]
         yield from_stated(ComparedNumber(ATTACK, f"{threat}: {what}", rise), *sides)
 
 

@@ -114,7 +114,7 @@ def _status(job: Job, progress: Progress | None) -> AuditStatus:
         progress = None
     again = "" if job.live else f"/?{urlencode(job.values)}#start"
     page = job.state == "done" and (job.folder / PAGE).is_file()
-    return AuditStatus(job.key, title, job.state, job.note, progress, again, page)
+    return AuditStatus(job.key, title, job.state, job.note, progress, again=again, page=page)
 
 
 def index(site: Site, values: Mapping[str, str], line: str = "", text: str = "") -> str:

@@ -297,7 +297,7 @@ def _progress(folder: Path, plain: Mapping[str, Any]) -> Progress:
         state = "interrupted"
     names = plain.get("parts")
     parts = tuple(str(name)[:100] for name in names[:50]) if isinstance(names, list) else ()
-    return Progress(folder, state, part, done, total, started, pid, parts, step)
+    return Progress(folder, state, part, done, total, started=started, pid=pid, parts=parts, step=step)
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:

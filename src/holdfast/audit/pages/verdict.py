@@ -132,7 +132,7 @@ def _clean(audit: Audit) -> VerdictLine:
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}"
     text += f"{f' ({rule})' if rule else ''}{interval}."
     name, word, command = f"Clean {clean.title}", rule or "measured", clean.command or audit.command
-    return VerdictLine(name, text, command, "fact", word, f"{clean.value:.3f}", clean.images)
+    return VerdictLine(name, text, command, "fact", word, figure=f"{clean.value:.3f}", images=clean.images)
 
 
 def rule_name(audit: Audit) -> str:
@@ -153,14 +153,16 @@ def _single(audit: Audit) -> VerdictLine:
     if any(c.points_lost is not None for c in measured):
         text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
         images = max(c.images for c in measured) or None
-        return VerdictLine(name, text, audit.command, "good", "no loss", "0.00 points lost", images)
+        return VerdictLine(
+            name, text, audit.command, "good", "no loss", figure="0.00 points lost", images=images
+        )
     if measured:
         text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
         return VerdictLine(name, text, audit.command)
     if not ran:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)
     text = f"No effect: {many(len(ran), 'noise option')} give identical input or do not apply to this model."
-    return VerdictLine(name, text, audit.command, "good", "no loss", "0.00 points lost")
+    return VerdictLine(name, text, audit.command, "good", "no loss", figure="0.00 points lost")
 
 
 def _combination(audit: Audit) -> VerdictLine:
@@ -205,7 +207,7 @@ def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictL
         tone, word = ("bad", "significant") if lost > 0 else ("good", "a gain")
         text = f"{text}{changed}."
     command, images = noise.command or audit.command, noise.images or None
-    return VerdictLine(name, text, command, tone, word, lost_text(lost), images)
+    return VerdictLine(name, text, command, tone, word, figure=lost_text(lost), images=images)
 
 
 def _attack(audit: Audit) -> VerdictLine:
@@ -224,7 +226,7 @@ def _attack(audit: Audit) -> VerdictLine:
         )
         text += f" {_contiguous(audit)}." if audit.contiguous_attack else ""
         command = last.command or audit.command
-        return VerdictLine(name, text, command, "caution", "no success", "none", last.aimed)
+        return VerdictLine(name, text, command, "caution", "no success", figure="none", images=last.aimed)
     text = (
         f"{grouped(first.pixels)} scattered pixels hide every detected object in {first.broken} of "
         f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
@@ -233,7 +235,7 @@ def _attack(audit: Audit) -> VerdictLine:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
     text += f". {_contiguous(audit)}." if audit.contiguous_attack else "."
     command, figure = first.command or audit.command, f"{grouped(first.pixels)} px"
-    return VerdictLine(name, text, command, "bad", "success", figure, first.aimed)
+    return VerdictLine(name, text, command, "bad", "success", figure=figure, images=first.aimed)
 
 
 def _contiguous(audit: Audit) -> str:
@@ -276,7 +278,7 @@ def _proofs(audit: Audit) -> VerdictLine:
         tone, word = ("good", "proven") if whole else ("caution", "partly proven")
     elif answers["violated"]:
         tone, word = "bad", "violated"
-    return VerdictLine(name, " ".join(sentences), command, tone, word, figure, images)
+    return VerdictLine(name, " ".join(sentences), command, tone, word, figure=figure, images=images)
 
 
 def _by_threat(audit: Audit) -> list[str]:
