@@ -81,7 +81,6 @@ def run(options: ExperimentOptions) -> int:
 
 
 def _page(context: ExperimentContext, trial: Trial, result: Any, line: TrialResult) -> Path | None:
-    """Write the page of a finished trial; None if it has none."""
     from holdfast.engine.manifest import slug
     from holdfast.experiment.result import experiment_folder
 
