@@ -9,7 +9,15 @@ from dataclasses import replace
 from holdfast.audit.attack_levels import attack_levels, attack_square
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
+from holdfast.audit.plan import (
+    LATE,
+    NO_CALIBRATION,
+    AuditPlan,
+    Clock,
+    ProgressFile,
+    open_clock,
+    skipped_images,
+)
 from holdfast.audit.recheck import recheck
 from holdfast.audit.result import Part, save
 from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
@@ -44,7 +52,7 @@ COARSE = 64  # positions of a square below which fewer images are better than fe
 
 
 def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
-    """Run the audit and save it in its folder; one that was killed continues where it stopped.
+    """Run the audit and save it in its folder; one that was killed, or late, continues where it stopped.
 
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
@@ -85,6 +93,9 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             state.parts.append(part)
         if finished:
             raise finished
+        if clock.before:
+            state.notes.append("continued: the previous run of this command stopped at its time budget")
+        clock.end(state.parts)
         state.audit = audit_of(state, clock.elapsed)
         save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
@@ -189,7 +200,7 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name
     notes = [skipped_images(done, whole, state.plan.options.noise_images)]
-    notes += [f"{', '.join(skipped)} (no time to calibrate)"] if skipped else []
+    notes += [f"{', '.join(skipped)} ({NO_CALIBRATION})"] if skipped else []
     return PartOutcome(done, "; ".join(filter(None, notes)))
 
 
