@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 from holdfast.engine.executor import Progress
-from holdfast.engine.progress import progress as terminal
+from holdfast.engine.executor import progress as terminal
 from holdfast.noise.suite import no_progress
 
 Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]

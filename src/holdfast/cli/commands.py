@@ -10,7 +10,7 @@ from holdfast.core.extras import check
 from holdfast.core.types import Size
 from holdfast.data import crop, info
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import write_atomic
 from holdfast.graph.card import write_card
 from holdfast.graph.darknet.convert import convert

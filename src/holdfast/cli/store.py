@@ -6,7 +6,7 @@ from holdfast.cli.options import StoreInfoOptions, StorePruneOptions, StoreVerif
 from holdfast.config.output import say, write_json
 from holdfast.core.errors import InputError
 from holdfast.engine import housekeeping
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import Store, StoreEntry, open_store
 from holdfast.report.tables import Column, Table, many, to_text
 

@@ -24,9 +24,7 @@ SHOWING = frozenset({"cli", "options", "page", "pages"})
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _REWRITE = ("graph.inspect", "graph.artifacts", "graph.nodes", "graph.rewrite", "graph.session")
 _CELLS = ("engine.cells", "engine.store")
-_EVALUATE = (
-    *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",
-)  # fmt: skip
+_EVALUATE = (*_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.records")
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
 # Kind of work -> the packages and modules below `holdfast` that can affect its results.

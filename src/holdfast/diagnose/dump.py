@@ -11,9 +11,8 @@ import numpy as np
 from holdfast.core import fingerprint
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.extras import is_installed
-from holdfast.core.frame import place
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, load_pipeline
+from holdfast.core.pipeline import Pipeline, load_pipeline, place
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
 from holdfast.diagnose.stages import ValueDifference, compare_values

@@ -8,7 +8,7 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
 from holdfast.evaluate.result import Evaluation, RunInfo
-from holdfast.evaluate.tables import RANKED_BY
+from holdfast.evaluate.score import RANKED_BY
 from holdfast.report.gallery import Picture, WorstImages, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll

@@ -120,7 +120,7 @@ class Evaluation(Result):
     def to_dict(self) -> dict[str, Any]:
         """The metrics, the numbers of each class, and how many images failed, as `--json` writes them."""
         folder = {"run": str(self.folder)} if self.folder else {}
-        numbers = look_up("evaluate.tables:as_json")(self.result)
+        numbers = look_up("evaluate.score:as_json")(self.result)
         return {**numbers, **folder, "failed": len(self.failed)}
 
     def to_fiftyone(self, folder: str | Path | None = None) -> Any:
@@ -128,7 +128,7 @@ class Evaluation(Result):
 
         Images that are not files on disk are written into `folder`.
         """
-        export = look_up("evaluate.fiftyone_export:to_fiftyone")
+        export = look_up("evaluate.per_image:to_fiftyone")
         return export(self, None if folder is None else Path(folder))
 
     def _summary(self) -> str:

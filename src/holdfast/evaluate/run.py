@@ -28,9 +28,8 @@ from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import FailedImage
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment, align, realign
+from holdfast.evaluate.classes import Alignment, align, output_warnings, realign
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model

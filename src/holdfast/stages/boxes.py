@@ -7,8 +7,8 @@ side, rounding to whole pixels of the network input, non-maximum suppression, ba
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from holdfast.core.frame import Frame
 from holdfast.core.model import Card
+from holdfast.core.pipeline import Frame
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Prediction, Tensor
 from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp

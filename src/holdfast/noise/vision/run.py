@@ -19,9 +19,8 @@ from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.execution import current
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.classes import Alignment, output_warnings
 from holdfast.evaluate.difference import ScoredRun, compare, scored_run
-from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.noise import suite
