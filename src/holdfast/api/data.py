@@ -56,18 +56,6 @@ def dataset(
     return limited(found, limit)
 
 
-def as_dataset(
-    data: DataLike,
-    *,
-    task: Task,
-    images: int | None = None,
-    format: str | None = None,  # noqa: A002 (the name of the option)
-    split: str | None = None,
-) -> Dataset:
-    """The dataset of an object, a path or a name, labelled for this task."""
-    return dataset(data, limit=images, format=format, split=split, task=task)
-
-
 def limited(data: Dataset, limit: int | None) -> Dataset:
     """The first images of a dataset, with a source that opens the same images again."""
     if limit is None or limit >= len(data):

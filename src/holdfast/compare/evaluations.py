@@ -99,7 +99,7 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 
 def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
     known = {record.name: record for record in side.records}
-    return replace(side, records=tuple(known[name] for name in names), kept={})
+    return replace(side, records=tuple(known[name] for name in names), computed={})
 
 
 def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:

@@ -41,9 +41,8 @@ class Patch:
     def __post_init__(self) -> None:
         pixels, mask = np.array(self.pixels), np.array(self.mask, bool)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
-            raise InputError(
-                f"Patch.pixels: expected (h, w, 3) uint8, got {pixels.shape} {pixels.dtype.name}"
-            )
+            got = f"{pixels.shape} {pixels.dtype.name}"
+            raise InputError(f"Patch.pixels: expected (h, w, 3) uint8, got {got}")
         if mask.shape != pixels.shape[:2]:
             raise InputError(f"Patch.mask: expected {pixels.shape[:2]}, got {mask.shape}")
         pixels.flags.writeable = mask.flags.writeable = False

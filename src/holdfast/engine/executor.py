@@ -65,7 +65,7 @@ class InProcess:
 
         Raise BudgetSpent if there are shards and none was finished.
         """
-        state, found = None, []
+        state, finished = None, []
         for shard in shards:
             if time.monotonic() >= until:
                 break
@@ -73,9 +73,9 @@ class InProcess:
                 answer, state, done = task.process(state, shard, cores())
             except BudgetSpent:  # in the middle of the shard
                 break
-            found.append(answer)
+            finished.append(answer)
             progress(*done)
-        return _some(found, shards)
+        return _some(finished, shards)
 
 
 @dataclass(frozen=True)
@@ -97,31 +97,31 @@ class Processes:
             )
         if reason:
             return InProcess().run(task, shards, progress, until)
-        found: dict[int, Any] = {}
+        finished: dict[int, Any] = {}
         threads = max(1, cores() // self.count)
         with workers(task, threads, self.count) as staff, _killed_at(until, staff) as killed:
             try:
                 for place, answer, done in answers(staff, shards):
-                    found[place] = answer
+                    finished[place] = answer
                     progress(*done)
             except BudgetSpent:
                 pass
             except WorkerLost:
                 if not killed.is_set():
                     raise
-        return leading_answers(found, shards)
+        return leading_answers(finished, shards)
 
 
-def leading_answers(found: Mapping[int, Any], shards: Shards) -> list[Any]:
+def leading_answers(finished: Mapping[int, Any], shards: Shards) -> list[Any]:
     """The answers to the leading shards, up to the first one that has none."""
-    leading = itertools.takewhile(found.__contains__, range(len(shards)))
-    return _some([found[place] for place in leading], shards)
+    leading = itertools.takewhile(finished.__contains__, range(len(shards)))
+    return _some([finished[place] for place in leading], shards)
 
 
-def _some(found: list[Any], shards: Shards) -> list[Any]:
-    if shards and not found:
+def _some(answers: list[Any], shards: Shards) -> list[Any]:
+    if shards and not answers:
         raise BudgetSpent("the time budget was reached before the first image was finished")
-    return found
+    return answers
 
 
 def _not_sendable(task: WorkerTask) -> str:
@@ -184,13 +184,8 @@ def _bar(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{unit}, time left"),
-        TimeRemainingColumn(),
-    )
+    text, left = TextColumn("{task.description}"), TextColumn(f"{unit}, time left")
+    columns = (text, BarColumn(), MofNCompleteColumn(), left, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done, reused: bar.update(task, advance=done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -50,24 +50,19 @@ class Settings:
 
 def tables(records: Sequence[DetectionRecord]) -> tuple[TruthTable, DetectionTable]:
     """All true boxes and all detections of the records as columns; image i is record i."""
+    images = np.arange(-1, len(records))  # −1: an empty image, for the types of columns without records
     truths: list[Boxes] = [NO_BOXES, *(r.truth for r in records)]
-    found: list[Detections] = [no_detections(), *(r.detections for r in records)]
-    images = np.arange(-1, len(records))  # −1: what is there also without records, and empty
-    truth = truth_table(
-        np.repeat(images, [len(t) for t in truths]),
-        np.concatenate([t.classes for t in truths]),
-        xyxy=np.concatenate([t.xyxy for t in truths]),
-        area=np.concatenate([t.areas for t in truths]),
-        crowd=np.concatenate([t.crowd for t in truths]),
-        difficult=np.concatenate([t.difficult for t in truths]),
+    xyxy, classes, crowd, difficult, areas = (
+        np.concatenate([getattr(boxes, column.name) for boxes in truths]) for column in fields(Boxes)
     )
-    detections = detection_table(
-        np.repeat(images, [len(d) for d in found]),
-        np.concatenate([d.classes for d in found]),
-        np.concatenate([d.scores for d in found]),
-        xyxy=np.concatenate([d.boxes for d in found]),
+    image = np.repeat(images, [len(boxes) for boxes in truths])
+    truth = truth_table(image, classes, xyxy=xyxy, area=areas, crowd=crowd, difficult=difficult)
+    outputs = [no_detections(), *(r.detections for r in records)]
+    xyxy, scores, classes = (
+        np.concatenate([getattr(boxes, column.name) for boxes in outputs]) for column in fields(Detections)
     )
-    return truth, detections
+    image = np.repeat(images, [len(boxes) for boxes in outputs])
+    return truth, detection_table(image, classes, scores, xyxy=xyxy)
 
 
 def score_records(
@@ -105,21 +100,17 @@ def score_tables(
         ap = np.array([average_precision(c, settings.rule.interpolation) for c in curves], dtype=np.float64)
         metrics = {"mAP": _number(mean_of_present(ap))}
         per_class = [{"AP": _number(value)} for value in ap.tolist()]
-    found = np.bincount(detections.category, minlength=len(classes))
-    columns = (classes, per_class, matches.positives.tolist(), found.tolist(), _count_columns(counts))
-    return {
-        "rule": str(settings.rule),
-        "metrics": metrics,
-        "per_class": [
-            {"class": name, **numbers, "truth": truths, "found": boxes, **row}
-            for name, numbers, truths, boxes, row in zip(*columns, strict=True)
-        ],
-        "at_score": {"score": settings.score, "iou": settings.iou, **_count_columns(counts.total())[0]},
-    }
+    boxes = np.bincount(detections.category, minlength=len(classes))
+    columns = (classes, per_class, matches.positives.tolist(), boxes.tolist(), _count_columns(counts))
+    rows = [
+        {"class": name, **numbers, "truth": truths, "found": found, **row}
+        for name, numbers, truths, found, row in zip(*columns, strict=True)
+    ]
+    at_score = {"score": settings.score, "iou": settings.iou, **_count_columns(counts.total())[0]}
+    return {"rule": str(settings.rule), "metrics": metrics, "per_class": rows, "at_score": at_score}
 
 
 def _count_columns(counts: Counts) -> list[dict[str, Any]]:
-    """TP, FP, FN and the shares made of them, by class."""
     columns: dict[str, list[Any]] = {name: getattr(counts, name).tolist() for name in ("tp", "fp", "fn")}
     for name in ("precision", "recall", "f1"):
         columns[name] = [_number(share) for share in getattr(counts, name)]
@@ -158,9 +149,8 @@ def single_outputs(records: Sequence[DetectionRecord]) -> tuple[Floats, Ints]:
 def true_class_ranks(records: Sequence[ClassificationRecord]) -> tuple[Ints, Ints]:
     """Per image the place of the true class among the best (their number if not there), and the class."""
     labels = np.array([r.label for r in records], np.int64)
-    kept = [r.top.tolist() for r in records]
-    found = [row.index(label) if label in row else len(row) for row, label in zip(kept, labels, strict=True)]
-    return np.array(found, np.int64), labels
+    ranks = [[*r.top.tolist(), r.label].index(r.label) for r in records]
+    return np.array(ranks, np.int64), labels
 
 
 def _classify(
@@ -185,10 +175,8 @@ def _segment(
     total = np.sum([r.confusion for r in records], axis=0)
     whole = segmentation_result(total)
     pixels = total.sum(axis=1)
-    per_class = [
-        {"class": name, "IoU": _number(whole.iou[i]), "pixels": int(pixels[i])}
-        for i, name in enumerate(classes)
-    ]
+    columns = zip(classes, whole.iou, pixels, strict=True)
+    per_class = [{"class": name, "IoU": _number(iou), "pixels": int(count)} for name, iou, count in columns]
     metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
     over = "mean over classes; classes absent in ground truth and prediction are skipped"
     rule = f"mIoU: TP / (TP + FP + FN) over all pixels, {over}"
@@ -204,8 +192,8 @@ def _number(value: float) -> float | None:
 def score_files(truth: Path, predictions: Path, settings: Settings) -> dict[str, Any]:
     """The result of the predictions against the truth, of the form `score_records` gives."""
     true = read_truth(truth)
-    found = read_predictions(predictions, true)
-    result = score_tables(true.table, found, true.images, true.class_names, settings)
+    boxes = read_predictions(predictions, true)
+    result = score_tables(true.table, boxes, true.images, true.class_names, settings)
     return {"task": "detect", "images": true.images, **result}
 
 
@@ -232,11 +220,10 @@ def counts_table(result: Mapping[str, Any]) -> Table | None:
     at = result.get("at_score")
     if not at:
         return None
-    rates = ("precision", "recall", "f1")
-    columns = [*(Column("F1" if name == "f1" else name, 4) for name in rates)]
-    counts = {"true positives": at["tp"], "false positives": at["fp"], "missed objects": at["fn"]}
+    heads = [*(Column(name, 4) for name in ("precision", "recall", "F1"))]
+    row = [at[key] for key in ("precision", "recall", "f1", "tp", "fp", "fn")]
     caption = f"At score threshold {at['score']:g} and IoU threshold {at['iou']:g}"
-    return Table([*columns, *counts], [[*(at[name] for name in rates), *counts.values()]], caption)
+    return Table([*heads, "true positives", "false positives", "missed objects"], [row], caption)
 
 
 def class_table(result: Mapping[str, Any], *, top: int | None = WORST, all_columns: bool = False) -> Table:
@@ -248,10 +235,10 @@ def class_table(result: Mapping[str, Any], *, top: int | None = WORST, all_colum
     key = next((k for k in RANKED_BY if any(k in row for row in rows)), "")
     caption = "By class"
     if top is not None and key:
-        present = sorted((r for r in rows if r.get(key) is not None), key=lambda r: r[key])
-        more = "" if len(present) <= top and len(present) == len(rows) else "; --all-classes prints all"
-        caption = f"Worst {many(min(top, len(present)), 'class', 'classes')} of {len(rows)} by {key}{more}"
-        rows = present[:top]
+        worst = sorted((r for r in rows if r.get(key) is not None), key=lambda r: r[key])[:top]
+        more = "" if len(worst) == len(rows) else "; --all-classes prints all"
+        caption = f"Worst {many(len(worst), 'class', 'classes')} of {len(rows)} by {key}{more}"
+        rows = worst
     if not all_columns:
         keys = [k for k in MAIN_COLUMNS if any(k in row for row in rows)]
         rows = [{HEADINGS.get(k, k): row.get(k) for k in keys} for row in rows]
