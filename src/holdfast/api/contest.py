@@ -129,12 +129,12 @@ def board(contest: str | Path, **options: Unpack[types.ContestBoardKeywords]) ->
     from holdfast.report.html import write_page
 
     given = build_options(BoardOptions, options, "contest.board", contest=contest)
-    found = read(given.contest)
+    standings = read(given.contest)
     if given.json:
-        write_json(given.json, found.to_plain())
+        write_json(given.json, standings.to_plain())
     if given.html:
-        write_page(board_page(found), given.html, "contest.html")
-    return found
+        write_page(board_page(standings), given.html, "contest.html")
+    return standings
 
 
 @keywords(RescoreOptions, "contest")

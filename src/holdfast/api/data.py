@@ -44,16 +44,16 @@ def dataset(
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected 1 or more, got {limit}")
     if isinstance(data, Dataset):
-        found = data
+        opened = data
     elif isinstance(data, Sample):
-        found = dataset_of_samples([data], cast(Task, data.task or task or "detect"))
+        opened = dataset_of_samples([data], cast(Task, data.task or task or "detect"))
     else:
         if not isinstance(data, Iterable):
             raise InputError(f"data: expected a dataset, a path, a name or pairs, got {type(data).__name__}")
-        found = _of_items(list(data), classes, task)
-    if task is not None and found.task != task:
-        found = _for_task(found, task)
-    return limited(found, limit)
+        opened = _of_items(list(data), classes, task)
+    if task is not None and opened.task != task:
+        opened = _for_task(opened, task)
+    return limited(opened, limit)
 
 
 def limited(data: Dataset, limit: int | None) -> Dataset:

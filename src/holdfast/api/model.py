@@ -118,7 +118,6 @@ class Model(core.Model):
         return replace(self, stages=stages, deployment=(*others, *(one.label for one in chosen), *own))
 
     def _machine(self) -> LoadedPipeline:
-        """The opened pipeline; opened once."""
         if "" not in self._cache:
             infer = self.pipeline.infer
             if isinstance(infer, DeployedInference) and infer.calibrated and infer.calibration is None:

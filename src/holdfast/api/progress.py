@@ -38,7 +38,7 @@ def notebook(what: str, total: int, unit: str = "images") -> Iterator[Progress]:
     done, last = 0, 0.0
     handle: Any = display({"text/plain": f"{what}: 0 of {total} {unit}"}, raw=True, display_id=True)
 
-    def step(more: int, found: int) -> None:
+    def step(more: int, cached: int) -> None:
         nonlocal done, last
         done += more
         now = time.monotonic()

@@ -98,13 +98,13 @@ def answer(shell: str) -> None:
 
 def _rejoined(words: list[str]) -> list[str]:
     """The words as they were typed: bash splits --rule=coco into three."""
-    whole: list[str] = []
+    typed: list[str] = []
     for word in words:
-        if whole and (word == "=" or whole[-1].endswith("=")):
-            whole[-1] += word
+        if typed and (word == "=" or typed[-1].endswith("=")):
+            typed[-1] += word
         else:
-            whole.append(word)
-    return whole
+            typed.append(word)
+    return typed
 
 
 def offers(words: list[str]) -> Iterator[Offer]:

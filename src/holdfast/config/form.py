@@ -99,8 +99,8 @@ def _single(spec: FieldSpec) -> dict[str, Any]:
         return {"type": "boolean"}
     if spec.kind in (int, float):
         limits = {"minimum": spec.option.least, "maximum": spec.most}
-        kept = {key: value for key, value in limits.items() if value is not None}
-        return {"type": "integer" if spec.kind is int else "number", **kept}
+        bounds = {key: value for key, value in limits.items() if value is not None}
+        return {"type": "integer" if spec.kind is int else "number", **bounds}
     if spec.kind is dict:
         return {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
     if names := spec.names():

@@ -81,7 +81,6 @@ def _how(spec: FieldSpec) -> dict[str, Any]:
 def _describe_problem(
     problem: argparse.ArgumentError, specs: Mapping[str, FieldSpec], words: Sequence[str]
 ) -> str:
-    """The message for an error of argparse."""
     names = (problem.argument_name or "").split("/")
     spec = next(one for one in specs.values() if one.label in names)
     flag = spec.label

@@ -67,7 +67,6 @@ def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
 
 
 def _placements(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
-    """Pixels, mask, column and row of the patch for each of its positions."""
     where = patch.where
     if isinstance(where, Position):
         return [(patch.pixels, patch.mask, where.x, where.y)]

@@ -203,7 +203,6 @@ def foreign_modules() -> tuple[str, ...]:
 
 
 def _describe_error(path: Path, problem: BaseException) -> str:
-    """Description of an error in a user's file, with its line."""
     import traceback  # here, because only a mistake needs it
 
     line, text = 0, f"{type(problem).__name__}: {problem}"

@@ -62,7 +62,7 @@ class MissingCells(NamedTuple):
     """An item and what is to be computed: number of a setup -> the item's content in that cell."""
 
     item: Any
-    wanted: Mapping[int, Any]
+    contents: Mapping[int, Any]
 
 
 class CellResult(NamedTuple):

@@ -25,7 +25,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # units done, units of them th
 Shards: TypeAlias = Sequence[tuple[Any, ...]]
 
 
-def silent(done: int, found: int) -> None:
+def silent(done: int, cached: int) -> None:
     """No-op progress callback."""
 
 
@@ -99,9 +99,9 @@ class Processes:
             return InProcess().run(task, shards, progress, until)
         finished: dict[int, Any] = {}
         threads = max(1, cores() // self.count)
-        with workers(task, threads, self.count) as staff, _killed_at(until, staff) as killed:
+        with workers(task, threads, self.count) as pool, _killed_at(until, pool) as killed:
             try:
-                for place, answer, done in answers(staff, shards):
+                for place, answer, done in answers(pool, shards):
                     finished[place] = answer
                     progress(*done)
             except BudgetSpent:
@@ -139,7 +139,7 @@ def _not_sendable(task: WorkerTask) -> str:
 
 
 @contextlib.contextmanager
-def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Event]:
+def _killed_at(until: float, pool: Sequence[Worker]) -> Iterator[threading.Event]:
     """Kill the processes at that moment, unless the block is left before; the event says whether they were.
 
     Cells are written whole or not at all, so a process may be killed anywhere.
@@ -151,7 +151,7 @@ def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Even
 
     def kill() -> None:
         killed.set()
-        for worker in staff:
+        for worker in pool:
             worker.process.kill()
 
     timer = threading.Timer(max(0.0, until - time.monotonic()), kill)
@@ -197,24 +197,24 @@ class _Lines:
     def __init__(self, what: str, total: int, unit: str) -> None:
         self.what, self.total, self.unit = what, total, unit
         self.began = self.last = time.monotonic()
-        self.done = self.worked = 0
+        self.done = self.computed = 0
         self.speaking = threading.Lock()
 
     def step(self, done: int, reused: int) -> None:
         """Count units that are done, and those of them that were finished before."""
         with self.speaking:
             self.done += done
-            self.worked += done - reused
+            self.computed += done - reused
             now = time.monotonic()
             if now - self.last < EVERY_SECONDS and self.done < self.total:
                 return
-            rate = self.worked / max(now - self.began, 1e-9)
-            speed = f", {rate:.1f} {self.unit}/s" if self.worked else ""
+            rate = self.computed / max(now - self.began, 1e-9)
+            speed = f", {rate:.1f} {self.unit}/s" if self.computed else ""
             left = self.total - self.done
-            ahead = f", {left / rate:.0f} s left" if self.worked and left > 0 else ""
-            before = self.done - self.worked
-            found = f" ({before} {'was' if before == 1 else 'were'} cached)" if before else ""
-            self._say(f"{speed}{ahead}{found}")
+            ahead = f", {left / rate:.0f} s left" if self.computed and left > 0 else ""
+            before = self.done - self.computed
+            cached = f" ({before} {'was' if before == 1 else 'were'} cached)" if before else ""
+            self._say(f"{speed}{ahead}{cached}")
 
     @contextmanager
     def beating(self) -> Iterator[None]:

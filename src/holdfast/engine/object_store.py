@@ -162,7 +162,6 @@ def _reason(problem: Exception) -> str:
 
 @lru_cache(maxsize=8)
 def _open(url: str) -> Any:
-    """The client of a URL, one per process."""
     try:
         from obstore.store import MemoryStore, from_url
     except ImportError:
@@ -186,5 +185,4 @@ def _threads() -> ThreadPoolExecutor:
 
 @lru_cache(maxsize=8)
 def _pending(url: str) -> "list[Future[None]]":
-    """The queued writes of a store in this process."""
     return []

@@ -172,7 +172,7 @@ class PipelineWork(Work[Entry, Inference]):
 
     def compute(self, state: Inference, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The record of each image and pipeline."""
-        stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
+        stages = input_stages({n: self.pipelines[n].pipeline for _, contents in batch for n in contents})
         for position, (entry, contents) in enumerate(batch):
             mine = {n: stages[n] for n in contents if n not in state.problems}
             if not mine:
@@ -321,7 +321,6 @@ def distinct_tensors(
 
 
 def _resized(stages: Mapping[int, InputStages], card: Input, data: bytes, errors: Errors) -> list[_Pixels]:
-    """The distinct pixels of the network's input size."""
     distinct: _Distinct = {}
     targets: dict[int, Input] = {}
     for users in grouped(stages, lambda u: stages[u].names["fit"]).values():
@@ -388,7 +387,6 @@ def attempt(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def _attempt(errors: Errors, users: list[int], function: Callable[..., Any], *given: Any) -> Any:
-    """The result of the function; None if it fails, and then the users have that error."""
     result = attempt(function, *given)
     if isinstance(result, Exception):
         errors.update(dict.fromkeys(users, result))

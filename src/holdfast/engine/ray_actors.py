@@ -143,9 +143,9 @@ class _Run:
         self.packed = PackedTask.of(pack(task, task.store), 1)
         options = {"num_cpus": 1, "runtime_env": {"env_vars": dict.fromkeys(SINGLE, "1")}}
         self.type = ray.remote(**options)(ActorProcess)
-        whole = [_Shard(number, items) for number, items in enumerate(shards)]
+        pieces = [_Shard(number, items) for number, items in enumerate(shards)]
         few = len(shards) < SHARDS * actors  # the last ones would keep most actors waiting
-        self.todo = deque([piece for shard in whole for piece in shard.pieces()] if few else whole)
+        self.todo = deque([piece for shard in pieces for piece in shard.pieces()] if few else pieces)
         self.sizes = [len(items) for items in shards]
         self.answers: dict[int, Any] = {}  # to complete shards, by number
         self.single: dict[int, dict[int, Any]] = {}  # number of a shard -> position of an item -> answer

@@ -98,7 +98,7 @@ def workers(task: WorkerTask, threads: int, count: int) -> Iterator[list[Worker]
 
 
 def answers(
-    staff: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
+    pool: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any, tuple[int, int]]]:
     """The place, the answer and the progress of every shard, as they are finished."""
     todo = list(enumerate(shards))[::-1]
@@ -110,7 +110,7 @@ def answers(
             pipe.send(shard)
 
     try:
-        for worker in staff:
+        for worker in pool:
             give(worker.pipe)
         while busy:
             for pipe in wait(list(busy)):

@@ -102,7 +102,6 @@ def _drawn_classes(counts: Ints, classes: int) -> tuple[list[int], str]:
 
 
 def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
-    """The most frequent mistakes between two classes, if there are any."""
     n = len(classes)
     wrong = counts[:n, :n].copy()
     np.fill_diagonal(wrong, 0)

@@ -146,7 +146,6 @@ def _realign_record(record: Record, alignment: Alignment) -> Record | None:
 
 
 def _check(name: str, classes: Ints, places: Ints, whose: str) -> None:
-    """Raise DataError if a class is out of range."""
     if classes.size and not 0 <= classes.min() <= classes.max() < len(places):
         wrong = classes[(classes < 0) | (classes >= len(places))][0]
         raise DataError(f"{name}: got class {wrong} of {whose}, expected 0 to {len(places) - 1}")

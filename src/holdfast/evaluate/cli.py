@@ -147,7 +147,6 @@ def _print_tables(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
 
 
 def _finish(done: Evaluation, folder: Path) -> int:
-    """Print notes and failures to standard error and return the exit code."""
     warnings = done.result.get("warnings", ())
     for note in done.notes[:10]:
         sys.stderr.write(f"{'warning' if note in warnings else 'note':8} {note}\n")
@@ -164,7 +163,6 @@ def _finish(done: Evaluation, folder: Path) -> int:
 
 
 def _explain_lecture() -> tuple[str, dict[str, Any]]:
-    """The explanation of the lecture's worked example, as text and as plain values."""
     from holdfast.metrics.explain import LECTURE_EXAMPLE, explain, explanation_text
     from holdfast.metrics.rules import RULES
 

@@ -225,7 +225,6 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Gall
 
 
 def _error_text(d: MatchedDetections, record: DetectionRecord) -> str:
-    """The errors on one image, in words."""
     boxes, r = tables([record]), d.result
     matches = match(*boxes, r.rule, r.iou, images=1, classes=len(d.classes))
     table = confusion(*boxes, matches, r.rule, r.iou, r.score, images=1)

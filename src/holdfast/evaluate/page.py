@@ -123,9 +123,9 @@ def _summary(evaluation: Evaluation) -> str:
     images, task = len(evaluation.records), evaluation.about.task
     if {"tp", "fp", "fn"} <= counted.keys():
         tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
-        found = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
+        objects = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
         right = f"{_percent(tp, tp + fp)} of the detections are correct" if tp + fp else "nothing is detected"
-        return f"At score threshold {counted.get('score', 0):g}, {found}, and {right}."
+        return f"At score threshold {counted.get('score', 0):g}, {objects}, and {right}."
     if task == "classify" and metrics.get("top1") is not None:
         good = _count_text(round(metrics["top1"] * images), images, "images")
         return f"The top-1 class is correct for {good}."
@@ -162,16 +162,16 @@ def _count(result: dict[str, Any]) -> str:
     return f", n = {result['images']}" if "images" in result else ""
 
 
-def _count_text(part: int, whole: int, things: str) -> str:
-    return f"{grouped(part)} of {grouped(whole)} {things} ({_percent(part, whole)})"
+def _count_text(part: int, total: int, things: str) -> str:
+    return f"{grouped(part)} of {grouped(total)} {things} ({_percent(part, total)})"
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: int, total: int) -> str:
     """The share in percent; 100% only if it is all, 0% only if it is none."""
-    if not whole:
+    if not total:
         return "n/a"
-    share = 100 * part / whole
-    near = "> 99.9" if part < whole and share > 99.9 else "< 0.1" if part and share < 0.1 else f"{share:.1f}"
+    share = 100 * part / total
+    near = "> 99.9" if part < total and share > 99.9 else "< 0.1" if part and share < 0.1 else f"{share:.1f}"
     return f"{near.removesuffix('.0')}%"
 
 

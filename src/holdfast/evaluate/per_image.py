@@ -152,7 +152,6 @@ def to_fiftyone(evaluation: Evaluation, folder: Path | None = None) -> Any:
 
 
 def _labels(fiftyone: Any, record: Record, classes: tuple[str, ...]) -> tuple[Any, Any]:
-    """The labels of the ground truth and of the prediction."""
     if isinstance(record, ClassificationRecord):
         truth = fiftyone.Classification(label=classes[record.label])
         return truth, fiftyone.Classification(label=_best_class(record, classes), confidence=record.score)

@@ -92,9 +92,9 @@ def score_tables(
     matches = match(truth, detections, settings.rule, settings.iou, **known)
     counts = counts_at(matches, settings.score, settings.rule)
     if settings.rule.name == "coco":
-        whole = coco_numbers(truth, detections, **known)
-        metrics = {key: _number(whole.numbers[key]) for key in KEYS}
-        per_class = [dict(zip(KEYS, map(_number, row), strict=True)) for row in whole.per_class]
+        coco = coco_numbers(truth, detections, **known)
+        metrics = {key: _number(coco.numbers[key]) for key in KEYS}
+        per_class = [dict(zip(KEYS, map(_number, row), strict=True)) for row in coco.per_class]
     else:
         curves = class_curves(matches, settings.rule)
         ap = np.array([average_precision(c, settings.rule.interpolation) for c in curves], dtype=np.float64)
@@ -158,13 +158,13 @@ def _classify(
 ) -> dict[str, Any]:
     place, labels = true_class_ranks(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
-    whole = classification_result(place, labels, len(classes), ks)
+    totals = classification_result(place, labels, len(classes), ks)
     per_class = [
-        {"class": name, "truth": int(whole.images[i]), "top1": _number(whole.per_class[i])}
+        {"class": name, "truth": int(totals.images[i]), "top1": _number(totals.per_class[i])}
         for i, name in enumerate(classes)
-        if whole.images[i]
+        if totals.images[i]
     ]
-    metrics = {f"top{k}": _number(value) for k, value in whole.top.items()}
+    metrics = {f"top{k}": _number(value) for k, value in totals.top.items()}
     rule = "top-k: the true class is among the k highest scores; ties in the order of classes"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
@@ -173,11 +173,11 @@ def _segment(
     records: Sequence[SegmentationRecord], classes: tuple[str, ...], settings: Settings
 ) -> dict[str, Any]:
     total = np.sum([r.confusion for r in records], axis=0)
-    whole = segmentation_result(total)
+    totals = segmentation_result(total)
     pixels = total.sum(axis=1)
-    columns = zip(classes, whole.iou, pixels, strict=True)
+    columns = zip(classes, totals.iou, pixels, strict=True)
     per_class = [{"class": name, "IoU": _number(iou), "pixels": int(count)} for name, iou, count in columns]
-    metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
+    metrics = {"mIoU": _number(totals.mean_iou), "pixel_accuracy": _number(totals.pixel_accuracy)}
     over = "mean over classes; classes absent in ground truth and prediction are skipped"
     rule = f"mIoU: TP / (TP + FP + FN) over all pixels, {over}"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
