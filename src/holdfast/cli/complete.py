@@ -5,7 +5,6 @@ line. The answer is one line for each word on offer, for zsh and fish with a tab
 line `<files>` asks the shell to offer paths too.
 """
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,13 +160,17 @@ def shell_named(name: str) -> str:
     """The shell that was named, else the one this process was called from."""
     if name and name not in SCRIPTS:
         raise UnknownName("shell", name, SCRIPTS)
-    parent = ""
-    with contextlib.suppress(OSError):
-        parent = Path(f"/proc/{os.getppid()}/comm").read_text().strip()
-    for shell in (name, parent, Path(os.environ.get("SHELL", "")).name):
+    for shell in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
         if shell in SCRIPTS:
             return shell
     raise InputError("cannot detect the shell; use --install-completion bash, zsh or fish")
+
+
+def _parent() -> str:
+    try:
+        return Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def install(shell: str) -> str:
