@@ -155,7 +155,7 @@ class FieldSpec:
         if self.kind in (int, float):
             least, most = self.option.least, self.option.most
             top = "" if most is None else f" to {most}" if least is not None else f" up to {most}"
-            number = "a number number" if self.kind is int else "a number"
+            number = "a whole number" if self.kind is int else "a number"
             return number + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
             return join_names(self.names())
