@@ -37,7 +37,7 @@ def attack(options: AttackOptions) -> int:
     from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
     from holdfast.core.model import MODEL_KINDS
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text

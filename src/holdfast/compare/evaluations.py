@@ -95,8 +95,8 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 
 
 def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
-    records = {record.name: record for record in side.records}
-    return replace(side, records=tuple(records[name] for name in names), kept={})
+    known = {record.name: record for record in side.records}
+    return replace(side, records=tuple(known[name] for name in names), computed={})
 
 
 def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:

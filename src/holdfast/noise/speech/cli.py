@@ -8,7 +8,7 @@ from functools import partial
 from holdfast.config.parser import command_line
 from holdfast.core.errors import DataError
 from holdfast.core.sources import versions
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.cli import finish, models_and_data, note_aliases, print_estimates, stamp
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.speech import result

@@ -21,9 +21,8 @@ from holdfast.engine.execution import current
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.classes import Alignment, output_warnings, realign
 from holdfast.evaluate.difference import ScoredRun, compare, scored_run
-from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, InputError, one_line
-from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
+from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
