@@ -35,7 +35,8 @@ ONE_MODEL = {
 class AttackedImage:
     """One image to show: its name, a summary, both images, the ground truth, the detections before and after.
 
-    `also` are the detections of a second model, drawn below those of the first.
+    `also` are the detections of a second model, drawn below those of the first. `patches` are shown enlarged,
+    each with its caption; (side, side, 4).
     """
 
     name: str
@@ -45,6 +46,7 @@ class AttackedImage:
     truth: Boxes
     detections: tuple[Detections, Detections]
     also: tuple[Detections, Detections] | None = None
+    patches: tuple[tuple[str, Image], ...] = ()
 
 
 def attacked_gallery(
@@ -88,6 +90,11 @@ def _tile(one: AttackedImage, classes: Sequence[str], least: float, key: str) ->
         for title, ground, boxes in zip(titles, again, marks, strict=True):
             drawn = _drawn(f"{one.name}, {title}, detail", near, ground, boxes, [], "picture detail")
             pictures.append(("detail", drawn))
+    for caption, patch in one.patches:
+        height, width = patch.shape[:2]
+        ground = element("image", href=_png(patch), preserveAspectRatio="none", width=width, height=height)
+        view = (0.0, 0.0, float(width), float(height))
+        pictures.append((caption, _drawn(f"{one.name}, {caption}", view, ground, [], [], "picture detail")))
     safe = [(what, Markup(svg)) for what, svg in pictures]  # noqa: S704 - every text in it is escaped
     return {"name": one.name, "summary": one.summary, "pictures": safe}
 
@@ -101,8 +108,12 @@ def _grounds(one: AttackedImage, mask: Bools, key: str, radius: int) -> list[str
     original = element("use", href=f"#{key}-0")  # stored once
     dark = element("rect", fill="#000000", **place)
     dimmed = dark + element("use", href=f"#{key}-0", opacity=_DIM)
-    difference = _widened(amplified(one.before, one.after)[0], radius)
-    shown = np.dstack([difference, np.where(_widened(mask, radius), 255, 0).astype(np.uint8)])
+    difference = amplified(one.before, one.after)[0]
+    if one.patches:  # large enough to be visible; enlarged, their pixels would merge
+        shown = _outlined(difference, mask, radius)
+    else:
+        alpha = np.where(_widened(mask, radius), 255, 0).astype(np.uint8)
+        shown = np.dstack([_widened(difference, radius), alpha])
     return [
         element("image", href=jpeg, preserveAspectRatio="none", **place),
         original + element("image", href=_png(only), **place),
