@@ -222,7 +222,9 @@ def _image(result: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImag
     )
     after, detections = apply(before, attempt.patch), (first.detections, second.detections)
     patches = _enlarged(result, attempt)
-    return AttackedImage(attempt.name, summary, before, after, first.truth, detections, patches=patches)
+    return AttackedImage(
+        attempt.name, summary, before, after, first.truth, detections=detections, patches=patches
+    )
 
 
 def _enlarged(result: AttackResult, attempt: Attempt) -> tuple[tuple[str, Image], ...]:

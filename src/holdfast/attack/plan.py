@@ -102,7 +102,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return AttackTask(attack, clean, deployed, classes, patch, facts)
+    return AttackTask(attack, clean, deployed, classes, patch, facts=facts)
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:

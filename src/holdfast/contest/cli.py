@@ -222,7 +222,9 @@ def attacked_images(
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judgement.before[SINGLE][index].truth, (shot.before(), entry.image(row.number))
-        result.append(AttackedImage(shot.name, describe_row(row), *pictures, truth, single, mimic))
+        result.append(
+            AttackedImage(shot.name, describe_row(row), *pictures, truth, detections=single, also=mimic)
+        )
     return result
 
 

@@ -60,7 +60,7 @@ def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
         if text != "all" and (not text.isdecimal() or int(text) < 1):
             raise InputError(f"--positions: expected an integer of 1 or more, or all, got {text!r}")
         places = None if text == "all" else int(text)
-    plan = BenchmarkPlan(model, data, alignment, patches, options, places)
+    plan = BenchmarkPlan(model, data, alignment, patches, options, places=places)
     with watch("instances found", options.images) as step:
         return make_bench(plan, step)
 

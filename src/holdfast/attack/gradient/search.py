@@ -79,7 +79,7 @@ def search(
     """
     began = time.perf_counter()
     oracle, allowed = open_oracle(victims, target, method), within(target, method)
-    state = Search(oracle, limits, allowed, rng, until, began)
+    state = Search(oracle, limits, allowed, rng, until, began=began)
     best = state.run_restart(0)
     for restart in range(1, limits.restarts):
         if state.late or best.success:
@@ -93,7 +93,14 @@ def search(
             best = state.shrink(best)
     seconds, trail = time.perf_counter() - began, tuple(state.trail)
     return SearchResult(
-        best.image, best.after, best.success, state.steps, seconds, trail, note, best.stickers
+        best.image,
+        best.after,
+        best.success,
+        state.steps,
+        seconds,
+        trail=trail,
+        note=note,
+        stickers=best.stickers,
     )
 
 
