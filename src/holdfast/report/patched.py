@@ -155,7 +155,8 @@ def _region(one: AttackedImage, mask: Bools) -> Corners | None:
     height, width = mask.shape
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
-    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(one.truth):
+    most = 0.7 / 1.6 if one.patches else 0.5  # the largest at which all patches fit into the detail
+    if max(x2 - x1, y2 - y1) > most * min(width, height) and len(one.truth):
         x1, y1, x2, y2 = one.truth.xyxy[int(np.argmax(one.truth.areas))].tolist()
     side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
     if side > 0.7 * min(width, height):

@@ -93,7 +93,14 @@ def search(
             best = state.shrink(best)
     seconds, trail = time.perf_counter() - began, tuple(state.trail)
     return SearchResult(
-        best.image, best.after, best.success, state.steps, seconds, trail, note, best.stickers
+        best.image,
+        best.after,
+        best.success,
+        state.steps,
+        seconds,
+        trail=trail,
+        note=note,
+        stickers=best.stickers,
     )
 
 
