@@ -211,6 +211,7 @@ class ContestScoreKeywords(TypedDict, total=False):
     json: str | Path | None
     csv: str | Path | None
     keep: bool
+    dry_run: bool
 
 class ContestBoardKeywords(TypedDict, total=False):
     json: str | Path | None

@@ -38,7 +38,7 @@ def attack(options: AttackOptions) -> int:
     from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
     from holdfast.core.model import MODEL_KINDS
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
@@ -159,7 +159,6 @@ def apply(options: ApplyOptions) -> None:
 
 
 def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
-    """Each image with the PNG to write."""
     from holdfast.data.images import SUFFIXES
 
     if source.is_file():

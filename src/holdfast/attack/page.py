@@ -194,7 +194,6 @@ def _charts(result: AttackResult) -> list[Figure]:
 
 
 def _pictures(attack: AttackResult, clean: Clean, shown: int) -> list[Section]:
-    """The attacked images, with scattered pixels and with contiguous squares."""
     names = [attempt.name for attempt in chosen(attack, shown)]
     lead = "Detections before and after: correct, wrong, and true boxes that are missed."
     sections = []

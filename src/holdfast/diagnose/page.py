@@ -167,7 +167,7 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
     if diagnosis.input is not None:
         sections.append(_input_section(diagnosis.input))
     if diagnosis.layers is not None:
-        sections.append(_layer_section(diagnosis.layers))
+        sections.insert(0, _layer_section(diagnosis.layers))
     if diagnosis.predictions is not None:
         title, found_by = "Predictions of the target", diagnosis.predictions
         ranked = table_figure("", ranking_table(found_by), name=title, wide=True)
@@ -199,8 +199,10 @@ def _input_section(found: InputDiagnosis) -> Section:
     pictures = [
         ("What the model wants", shown.wanted, ""),
         ("What the target feeds, as the model reads it", shown.fed, ""),
-        ("What remains after the repairs", shown.remaining, f"difference amplified {shown.factor:.3g} times"),
     ]
+    if found.remainder.largest >= 1.0:
+        note = f"difference amplified {shown.factor:.3g} times"
+        pictures.append(("What remains after the repairs", shown.remaining, note))
     figures = [
         Figure(title, f'<img src="{picture_uri(picture, "PNG")}" alt="{title}">', note)
         for title, picture, note in pictures
@@ -223,6 +225,7 @@ def _layer_section(found: LayerDiagnosis) -> Section:
         y_label="relative error, %",
         x_range=(1.0, max(2.0, float(len(errors)))),
         y_range=(0.0, max(0.01, float(errors.max()) * 1.05)),
+        width=1080.0,
     )
     table = layer_table(found)
     figures = Figure("", chart, wide=True), table_figure("", table, name=title, wide=True)

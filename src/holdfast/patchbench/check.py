@@ -152,7 +152,6 @@ def check_bench(bench: Benchmark, step: Progress = silent) -> CheckResult:
 
 
 def _check_instance(bench: Benchmark, row: InstanceRow, notes: _CheckNotes) -> None:
-    """Check one instance and record the results."""
     instance = folder.instance_of(bench, row)
     notes.rules[instance.threshold, instance.strict] += 1
     image, predicted, problems = folder.image_and_label(bench, row)

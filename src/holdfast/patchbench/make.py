@@ -16,10 +16,9 @@ import numpy as np
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.fingerprint import generator
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import atomic_folder, check_new
@@ -80,10 +79,12 @@ def make(plan: BenchmarkPlan, step: Progress = silent) -> Mapping[str, Any]:
 
 
 def _write(
-    plan: BenchmarkPlan, pictures: Sequence[BenchmarkImage], selection: Mapping[str, Any], networks: Networks,
+    plan: BenchmarkPlan,
+    pictures: Sequence[BenchmarkImage],
+    selection: Mapping[str, Any],
+    networks: Networks,
     root: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """Write all files and return the manifest."""
+) -> dict[str, Any]:
     hashes: dict[str, str] = {}
 
     def put(name: str, data: bytes) -> None:
@@ -290,9 +291,8 @@ def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> Benc
     label = int(labels[-1])
     stem = entry.name.rpartition(".")[0] or entry.name
     sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
-    true, predicted, extent = (
-        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, detections.boxes, original)
-    )
+    corners = np.stack([truth.xyxy[0], detections.boxes[0], original])
+    true, predicted, extent = frame.to_network(corners) / sides
     return BenchmarkImage(
         name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # safe as part of a file name
         source=entry.name,

@@ -13,11 +13,10 @@ import numpy as np
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import ImageError
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.model import Network as File
 from holdfast.core.patch import Patch
-from holdfast.core.pipeline import pipeline_of
+from holdfast.core.pipeline import pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image
 from holdfast.engine.executor import Progress, silent

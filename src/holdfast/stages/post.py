@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import CardError
-from holdfast.core.frame import Frame
 from holdfast.core.model import Card
+from holdfast.core.pipeline import Frame
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Size, Tensor
 from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp

@@ -85,9 +85,8 @@ def diverse(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
     ratio = rng.uniform(SMALLEST, 1.0)
     h, w = max(1, round(ratio * height)), max(1, round(ratio * width))
     y, x = int(rng.integers(0, height - h, endpoint=True)), int(rng.integers(0, width - w, endpoint=True))
-    small = functional.interpolate(
-        pixels.permute(0, 3, 1, 2), size=(h, w), mode="bilinear", align_corners=False, antialias=True
-    )
+    pictures = pixels.permute(0, 3, 1, 2)
+    small = functional.interpolate(pictures, (h, w), mode="bilinear", align_corners=False, antialias=True)
     padded = functional.pad(small, (x, width - w - x, y, height - h - y), value=GREY)
     return padded.permute(0, 2, 3, 1), np.array([[w / width, 0.0, x], [0.0, h / height, y]])
 

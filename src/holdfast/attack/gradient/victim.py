@@ -17,9 +17,8 @@ from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, shortfall
 from holdfast.attack.types import Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
-from holdfast.core.frame import LETTERBOXES, Frame, frame_of
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, Recolour, Resize
+from holdfast.core.pipeline import LETTERBOXES, Frame, LoadedPipeline, Pipeline, Recolour, Resize, frame_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
 from holdfast.graph.lower import lower_onnx
@@ -66,7 +65,7 @@ class Preparation:
         return (picture if self.input.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
     def _placed(self, picture: Tensor) -> Tensor:
-        """The resized picture (b, c, h, w) cropped or padded as in `core.frame.place`."""
+        """The resized picture (b, c, h, w) cropped or padded as in `core.pipeline.place`."""
         x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
         if self.input.policy in ("crop", "square"):
             return picture[:, :, -y : height - y, -x : width - x]
@@ -302,9 +301,8 @@ class Oracle:
         applied += ["diverse"] if self.method.diversity and "diverse" not in applied else []
         for name in applied:
             pixels, matrix = lookup("transform", name)(pixels, rng)
-            boxes, known = (
-                torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in (aim.boxes, aim.known)
-            )
+            both = aim.boxes, aim.known
+            boxes, known = (torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in both)
             aim = replace(aim, boxes=boxes, known=known)
         return pixels, aim
 
