@@ -77,7 +77,7 @@ ROWS = {
     row.name: row
     for row in (
         Row("white-700", (XL,), XL, 700, 0.97, Method(shrink=False), Limits(3000, steps=60)),
-        Row("white-700-square", (XL,), XL, 700, 0.97, SQUARE, Limits(676, steps=60)),
+        Row("white-700-square", (XL,), XL, 700, 0.80, SQUARE, Limits(676, steps=60)),
         Row("white-300", (XL,), XL, 300, 0.90, Method(), Limits(300, steps=40)),
         Row("signs-1000", ("signs-yolo",), "signs-yolo", 1000, 0.95, Method(), Limits(3000, steps=40)),
         Row(

@@ -330,6 +330,7 @@ def test_a_shape_is_one_printable_patch_per_target(holdfast, blobs, tmp_path, sh
     page = (tmp_path / "out" / "report.html").read_text()
     assert "patch 1: 9×9 px" in page
     assert "prints/000-1.png" in page
+    assert page.count('class="picture detail"') >= sum(len(row["patches"]) for row in found["images"])
     kept = {p: p.read_bytes() for p in (tmp_path / "out" / "prints").iterdir()}
     for path in (*kept, *(tmp_path / "out" / "images").iterdir()):
         path.unlink()

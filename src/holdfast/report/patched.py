@@ -153,7 +153,9 @@ def _region(image: AttackedImage, mask: Bools) -> Corners | None:
     height, width = mask.shape
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
-    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(image.truth):
+    # The largest at which all patches fit into the detail.
+    most = 0.7 / 1.6 if image.patches else 0.5
+    if max(x2 - x1, y2 - y1) > most * min(width, height) and len(image.truth):
         x1, y1, x2, y2 = image.truth.xyxy[int(np.argmax(image.truth.areas))].tolist()
     side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
     if side > 0.7 * min(width, height):
