@@ -169,6 +169,8 @@ def test_gates_are_shown_with_value_and_reason():
     assert "failed fails if noise.map50.points_lost > 2 measured 5" in said
     assert "failed fails if verify.violated > 0 not measured" in said
     assert "Gates 1 passed" in plain(page(sample_audit(), (), judge(gates[:1], values)))
+    ends = plain(page(sample_audit(), (), judge(gates, sample_audit())))
+    assert "passed fails if noise.map50.points_lost > 2 lower end 2 of 5; n = 40; resize=opencv" in ends
     few = plain(page(sample_audit(), (), judge([gate_of("attack.1000px.Se > 0.5")], sample_audit())))
     assert "Gates 1 not decided" in few
     assert re.search(r"not decided fails if attack.1000px.Se > 0.5 measured 0.86\d+; n = 8 < 20", few)

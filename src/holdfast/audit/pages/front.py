@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from holdfast.audit.gates import count_verdicts
+from holdfast.audit.gates import count_verdicts, measured_text
 from holdfast.audit.pages.verdict import (
     between,
     effect_of,
@@ -60,7 +60,9 @@ def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
 
 
 def _gate(judged: GateVerdict) -> dict[str, Any]:
-    value = "" if judged.value is None else f"measured {shown(judged.value, -4)}"
+    value = "" if judged.value is None else measured_text(judged, lambda value: shown(value, -4))
+    if value and judged.end == "point":
+        value = f"measured {value}"
     images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
     details = "; ".join(text for text in (value, images, judged.reason) if text)
     tone = "bad" if judged.failed else "good" if judged.decided else "open"
