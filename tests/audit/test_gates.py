@@ -18,6 +18,7 @@ from holdfast.audit.gates import (
     Gate,
     GateVerdict,
     check,
+    exit_code,
     gate_of,
     gates_of,
     gates_table,
@@ -29,7 +30,7 @@ from holdfast.audit.gates import (
 )
 from holdfast.audit.result import AttackLevel, NoiseResult, Part
 from holdfast.audit.values import values_of
-from holdfast.core.errors import InputError
+from holdfast.core.errors import EXIT_CODES, InputError
 from holdfast.report.tables import to_text
 
 
@@ -366,6 +367,22 @@ def test_a_number_of_few_images_decides_no_gate(text: str) -> None:
     assert asked.decided
     (least,) = judge([replace(gate_of(text), min_images=8)], sample_audit())
     assert least == replace(asked, gate=least.gate)
+
+
+@pytest.mark.parametrize(
+    ("texts", "failures", "code"),
+    [
+        ([], [], 0),
+        (["clean.map50 < 0.5"], [], 0),
+        (["clean.map50 < 0.5"], ["a.jpg"], 4),
+        (["clean.map50 < 0.5", FEW[0]], [], 5),
+        ([FEW[0]], ["a.jpg"], 5),
+        (["clean.map50 < 0.9", FEW[0]], ["a.jpg"], 1),
+    ],
+)
+def test_a_gate_that_is_not_decided_has_its_own_exit_code(texts, failures, code) -> None:
+    assert exit_code(judge([gate_of(text) for text in texts], sample_audit()), failures) == code
+    assert EXIT_CODES[code]
 
 
 def test_counts_of_what_was_found_are_facts_of_any_number_of_images() -> None:

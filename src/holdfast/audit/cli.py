@@ -35,7 +35,7 @@ def audit(options: AuditOptions) -> int:
     """Audit a model: accuracy, system noise, attacks, proofs, and every attack under every deployment.
 
     Plans what fits into the time budget and reports what it skipped. Run the same command again to resume.
-    Exit code 1: a gate failed. 2: bad input. 4: some images could not be read.
+    Exit code 1: a gate failed. 2: bad input. 4: some images could not be read. 5: a gate is not decided.
     """
     began = time.monotonic()
     from holdfast.audit.gates import check, gate_of, judge, read_gates
@@ -129,8 +129,8 @@ def write_page(
 
 
 def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
-    """Print the verdict and return the exit code: 1 if a gate failed, 4 if images could not be read."""
-    from holdfast.audit.gates import gates_table
+    """Print the verdict and return the exit code of `gates.exit_code`."""
+    from holdfast.audit.gates import exit_code, gates_table
     from holdfast.audit.pages.verdict import next_step, verdict
     from holdfast.report.tables import to_text
 
@@ -153,7 +153,7 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
     sys.stderr.write(f"run      {state.plan.folder}\n")
     for failure in result.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    return 1 if failed_gates else 4 if result.failed else 0
+    return exit_code(judged, result.failed)
 
 
 def demo(options: DemoOptions) -> int:

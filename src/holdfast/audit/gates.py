@@ -269,6 +269,15 @@ def _noise_words(name: str, audit: Audit) -> list[str]:
     return reasons[:3]
 
 
+def exit_code(judged: Sequence[GateVerdict], failures: object) -> int:
+    """1 if a gate failed, 5 if one is not decided, 4 if there are `failures` of images or trials, else 0."""
+    if any(verdict.failed for verdict in judged):
+        return 1
+    if not all(verdict.decided for verdict in judged):
+        return 5
+    return 4 if failures else 0
+
+
 def gates_table(judged: Sequence[GateVerdict]) -> Table:
     """One row per gate: condition, measured value, n, verdict and reason."""
     columns = ("fail if", "measured", "n", "verdict", "reason")

@@ -166,7 +166,7 @@ class AuditOptions(AuditedOptions, RunOptions, RecordOptions, group=GATES):
     min_images: Annotated[
         int,
         Option(
-            "Minimum number of images for a gate to be decided; with fewer it is reported as not decided.",
+            "Minimum number of images for a gate to be decided; with fewer it is not decided (exit code 5).",
             least=1,
         ),
     ] = ENOUGH
