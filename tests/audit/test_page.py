@@ -94,6 +94,22 @@ def test_the_matrix_is_a_table_with_every_number_and_headings():
     assert "none" in steps
 
 
+def test_figures_of_few_images_are_grey_and_called_an_indication():
+    text = page(sample_audit())
+    assert re.findall(
+        r'<li class="\w+( few)?">\s*<svg.*?<h3>(.*?)</h3><p class="word">(.*?)<', text, re.DOTALL
+    ) == [
+        ("", "Clean mAP@.5", "AP rule VOC"),
+        ("", "Worst single noise", "significant"),
+        ("", "Combined noise", "significant"),
+        (" few", "Smallest attack", "indication"),
+        (" few", "Proofs", "indication"),
+    ]
+    assert "exactly 5 of 8 images, indication" in plain(text)
+    many = tuple(replace(b, per_image=b.per_image * 3) for b in sample_audit().bounds)
+    assert "images, indication" not in plain(page(replace(sample_audit(), bounds=many)))
+
+
 def test_a_broad_matrix_shows_signs_and_says_the_words():
     names = (TRAINED, *(f"resize=vendor-{i}" for i in range(11)), "resize=a + boxes=b + ceil=c")
     met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 10.0, 5.0, 15.0) for t in (NO_THREAT, "square") for d in names)

@@ -98,3 +98,14 @@ def test_a_chart_of_many_rows_says_what_it_leaves_out(evaluations):
     made = page(replace(evaluations, changes=many))
     assert "The first 60 of 70; all are in the table." in made
     assert ">row 69</th>" in made
+
+
+def test_a_count_of_verdicts_has_the_smallest_n_behind_it(evaluations):
+    assert {row.images for row in evaluations.of("worse")} == {12}
+    card = r'<li( class="few")?>\s*<span class="name">(\w+)</span>(.*?)</li>'
+    cards = re.findall(card, page(evaluations), re.DOTALL)
+    few, name, worse = cards[0]
+    assert (few, name) == (' class="few"', "worse")
+    assert '<small class="basis">n = 12, indication</small>' in worse
+    assert cards[1][:2] == ("", "better")
+    assert "basis" not in cards[1][2]  # no number behind it

@@ -17,10 +17,10 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from holdfast.audit.gates import GateVerdict, compared, gate_title, verdict_sentence
-from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit, Part, Recheck
 from holdfast.audit.values import SQUARE, NamedValue, measured, required_pattern, some
 from holdfast.engine.store import to_json
+from holdfast.metrics.points import ENOUGH
 
 MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

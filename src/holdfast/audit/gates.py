@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit
 from holdfast.audit.values import (
     ENDS,
@@ -30,6 +29,7 @@ from holdfast.audit.values import (
     required_pattern,
 )
 from holdfast.core.errors import InputError
+from holdfast.metrics.points import ENOUGH
 from holdfast.report.tables import Table, many
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {

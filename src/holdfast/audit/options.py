@@ -10,6 +10,7 @@ from holdfast.config import completions
 from holdfast.config.options import Option, Options
 from holdfast.core.errors import InputError
 from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
+from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import NOISE
 
 # In the order they run, with the share of the time of each; unused time goes to the others.
@@ -20,7 +21,6 @@ SHARES: Mapping[str, float] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
-ENOUGH = 20  # images; a number with fewer is an indication
 PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
 UNITS = (3600.0, 60.0, 1.0)  # seconds of an hour, a minute, a second
 EFFORT, GATES = "Effort", "Gates"

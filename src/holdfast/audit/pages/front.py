@@ -21,7 +21,7 @@ from holdfast.audit.pages.verdict import (
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
-from holdfast.metrics.points import facing, is_gain
+from holdfast.metrics.points import facing, is_gain, is_indication
 from holdfast.report.charts.bars import bounds_bar
 from holdfast.report.charts.matrix import DENSE, CellMark, HeatCell, MatrixHead, heat, scale
 from holdfast.report.parts import fragment
@@ -73,13 +73,15 @@ def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
     low, high = bounds.certified, bounds.attacked
     bar = bounds_bar(low, high - low, bounds.images - high, bounds.threat)
     span = f"exactly {low}" if low == high else f"{low} to {high}"
+    few = is_indication(bounds.images)
     engines = f"certified by: {bounds.prover or '–'}; attacked with: {bounds.attacker or '–'}"
     if bounds.prover and bounds.prover == bounds.attacker:
         engines = f"certified and attacked by: {bounds.prover}"
     return {
         "name": bounds.threat,
         "words": bounds.words,
-        "range": f"{span} of {many(bounds.images, 'image')}",
+        "range": f"{span} of {many(bounds.images, 'image')}{', indication' if few else ''}",
+        "few": few,
         "bar": Markup(bar),  # noqa: S704 (every text in it is escaped)
         "engines": engines,
     }

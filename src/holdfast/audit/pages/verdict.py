@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
-from holdfast.metrics.points import facing, lost_text
+from holdfast.metrics.points import ENOUGH, basis_text, facing, is_indication, lost_text
 from holdfast.report.tables import grouped, many
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
@@ -31,9 +30,12 @@ class VerdictLine:
     @property
     def basis(self) -> str:
         """The n of the figure: "n = 13, indication"; empty where it counts no images."""
-        if self.images is None:
-            return ""
-        return f"n = {self.images}" + (f", {INDICATION}" if self.images < ENOUGH else "")
+        return basis_text(self.images)
+
+    @property
+    def few(self) -> bool:
+        """Whether the figure is only an indication."""
+        return is_indication(self.images)
 
     @property
     def number(self) -> str:
@@ -50,7 +52,7 @@ def verdict(audit: Audit) -> tuple[VerdictLine, ...]:
     """Five lines: clean metric, worst noise, combined noise, smallest attack, proofs."""
     lines = [_clean(audit), _single(audit), _combination(audit), _attack(audit), _proofs(audit)]
     for place, line in enumerate(lines):  # no judgement where one rests on fewer images than it needs
-        if line.images is not None and line.images < ENOUGH and line.word != FEW:
+        if line.few and line.word != FEW:
             tone = line.tone if line.tone in ("fact", "open") else "caution"
             lines[place] = replace(line, word=INDICATION, tone=tone)
     return tuple(lines)
