@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
-from holdfast.audit.pages.verdict import between, not_significant, points, verdict
+from holdfast.audit.pages.verdict import between, next_step, not_significant, points, verdict
 from holdfast.audit.result import (
     Audit,
     Clean,
@@ -16,11 +16,14 @@ from holdfast.audit.result import (
     Matrix,
     MatrixCell,
     NoiseResult,
+    NoiseTarget,
     Part,
     Proof,
     Recheck,
     RobustnessBounds,
 )
+from holdfast.core.targets import PRODUCTS
+from holdfast.stages.families import families, options
 
 NAMES = ["Worst single noise", "Combined noise", "Smallest attack", "Proofs"]
 BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
@@ -58,6 +61,57 @@ def test_a_clear_loss_is_a_loss():
         "resize=opencv-nearest, the worst of 2 options: 5.00 points of mAP@.5 lost, 95% interval "
         "[2.00, 8.00]; predictions change in 21 of 40 images."
     )
+
+
+def on(title, *noises, options=None):
+    labels = options or tuple(noise.label for noise in noises)
+    audit = replace(sample_audit(), noises=(*sample_audit().noises, *noises))
+    return line(replace(audit, target=NoiseTarget(title, labels)), f"On {title}")
+
+
+def test_with_a_target_the_headline_is_the_worst_of_its_options():
+    entropy = NoiseResult("precision=int8-entropy", "precision", "measured", 4.0, 1.0, 7.0, 12, 40)
+    alone = on("TensorRT", entropy)
+    assert alone.text == (
+        "int8-entropy loses 4.00 points of mAP@.5, 95% interval [1.00, 7.00]; predictions change in 12 of "
+        "40 images."
+    )
+    assert (alone.figure, alone.images, alone.word) == ("4.00 points lost", 40, "significant")
+    runtime = NoiseResult("runtime=ncnn", "runtime", "measured", -4.5, -6.0, -3.0, 12, 40)
+    assert on("ncnn", runtime).text.startswith(
+        "runtime=ncnn gains 4.50 points of mAP@.5, 95% interval [3.00,"
+    )
+    both = on("ncnn", entropy, runtime)
+    assert both.text.startswith("int8-entropy, the worst of its 2 options, loses 4.00 points of mAP@.5")
+    audit = replace(sample_audit(), target=NoiseTarget("TensorRT", ("precision=int8",)))
+    assert "Avoid" not in next_step(replace(audit, rechecks=()))  # its own option is not significant
+    assert audit.worst != audit.headline_noise
+
+
+def test_a_target_without_a_number_says_why():
+    missing = NoiseResult("runtime=openvino", "runtime", "not installed", note="pip install openvino")
+    text = "Not measured: runtime=openvino is not installed (pip install openvino)."
+    assert on("OpenVINO", missing).text == text
+    same = NoiseResult("precision=int8-entropy", "precision", "measured", 0.0, 0.0, 0.0, 0, 40)
+    assert on("TensorRT", same).text == "No effect: int8-entropy: no prediction changes."
+    assert on("TensorRT", options=("precision=int8-entropy",)).text.startswith("Not measured: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        ("tensorrt", {"precision=int8-entropy"}),
+        ("tflite", {"precision=int8-minmax", "upsample=upsample-bilinear-asymmetric"}),
+        ("openvino", {"runtime=openvino"}),
+        ("onnxruntime", {"precision=int8-minmax"}),
+        ("ncnn", {"precision=int8-entropy", "runtime=ncnn", "ceil=ceil"}),
+    ],
+)
+def test_the_options_of_a_target_name_the_product_in_their_facts(target, labels):
+    made = [o for family in families() for o in options(family) if target in o.targets]
+    assert {option.label for option in made} == labels
+    names = (PRODUCTS[target], "TFLite") if target == "tflite" else (PRODUCTS[target],)
+    assert all(any(name in option.systems for name in names) for option in made)
 
 
 def test_an_interval_that_holds_0_is_not_significant():

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from holdfast.config import completions
 from holdfast.config.options import Option, Options
 from holdfast.core.errors import InputError
+from holdfast.core.targets import Target
 from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
 from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import NOISE
@@ -106,6 +107,14 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
     spec: Annotated[
         tuple[Path, ...], Option("VNN-LIB specification to verify. May be repeated.", refers_to="file")
     ] = ()
+    target: Annotated[
+        Target | None,
+        Option(
+            "Product the model is deployed on: the headline of the noise is the worst option that this product "
+            "makes (default: the worst of all options).",
+            group=NOISE,
+        ),
+    ] = None
     rule: Annotated[str, Option("AP rule.", group=SCORING, names=completions.rules)] = "voc"
     calibration: Annotated[
         str | None,

@@ -1,5 +1,6 @@
 """The result of an audit: every number with its engine and a command that reproduces it."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -40,6 +41,14 @@ class NoiseResult:
     images: int = 0
     note: str = ""
     command: str = ""
+
+
+@dataclass(frozen=True)
+class NoiseTarget:
+    """The product that the model is deployed on, and the noise options that this product makes."""
+
+    title: str  # TensorRT
+    options: tuple[str, ...]  # family=option
 
 
 @dataclass(frozen=True)
@@ -206,6 +215,12 @@ class Part:
     command: str = ""
 
 
+def _worst(noises: Iterable[NoiseResult]) -> NoiseResult | None:
+    measured = [n for n in noises if n.outcome == "measured" and n.points_lost is not None]
+    moving = [n for n in measured if n.points_lost or n.changed != 0]
+    return max(moving, key=lambda n: (n.points_lost or 0.0, n.changed or 0), default=None)
+
+
 @dataclass(frozen=True, repr=False)
 class Audit(Result):
     """An audit of one model on one dataset."""
@@ -215,6 +230,7 @@ class Audit(Result):
     clean: Clean
     noises: tuple[NoiseResult, ...] = ()
     combined: NoiseResult | None = None
+    target: NoiseTarget | None = None  # None: the headline of the noise is the worst option of all
     attacks: tuple[AttackLevel, ...] = ()  # scattered pixels, by budget
     contiguous_attack: AttackLevel | None = None  # one contiguous square per object, at one budget
     proofs: tuple[Proof, ...] = ()
@@ -239,9 +255,17 @@ class Audit(Result):
     @property
     def worst(self) -> NoiseResult | None:
         """The noise option with the most points lost; None if none changes a prediction."""
-        measured = [c for c in self.noises if c.outcome == "measured" and c.points_lost is not None]
-        moving = [c for c in measured if c.points_lost or c.changed != 0]
-        return max(moving, key=lambda c: (c.points_lost or 0.0, c.changed or 0), default=None)
+        return _worst(self.noises)
+
+    @property
+    def target_noises(self) -> tuple[NoiseResult, ...]:
+        """The noise options that the target makes; all options without a target."""
+        return tuple(n for n in self.noises if self.target is None or n.label in self.target.options)
+
+    @property
+    def headline_noise(self) -> NoiseResult | None:
+        """The worst of the target's noise options, as `worst`."""
+        return _worst(self.target_noises)
 
     @property
     def findings(self) -> tuple[Recheck, ...]:

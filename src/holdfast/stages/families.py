@@ -11,7 +11,7 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
 (in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
-family), `aliases` (alternative names).
+family), `aliases` (alternative names), `targets` (the products of core/targets that do it by default).
 """
 
 from collections.abc import Iterable
@@ -24,6 +24,7 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
+from holdfast.core.targets import Target
 from holdfast.stages.deployed import with_rewrite, with_runtime
 from holdfast.stages.post import BoxPostProcessing
 
@@ -32,7 +33,7 @@ Where: TypeAlias = Literal[
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
-_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated")
+_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated", "targets")
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class NoiseOption:
     missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
+    targets: tuple[Target, ...] = ()  # the products that do it by default
 
     @property
     def label(self) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
-from holdfast.metrics.points import ENOUGH, basis_text, facing, is_indication, lost_text
+from holdfast.metrics.points import ENOUGH, basis_text, facing, is_gain, is_indication, lost_text
 from holdfast.report.tables import grouped, many
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
@@ -60,7 +60,7 @@ def verdict(audit: Audit) -> tuple[VerdictLine, ...]:
 
 def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
     """What to do next, in one sentence."""
-    worst = audit.worst
+    worst = audit.headline_noise
     lost = [r for r in audit.findings if r.was == "holds"]
     late = [part.name for part in audit.parts if "time budget" in part.skipped]
     few = [part.name for part in audit.parts if 0 < part.images < min(ENOUGH, part.of)]
@@ -146,14 +146,19 @@ def rule_name(audit: Audit) -> str:
 
 
 def _single(audit: Audit) -> VerdictLine:
-    name, worst = "Worst single noise", audit.worst
-    measured = [c for c in audit.noises if c.outcome == "measured"]
+    target, worst, noises = audit.target, audit.headline_noise, audit.target_noises
+    name = f"On {target.title}" if target else "Worst single noise"
+    measured = [c for c in noises if c.outcome == "measured"]
     if worst is not None:
         of = f"the worst of {len(measured)} options" if len(measured) > 1 else "the only option measured"
+        if target:
+            return _loss(audit, name, worst, _target_option(worst, len(measured)), verbs=("loses", "gains"))
         return _loss(audit, name, worst, f"{worst.label}, {of}")
-    ran = [c for c in audit.noises if c.outcome in ("identical", "no effect")]
+    ran = [c for c in noises if c.outcome in ("identical", "no effect")]
     if any(c.points_lost is not None for c in measured):
         text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
+        if target:
+            text = f"No effect: {', '.join(_short_label(n) for n in measured)}: no prediction changes."
         images = max(c.images for c in measured) or None
         return VerdictLine(
             name, text, audit.command, "good", "no loss", figure="0.00 points lost", images=images
@@ -161,10 +166,23 @@ def _single(audit: Audit) -> VerdictLine:
     if measured:
         text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
         return VerdictLine(name, text, audit.command)
+    if not ran and noises and target:
+        text = "; ".join(f"{n.label} is {n.outcome}{f' ({n.note})' if n.note else ''}" for n in noises)
+        return VerdictLine(name, f"Not measured: {text}.", audit.command)
     if not ran:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)
     text = f"No effect: {many(len(ran), 'noise option')} give identical input or do not apply to this model."
     return VerdictLine(name, text, audit.command, "good", "no loss", figure="0.00 points lost")
+
+
+def _target_option(worst: NoiseResult, measured: int) -> str:
+    """The option as the subject of a sentence."""
+    option = _short_label(worst)
+    return f"{option}, the worst of its {measured} options," if measured > 1 else option
+
+
+def _short_label(noise: NoiseResult) -> str:
+    return noise.label.removeprefix("precision=")
 
 
 def _combination(audit: Audit) -> VerdictLine:
@@ -186,13 +204,20 @@ def _combination(audit: Audit) -> VerdictLine:
     return replace(line, text=line.text + also)
 
 
-def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictLine:
-    """The points lost to a noise, with what its interval allows to conclude."""
+def _loss(
+    audit: Audit, name: str, noise: NoiseResult, subject: str, verbs: tuple[str, str] | None = None
+) -> VerdictLine:
+    """The points lost to a noise, with what its interval allows to conclude.
+
+    With `verbs` for a loss and a gain the sentence is "SUBJECT loses 5.00 points".
+    """
     lost = noise.points_lost or 0.0
     number, unit, verb = lost_text(lost).split(" ")
     low, high = facing(lost, noise.low, noise.high)
     interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
-    text = f"{subject}: {number} {unit} of {audit.clean.title} {verb}{interval}"
+    points_of = f"{number} {unit} of {audit.clean.title}"
+    text = f"{subject} {verbs[is_gain(lost)]} {points_of}" if verbs else f"{subject}: {points_of} {verb}"
+    text += interval
     changed = ""
     if noise.changed is not None:
         changed = f"; predictions change in {noise.changed} of {noise.images} images"
