@@ -138,10 +138,10 @@ def test_few_images_magnify_nothing():
 
 
 def test_what_changes_nothing_is_counted_and_not_drawn():
-    still = NoiseResult("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    still = NoiseResult("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40, value=0.9)
     said = plain(page(replace(sample_audit(), noises=(*sample_audit().noises, still))))
     assert "1 option without a changed prediction not shown." in said
-    assert "decode=ffmpeg 0.00 [0.00, 0.00] no effect 0 of 40" in said
+    assert "decode=ffmpeg 0.00 [0.00, 0.00] 0.900 no effect 0 of 40" in said
 
 
 def test_what_was_not_measured_is_said_and_nothing_else():

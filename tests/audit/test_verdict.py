@@ -54,6 +54,20 @@ def test_the_clean_metric_with_its_interval():
     assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
 
 
+def test_a_loss_is_next_to_the_baseline_of_the_same_images():
+    fewer = line(with_worst(value=0.82, images=20), "Worst single noise")  # clean: 0.910 on 40 images
+    assert "5.00 points of mAP@.5 lost (0.870 → 0.820 on 20 images), 95% interval" in fewer.text
+    sample = sample_audit()
+    some = replace(sample.attacks[0], aimed=6)
+    attack = line(replace(sample, attacks=(some,)), "Smallest attack")
+    assert "in 2 of 6 attacked images (mAP@.5 0.920 → 0.700 on 8 images)" in attack.text
+    clean = MatrixCell("none", "training pipeline", 0.9, 8)
+    cells = (clean, MatrixCell("none", "a", 0.3, 8), MatrixCell("square", "a", 0.3, 8))
+    matrix = Matrix(("none", "square"), ("training pipeline", "a"), cells)
+    combined = line(replace(sample, matrix=matrix), "Combined noise")
+    assert combined.text.endswith("stays at 0.300 (clean: 0.900) on 8 images: square under a.")
+
+
 def test_a_clear_loss_is_a_loss():
     worst = line(sample_audit(), "Worst single noise")
     assert (worst.tone, worst.word, worst.figure) == ("bad", "significant", "5.00 points lost")
@@ -175,8 +189,8 @@ def test_the_combination_names_the_worst_meeting_with_a_patch():
     found = line(sample_audit(), "Combined noise")
     assert found.text == (
         "resize=opencv-nearest + precision=int8: 9.00 points of mAP@.5 lost, 95% interval [5.00, 13.00]; "
-        "predictions change in 30 of 40 images. With an attack as well, mAP@.5 falls to 0.250 on 8 images: "
-        "1000px under precision=int8."
+        "predictions change in 30 of 40 images. With an attack as well, mAP@.5 falls from 0.910 to 0.250 on "
+        "8 images: 1000px under precision=int8."
     )
     alone = line(replace(sample_audit(), combined=None), "Combined noise")
     assert alone.text.startswith("Not measured: not requested. With an attack as well")

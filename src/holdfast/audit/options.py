@@ -110,8 +110,8 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
     target: Annotated[
         Target | None,
         Option(
-            "Product the model is deployed on: the headline of the noise is the worst option that this product "
-            "makes (default: the worst of all options).",
+            "Product the model is deployed on. The headline of the noise is then the worst option that this "
+            "product makes (default: the worst of all options).",
             group=NOISE,
         ),
     ] = None

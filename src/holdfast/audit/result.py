@@ -41,6 +41,14 @@ class NoiseResult:
     images: int = 0
     note: str = ""
     command: str = ""
+    value: float | None = None  # the metric under the noise
+
+    @property
+    def before(self) -> float | None:
+        """The clean metric on the same images."""
+        if self.value is None or self.points_lost is None:
+            return None
+        return self.value + self.points_lost / 100.0
 
 
 @dataclass(frozen=True)

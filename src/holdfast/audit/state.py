@@ -213,6 +213,7 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
         images=row.images,
         note=row.note,
         command=command,
+        value=None if row.value is None or math.isnan(row.value) else row.value,
     )
 
 

@@ -127,6 +127,8 @@ def _lead(audit: Audit) -> str:
     images = many(counts[-1], "image") if counts else "no image"
     if len(counts) > 1:
         images = f"{counts[0]} to {images}"
+    if counts and is_indication(counts[-1]):
+        images += " (an indication)"
     how = " under each deployment"
     if any(t != NO_THREAT for t in audit.matrix.threats):
         how = ". Each threat was computed for the training pipeline and replayed under each deployment"

@@ -190,10 +190,8 @@ def _combination(audit: Audit) -> VerdictLine:
     worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
-        free = {m.deployment: m.value for m in audit.matrix.cells if m.threat == NO_THREAT}
-        verb = "stays at" if free.get(worst.deployment) == worst.value else "falls to"
         also = (
-            f" With an attack as well, {audit.clean.title} {verb} {worst.value:.3f} on "
+            f" With an attack as well, {audit.clean.title} {_fall(audit, worst, worst.value)} on "
             f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
         )
     if combined is None or combined.points_lost is None:
@@ -202,6 +200,15 @@ def _combination(audit: Audit) -> VerdictLine:
         return VerdictLine(name, f"{_upper(text)}.{also}", audit.command)
     line = _loss(audit, name, combined, _upper(short_deployment(combined.label)))
     return replace(line, text=line.text + also)
+
+
+def _fall(audit: Audit, cell: MatrixCell, value: float) -> str:
+    """How the metric of the cell compares with the clean metric on the same images."""
+    free = {m.deployment: m.value for m in audit.matrix.cells if m.threat == NO_THREAT}
+    clean = free.get(TRAINED)
+    if free.get(cell.deployment) == value:
+        return f"stays at {value:.3f}" + ("" if clean is None else f" (clean: {clean:.3f})")
+    return f"falls to {value:.3f}" if clean is None else f"falls from {clean:.3f} to {value:.3f}"
 
 
 def _loss(
@@ -217,6 +224,8 @@ def _loss(
     interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
     points_of = f"{number} {unit} of {audit.clean.title}"
     text = f"{subject} {verbs[is_gain(lost)]} {points_of}" if verbs else f"{subject}: {points_of} {verb}"
+    if noise.value is not None and noise.before is not None:
+        text += f" ({noise.before:.3f} → {noise.value:.3f} on {many(noise.images, 'image')})"
     text += interval
     changed = ""
     if noise.changed is not None:
@@ -277,7 +286,8 @@ def _contiguous(audit: Audit) -> str:
 
 
 def _after(audit: Audit, level: AttackLevel) -> str:
-    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}"
+    images = "" if level.images == level.aimed else f" on {many(level.images, 'image')}"
+    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}{images}"
 
 
 def _proofs(audit: Audit) -> VerdictLine:
