@@ -1,5 +1,6 @@
 """The verdict says what the data carries, in whatever state the data is."""
 
+import html
 import re
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
+from holdfast.audit.gates import gate_of, judge
+from holdfast.audit.page import page
 from holdfast.audit.pages.verdict import between, next_step, not_significant, points, verdict
 from holdfast.audit.result import (
     Audit,
@@ -52,6 +55,45 @@ def test_the_clean_metric_with_its_interval():
     text = "mAP@.5 is 0.910 on 40 images (AP rule VOC), 95% interval 0.880 to 0.940."
     assert (clean.text, clean.figure, clean.tone) == (text, "0.910", "fact")
     assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (
+            ["clean.map50 < 0.9", "square.broken > 0"],
+            "Fix the failed gates before release: clean.map50 < 0.9.",
+        ),
+        (
+            ["square.broken > 0"],
+            "Test more images to decide the gates, or lower --min-images: square.broken > 0.",
+        ),
+        (["clean.map50 < 0.5"], "Avoid resize=opencv-nearest in deployment (5.00 points lost), or retrain"),
+        ([], "Avoid resize=opencv-nearest in deployment (5.00 points lost), or retrain"),
+    ],
+)
+def test_the_first_screen_says_what_to_do_next(texts, said):
+    audit = sample_audit()
+    judged = judge([gate_of(text) for text in texts], audit)
+    assert next_step(audit, judged).startswith(said)
+    head = page(audit, (), judged).partition("</header>")[0]
+    assert f'<p class="next"><strong>Next</strong> {html.escape(said)}' in head
+
+
+def test_the_gate_that_is_proposed_has_the_metric_of_the_model():
+    enough = replace(BARE, clean=replace(BARE.clean, images=40))
+    assert next_step(enough).endswith("holdfast audit --fail-if 'noise.top1.points_lost > 2'.")
+
+
+def test_sections_without_results_are_collapsed_to_their_reason():
+    text = page(BARE)
+    titles = re.findall(
+        r'<details class="empty">\s*<summary><h2[^>]*>(.*?)</h2> <span class="lead">(.*?)<', text
+    )
+    assert dict(titles) == dict.fromkeys(
+        ("System noise", "Attack by budget", "Proofs", "Rechecks", "Images", "Matrix in numbers"),
+        "Not measured: not requested.",
+    )
 
 
 def test_a_loss_is_next_to_the_baseline_of_the_same_images():

@@ -144,10 +144,7 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
         say("Raise --budget (or pass none) to run more; the page lists the command of each part.")
     if judged:
         say("\n" + to_text(gates_table(judged)))
-    failed_gates = [gate_verdict.gate.text for gate_verdict in judged if gate_verdict.failed]
-    say(f"Next: {next_step(result, failed_gates)}")
-    if not all(gate_verdict.decided for gate_verdict in judged):
-        say("Gates on too few images are not decided: test more images or lower --min-images.")
+    say(f"Next: {next_step(result, judged)}")
     for warning in state.evaluation.result.get("warnings", ()) if state.evaluation else ():
         sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {state.plan.folder}\n")

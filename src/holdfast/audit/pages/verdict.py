@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from holdfast.audit.gates import GateVerdict
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
 from holdfast.metrics.points import ENOUGH, basis_text, facing, is_gain, is_indication, lost_text
@@ -58,14 +59,18 @@ def verdict(audit: Audit) -> tuple[VerdictLine, ...]:
     return tuple(lines)
 
 
-def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
+def next_step(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """What to do next, in one sentence."""
+    failed_gates = [verdict.gate.text for verdict in judged if verdict.failed]
+    undecided = [verdict.gate.text for verdict in judged if not verdict.decided]
     worst = audit.headline_noise
     lost = [r for r in audit.findings if r.was == "holds"]
     late = [part.name for part in audit.parts if "time budget" in part.skipped]
     few = [part.name for part in audit.parts if 0 < part.images < min(ENOUGH, part.of)]
     if failed_gates:
         return f"Fix the failed gates before release: {'; '.join(failed_gates[:3])}."
+    if undecided:
+        return f"Test more images to decide the gates, or lower --min-images: {'; '.join(undecided[:3])}."
     if worst is not None and (worst.low or 0.0) > 0 and worst.images >= FEWEST:
         how = " (holdfast train mix)" if audit.model.get("task") == "classify" else ""
         loss = f"{points(worst.points_lost or 0.0)} points lost"
@@ -80,7 +85,8 @@ def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
         return (
             f"Test at least {ENOUGH} images in each part ({', '.join(few)}): fewer give only an indication."
         )
-    return "Keep these results with gates in CI: holdfast audit --fail-if 'noise.map50.points_lost > 2'."
+    gate = f"noise.{audit.clean.metric}.points_lost > 2"
+    return f"Keep these results with gates in CI: holdfast audit --fail-if '{gate}'."
 
 
 def points(value: float) -> str:
