@@ -1,12 +1,16 @@
 """Patch attacks side by side: ours, ART's, a grey square, random noise, at equal gradient steps.
 
-    python benchmarks/attack.py [white-700] [white-300] [signs-1000] [transfer-3000] [--images 40] [--jobs 2]
+    python benchmarks/attack.py [ROW …] [--images 40] [--jobs 2]
+
+Rows: white-700, white-700-square, white-300, signs-1000, signs-1000-square, transfer-3000.
 
 white-*: yolo-fastest-1.1-xl on roadsign images with a stop sign or traffic light that it recognises, scaled
 to 416x416. signs: signs-yolo on embedded scenes. transfer: gradients of two surrogates, judged on YOLOX-nano,
 which none of them sees. Per row: our attack (it may take fewer pixels than the row allows), then each peer
 with one square patch of as many pixels as the row allows, on the largest target, after as many gradient
 steps as ours may take (it stops at success), or took in the mean if that is more.
+*-square: ours is `--shape square` without transforms (ART's patches get none): one square per target, which
+together have at most as many pixels as ART's one (26x26, 31x31). Both take at most the same gradient steps.
 S_e = 1 - mAP(after) / mAP(before) at IoU 0.5, rule voc, score >= 0.25.
 
 Needs ART (pip install adversarial-robustness-toolbox==1.20.1) for its rows and, but for signs, real data in
@@ -68,12 +72,17 @@ class Row:
 
 
 XL = "yolo-fastest-xl"
+SQUARE = Method(shape="square", shrink=False)
 ROWS = {
     row.name: row
     for row in (
         Row("white-700", (XL,), XL, 700, 0.97, Method(shrink=False), Limits(3000, steps=60)),
+        Row("white-700-square", (XL,), XL, 700, 0.97, SQUARE, Limits(676, steps=60)),
         Row("white-300", (XL,), XL, 300, 0.90, Method(), Limits(300, steps=40)),
         Row("signs-1000", ("signs-yolo",), "signs-yolo", 1000, 0.95, Method(), Limits(3000, steps=40)),
+        Row(
+            "signs-1000-square", ("signs-yolo",), "signs-yolo", 1000, 0.95, SQUARE, Limits(961, steps=40),
+        ),
         Row(
             "transfer-3000", (XL, "nanodet_m"), "yolox_nano", 3000, 0.75, Method(diversity=True),
             Limits(3000, steps=24),

@@ -24,7 +24,7 @@ import onnx
 
 from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import to_json
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model

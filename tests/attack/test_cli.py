@@ -16,7 +16,12 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from helpers import models as making
+from holdfast.attack.judge import found_boxes, open_judge
+from holdfast.attack.masks import count_regions
+from holdfast.attack.types import Rule
+from holdfast.core.types import Boxes
 from holdfast.data.patchfile import png_of, read_patch
+from holdfast.graph.load import load_model
 
 QUICK = ("attack", "--out", "out", "--steps", 5, "--jobs", 1, "--features", "none")
 
@@ -280,10 +285,86 @@ def test_a_black_box_holds_under_its_deployments_too(holdfast, blobs, tmp_path):
         (("--deployment", "precision=int8"), "precision=int8-minmax: needs calibration images"),
         (("--deployment", "precision=int8-entropy"), "needs calibration images"),
         (("--universal", "spot", "--mask", "cross"), "--mask: a universal patch"),
+        (("--universal", "spot", "--shape", "square"), "--shape: a universal patch"),
+        (("--shape", "square", "--mask", "cross"), "--mask: --shape determines the pixels"),
+        (("--shape", "square", "--regions", 2), "--regions: --shape is one region per target"),
+        (("--shape", "square", "--black-box"), "--shape: needs gradients"),
+        (("--shape", "square", "--size", "9px", "--pixels", 100), "--size: use either --size or --pixels"),
+        (("--shape", "square", "--size", "0px"), "--size: expected whole pixels, a percentage"),
+        (("--shape", "square", "--size", "12cm"), "needs the width of the object"),
+        (("--shape", "square", "--size", "64cm", "--sign-size", "60cm"), "larger than the object"),
+        (("--shape", "square", "--size", "40px", "--images", 1), "larger than its object"),
+        (("--size", "9px"), "--size: is the size of a patch; add --shape"),
+        (("--sign-size", "60cm"), "--sign-size: is the size of a patch; add --shape"),
+        (("--transform", "none", "--transform", "jpeg"), "--transform none: excludes"),
     ],
 )
 def test_options_that_cannot_be_obeyed_are_refused(fails, blobs, words, said):
     assert said in fails("attack", *blobs, "--out", "o", "--jobs", 1, *words)
+
+
+@pytest.mark.parametrize(("shape", "area"), [("square", 81), ("circle", 69), ("sign", 69)])
+def test_a_shape_is_one_printable_patch_per_target(holdfast, blobs, tmp_path, shape, area):
+    size = ("--shape", shape, "--size", "9px", "--sign-size", "60cm", "--images", 2, "--steps", 12)
+    done = holdfast("attack", *blobs, "--out", "out", "--jobs", 1, "--features", "none", *size)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "out" / "attack.json").read_text())
+    assert found["about"]["method"]["transforms"] == ["shift", "scale", "rotation", "light", "jpeg"]
+    assert found["contiguous"] is None
+    for row in found["images"]:
+        clean = pixels(tmp_path / "data" / "images" / row["name"])
+        after = pixels(tmp_path / "out" / "images" / row["name"].replace(".jpg", ".png"))
+        changed = (clean != after).any(axis=2)
+        assert row["targets"] == len(row["patches"]) == count_regions(changed) == row["regions"]
+        assert changed.sum() == row["pixels"] == area * row["targets"]
+        for patch in row["patches"]:
+            assert patch["pixels"] == area
+            x, y, side = patch["x"], patch["y"], patch["side"]
+            part = np.s_[y : y + side, x : x + side]
+            picture = Image.open(tmp_path / "out" / patch["file"])
+            assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.02)
+            assert picture.width == patch["print_pixels"] == round(patch["centimetres"] / 2.54 * 300)
+            small = np.array(picture.resize((side, side), Image.Resampling.NEAREST))
+            assert np.array_equal(small[..., 3] > 0, changed[part])
+            assert np.array_equal(small[..., :3][changed[part]], after[part][changed[part]])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "patch 1: 9×9 px" in page
+    assert "prints/000-1.png" in page
+    kept = {p: p.read_bytes() for p in (tmp_path / "out" / "prints").iterdir()}
+    for path in (*kept, *(tmp_path / "out" / "images").iterdir()):
+        path.unlink()
+    again = holdfast("attack", *blobs, "--out", "out", "--jobs", 1, "--features", "none", *size)
+    assert "2 were cached" in again.err
+    assert kept == {p: p.read_bytes() for p in (tmp_path / "out" / "prints").iterdir()}
+
+
+@pytest.mark.parametrize(("size", "success"), [("60%", True), ("1px", False)])
+def test_onnx_runtime_judges_a_shape(holdfast, blobs, tmp_path, size, success):
+    shape = ("--shape", "square", "--size", size, "--transform", "none", "--steps", 30, "--images", 2)
+    done = holdfast("attack", *blobs, "--out", "out", "--jobs", 1, "--features", "none", *shape)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "out" / "attack.json").read_text())
+    assert found["about"]["method"]["transforms"] == []
+    truth = json.loads((tmp_path / "data" / "annotations.json").read_text())["annotations"]
+    judge = open_judge(load_model(tmp_path / "blobs.onnx"))
+    for number, row in enumerate(found["images"]):
+        after = judge(pixels(tmp_path / "out" / "images" / row["name"].replace(".jpg", ".png")))
+        assert after.boxes.tolist() == [d["box"] for d in row["after"]]
+        corners = np.array([a["bbox"] for a in truth if a["image_id"] == truth[0]["image_id"] + number])
+        boxes = Boxes(np.hstack([corners[:, :2], corners[:, :2] + corners[:, 2:]]), np.zeros(len(corners)))
+        assert row["success"] == success
+        assert row["success"] != found_boxes(after, boxes, Rule()).any()
+        assert all(patch["centimetres"] is None for patch in row["patches"])
+
+
+def test_an_image_whose_object_is_smaller_than_the_patch_is_reported(holdfast, blobs, tmp_path):
+    path = tmp_path / "data" / "annotations.json"
+    truth = json.loads(path.read_text())
+    extra = {**truth["annotations"][0], "id": 999, "bbox": [2, 2, 5, 5], "area": 25}
+    path.write_text(json.dumps({**truth, "annotations": [*truth["annotations"], extra]}))
+    done = holdfast(*QUICK, *blobs, "--shape", "square", "--size", "9px")
+    assert done.code == 4
+    assert re.search(r"failed   000.jpg: .* 9×9 pixels is larger than its object, whose .* 5 pix", done.err)
 
 
 def test_one_patch_for_all_images(holdfast, blobs, tmp_path):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from helpers.audit import sample_audit
 from holdfast.audit.gates import gate_of, judge
 from holdfast.audit.page import page
-from holdfast.audit.pages.verdict import between, next_step, not_significant, points, verdict
+from holdfast.audit.pages.sections import noises as noises_section
+from holdfast.audit.pages.verdict import between, next_step, not_significant, points, verdict, worst_cell
 from holdfast.audit.result import (
     Audit,
     Clean,
@@ -25,6 +26,7 @@ from holdfast.audit.result import (
     Recheck,
     RobustnessBounds,
 )
+from holdfast.audit.values import values_of
 from holdfast.core.targets import PRODUCTS
 from holdfast.stages.families import families, options
 
@@ -108,6 +110,33 @@ def test_a_loss_is_next_to_the_baseline_of_the_same_images():
     matrix = Matrix(("none", "square"), ("training pipeline", "a"), cells)
     combined = line(replace(sample, matrix=matrix), "Combined noise")
     assert combined.text.endswith("stays at 0.300 (clean: 0.900) on 8 images: square under a.")
+
+
+def test_a_hypothetical_option_is_not_the_worst_noise():
+    first = sample_audit()
+    worse = replace(first.noises[0], label="precision=int8-mixed", family="precision", points_lost=50.0)
+    audit = replace(first, noises=(*first.noises, replace(worse, hypothetical=True)))
+    assert audit.worst is first.noises[0]
+    assert line(audit, "Worst single noise").text == line(first, "Worst single noise").text
+    old, new = values_of(first), values_of(audit)
+    assert new["noise.precision.int8-mixed.map50.points_lost"] == 50.0
+    assert {name: value for name, value in new.items() if "int8-mixed" not in name} == old
+    assert "hypothetical" in noises_section(audit).figures[-1].body
+    only = replace(first, noises=audit.noises[-1:], combined=None)
+    text = "Only hypothetical noise options were measured; they are in the table."
+    assert line(only, "Worst single noise").text == text
+
+
+def test_a_hypothetical_deployment_is_not_the_lowest_cell():
+    first = sample_audit()
+    lowest = MatrixCell("square", "precision=int8-mixed", 0.01, 40)
+    mixed = NoiseResult("precision=int8-mixed", "precision", "measured", points_lost=1.0, hypothetical=True)
+    cells = Matrix(first.matrix.threats, first.matrix.deployments, (*first.matrix.cells, lowest))
+    audit = replace(first, matrix=cells)
+    assert worst_cell(audit) is lowest
+    audit = replace(audit, noises=(*first.noises, mixed))
+    assert worst_cell(audit) == worst_cell(first)
+    assert values_of(audit)["matrix.map50.min"] == values_of(first)["matrix.map50.min"]
 
 
 def test_a_clear_loss_is_a_loss():

@@ -23,7 +23,7 @@ from holdfast.compare.result import (
     from_stated,
     order,
 )
-from holdfast.compare.run import compare_runs, kind_of
+from holdfast.compare.run import compare_results, compare_runs, kind_of
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import generator
 from holdfast.evaluate.difference import difference
@@ -37,6 +37,7 @@ from holdfast.noise.vision.result import save as save_suite
 COST = ComparedNumber("noise", "resize=x", "is worse", costs=True)
 GAIN = ComparedNumber("all", "mAP", "is better")
 NAMES = [f"{n}.jpg" for n in range(12)]
+MANY = [f"{n}.jpg" for n in range(20)]  # enough for rows of single classes
 
 
 def row(found, what):
@@ -106,9 +107,9 @@ def test_worse_comes_first_and_the_largest_of_it():
 # --- evaluations
 
 
-def scenes(*lost, move=0.0):
-    """Records of twelve images; of these the second box is not found."""
-    return [record(n, (0,) if i in lost else (0, 1), move) for i, n in enumerate(NAMES)]
+def scenes(*lost, move=0.0, names=NAMES):
+    """Records of twelve or more images; of these the second box is not found."""
+    return [record(n, (0,) if i in lost else (0, 1), move) for i, n in enumerate(names)]
 
 
 def test_evaluations_are_paired_as_difference_pairs_them(tmp_path):
@@ -126,7 +127,8 @@ def test_evaluations_are_paired_as_difference_pairs_them(tmp_path):
 
 
 def test_every_class_has_its_own_row(tmp_path):
-    a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
+    a = evaluation(tmp_path, "a", scenes(0, names=MANY))
+    b = evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5, names=MANY))
     found = compare_runs(a, b)
     for run_, side in ((a, "before"), (b, "after")):
         for told in open_run(run_).result["per_class"]:
@@ -138,16 +140,55 @@ def test_every_class_has_its_own_row(tmp_path):
     assert "2 worse, 0 better, 0 not significant, 1 identical. Largest change: AP" in found.summary
 
 
+def with_truth(name, classes, found):
+    """The record of an image with objects of these classes."""
+    boxes = comparing.Boxes(comparing.BOXES[classes], np.array(classes))
+    return replace(record(name, found), truth=boxes)
+
+
+def test_classes_of_few_objects_are_one_row(tmp_path):
+    """Twenty objects of `round`; one of `square` and of `third`, which get no row of their own."""
+    classes, sides = ("round", "square", "third"), []
+    for name, found in (("a", (0, 1)), ("b", (0,))):
+        records = [
+            with_truth(n, [0, 1] if i < 4 else [0], found if i < 4 else (0,)) for i, n in enumerate(MANY)
+        ]
+        third = comparing.Boxes(comparing.BOXES[[0, 1]], np.array([0, 2]))
+        records[5] = replace(record(MANY[5], (0,)), truth=third)
+        sides.append(evaluation(tmp_path, name, records, classes=classes))
+    found = compare_runs(*sides)
+    together = row(found, "AP of 2 classes with fewer than 20 objects each")
+    assert (together.before.value, together.after.value, together.images) == (50, 0, 5)
+    assert [c.about.what for c in found.changes if c.about.group == "classes"] == [
+        "AP of 2 classes with fewer than 20 objects each", "AP of round"
+    ]  # fmt: skip
+    assert any(note.endswith("have no row of their own: square, third") for note in found.notes)
+
+
+def test_without_a_class_of_many_objects_there_is_only_the_metric(tmp_path):
+    a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
+    found = compare_runs(a, b)
+    assert {c.about.group for c in found.changes} == {"all images"}
+    assert found.main.about.what == "mAP"
+    assert found.summary.startswith("mAP (voc): ")
+    assert found.changes[0] is found.main
+
+
+def test_the_notes_count_the_intervals_that_chance_alone_would_move(tmp_path):
+    a = evaluation(tmp_path, "a", scenes(0, names=MANY))
+    b = evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5, names=MANY))
+    text = "Of 2 intervals, about 0.1 would exclude 0 by chance alone (5%); 2 do; treat single rows as hints"
+    assert text in compare_runs(a, b).notes
+    assert text in compare_results(open_run(a), open_run(b)).notes
+
+
 def test_a_class_of_few_images_is_undecided(tmp_path):
     """However many images there are, a class in four of them says little."""
-
-    def only(name, classes, found):
-        boxes = comparing.Boxes(comparing.BOXES[classes], np.array(classes))
-        return replace(record(name, found), truth=boxes)
-
     sides = []
     for name, found in (("a", (0, 1)), ("b", (0,))):
-        few = [only(n, [0, 1], found) if i < 4 else only(n, [0], (0,)) for i, n in enumerate(NAMES)]
+        few = [
+            with_truth(n, [0, 1], found) if i < 4 else with_truth(n, [0], (0,)) for i, n in enumerate(MANY)
+        ]
         sides.append(evaluation(tmp_path, name, few))
     change = row(compare_runs(*sides), "AP of square")
     assert (change.before.value, change.after.value) == (100, 0)
@@ -158,7 +199,7 @@ def test_a_class_of_few_images_is_undecided(tmp_path):
 def test_the_other_way_round_it_is_better(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
     there, back = compare_runs(a, b), compare_runs(b, a)
-    assert [c.verdict for c in back.changes if c.difference] == ["better", "better"]
+    assert [c.verdict for c in back.changes if c.difference] == ["better"]
     assert row(back, "mAP").difference == -row(there, "mAP").difference
 
 
@@ -485,7 +526,7 @@ def test_the_comparison_is_json(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
     plain = orjson.loads(orjson.dumps(as_plain(compare_runs(a, b))))
     assert plain["of"] == "evaluation"
-    assert plain["changes"][0]["what"] == "AP of square"
+    assert plain["changes"][0]["what"] == "mAP"
     assert plain["changes"][0]["b"]["value"] < plain["changes"][0]["a"]["value"]
 
 

@@ -53,7 +53,7 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 
 # Modules that hand work out, read results or print them: no result depends on them.
 AROUND = (
-    "engine.execution", "engine.executor", "engine.manifest", "engine.object_store", "engine.progress",
+    "engine.execution", "engine.executor", "engine.manifest", "engine.object_store",
     "engine.ray_actors", "engine.workers", "evaluate.run", "evaluate.result", "evaluate.score", "noise.suite",
     "noise.vision", "config.completions", "config.options", "config.parser", "config.output", "report",
     "_version",

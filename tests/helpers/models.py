@@ -86,6 +86,18 @@ def detector(folder: Path, name: str = "blobs", card: str = DETECT_CARD) -> Path
     return path
 
 
+def quantised_detector(folder: Path, name: str = "eight") -> Path:
+    """The detector in 8 bits, in QDQ form, with its card."""
+    from holdfast.graph.rewrite.int8 import int8_minmax
+    from holdfast.graph.rewrite.types import RewriteContext
+
+    path = detector(folder, name)
+    images = [np.full((1, 3, 64, 64), level, np.float32) for level in (0.0, 0.5, 1.0)]
+    done = int8_minmax(onnx.load(str(path)), RewriteContext(calibration=lambda: images))
+    onnx.save(done.model, str(path))
+    return path
+
+
 def jpeg(pixels: np.ndarray, **options: object) -> bytes:
     """The pixels as a JPEG file."""
     from PIL import Image

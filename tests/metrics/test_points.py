@@ -2,7 +2,15 @@
 
 import pytest
 
-from holdfast.metrics.points import basis_text, facing, interval_text, lost_text, points, significance
+from holdfast.metrics.points import (
+    basis_text,
+    chance_text,
+    facing,
+    interval_text,
+    lost_text,
+    points,
+    significance,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +61,14 @@ def test_the_interval_faces_the_way_of_the_number():
     assert facing(0.5, -1.0, 2.0) == (-1.0, 2.0)
     assert facing(-0.5, -2.0, 1.0) == (-1.0, 2.0)
     assert facing(-0.5, None, None) == (None, None)
+
+
+def test_the_intervals_that_exclude_0_are_counted_beside_those_that_chance_would_give():
+    ends = [(-1.0, 2.0), (0.5, 2.0), (-3.0, -1.0), (100.0, 100.0), (0.0, 0.0), (None, None)]
+    assert chance_text(ends) == "Of 4 intervals, about 0.2 would exclude 0 by chance alone (5%); 3 do"
+    assert chance_text(ends[:2]) == "Of 2 intervals, about 0.1 would exclude 0 by chance alone (5%); 1 does"
+    assert (
+        chance_text(ends[:1] * 40)
+        == "Of 40 intervals, about 2.0 would exclude 0 by chance alone (5%); none does"
+    )
+    assert chance_text([*ends[:1], *ends[4:]]) == ""

@@ -19,6 +19,7 @@ class Offered:
     name: str
     aliases: tuple = ()
     default: bool = True
+    on_request: bool = False
 
     @property
     def labels(self):

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import fingerprint
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import Pipeline, frame_of
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.candidates import LARGEST, apply_deltas, clamped_exp, exp_of, half_exp

@@ -132,3 +132,11 @@ def test_the_families_are_the_papers_and_the_runtime():
     assert [f.name for f in families()][:9] == [
         "decode", "resize", "colour", "ceil", "upsample", "precision", "runtime", "boxes", "mistakes",
     ]  # fmt: skip
+
+
+def test_options_that_no_product_has_are_hypothetical():
+    every = [one for of in families() for one in options(of)]
+    assert [one.label for one in every if one.hypothetical] == ["precision=int8-mixed", "boxes=round-ceil"]
+    assert all(
+        one.hypothetical == ("no product" in one.systems or "no known" in one.systems) for one in every
+    )

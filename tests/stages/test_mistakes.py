@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Input
+from holdfast.core.pipeline import frame_of
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.noise.suite import NoiseSelection

@@ -6,8 +6,8 @@ from PIL import Image
 
 from helpers import models as making
 from holdfast.core.errors import CardError, ImageError, ModelError
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input, Model
+from holdfast.core.pipeline import frame_of
 from holdfast.core.types import Detections, LabelMap, Size
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise

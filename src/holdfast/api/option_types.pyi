@@ -86,6 +86,9 @@ class AttackKeywords(TypedDict, total=False):
     steps: int
     restarts: int
     mask: str
+    shape: Literal["pixels", "square", "circle", "sign"]
+    size: str | None
+    sign_size: str | None
     anywhere: bool
     contiguous: bool
     goal: Literal["vanish", "mislabel", "fabricate"]
@@ -209,6 +212,7 @@ class ContestScoreKeywords(TypedDict, total=False):
     json: str | Path | None
     csv: str | Path | None
     keep: bool
+    dry_run: bool
 
 class ContestBoardKeywords(TypedDict, total=False):
     json: str | Path | None

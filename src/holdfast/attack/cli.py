@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 def attack(options: AttackOptions) -> int:
     """Attack a detector by changing few pixels of every image; the model file is never changed.
 
-    Writes images/ (attacked PNGs), patches/ (PNG + TOML), attack.json, images.csv and report.html to DIR.
-    Run the same command again to resume. Exit code 4: some images could not be read.
+    Writes images/ (attacked PNGs), patches/ (PNG + TOML), attack.json, images.csv and report.html to DIR,
+    and with --shape also prints/ (a PNG to print per patch). Run the same command again to resume. Exit code
+    4: some images could not be read, or a patch is larger than its object.
     """
     from holdfast.attack.page import tables, write
     from holdfast.attack.plan import check_attack
     from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
     from holdfast.core.model import MODEL_KINDS
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
@@ -92,11 +93,14 @@ def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: 
         out,
         method=Method(
             mask=options.mask,
+            shape=options.shape,
+            size=options.size or "",
+            sign_size=options.sign_size or "",
             inside=not options.anywhere,
             goal=options.goal,
             black_box=options.black_box,
-            shrink=options.shrink,
-            transforms=options.transform,
+            shrink=options.shrink and options.shape == "pixels",
+            transforms=transforms_of(options),
             diversity=options.diverse,
             rule=Rule(options.score, options.iou, options.nms_iou),
         ),
@@ -108,6 +112,17 @@ def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: 
         features=options.features,
         universal=options.universal,
     )
+
+
+def transforms_of(options: AttackSettings) -> tuple[str, ...]:
+    """The transforms under which the attack must work; without --transform those of a sticker for a shape."""
+    from holdfast.attack.shapes import STICKER
+
+    if not options.transform:
+        return () if options.shape == "pixels" else STICKER
+    if "none" in options.transform and len(options.transform) > 1:
+        raise InputError("--transform none: excludes every other transform; omit it or the others")
+    return () if options.transform == ("none",) else options.transform
 
 
 def apply(options: ApplyOptions) -> None:

@@ -7,9 +7,8 @@ import numpy as np
 
 from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.errors import ModelError
-from holdfast.core.frame import place
 from holdfast.core.model import Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image, Ints
 from holdfast.metrics.boxes import iou
 

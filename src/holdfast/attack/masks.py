@@ -14,7 +14,7 @@ from holdfast.core.types import Bools, Floats, Ints
 def inside(target: Target) -> Bools:
     """(h, w): the pixels that any box of the targets covers at least in part."""
     mask = np.zeros(target.image.shape[:2], bool)
-    for x1, y1, x2, y2 in _corners(target):
+    for x1, y1, x2, y2 in corners(target):
         mask[y1:y2, x1:x2] = True
     return mask
 
@@ -111,7 +111,7 @@ def limited(mask: Bools, gains: Floats, budget: int, regions: int, allowed: Bool
     return grown  # regions can merge here but never split
 
 
-def _corners(target: Target) -> Ints:
+def corners(target: Target) -> Ints:
     """(n, 4) xyxy of the targets in whole pixels, cut to the image, each at least one pixel wide and high."""
     height, width = target.image.shape[:2]
     low = np.floor(target.boxes.xyxy[:, :2]).astype(np.int64).clip(0, [width - 1, height - 1])
@@ -119,13 +119,19 @@ def _corners(target: Target) -> Ints:
     return np.concatenate([low, high], axis=1)
 
 
-def _shares(target: Target, budget: int) -> list[list[int]]:
-    """Per target its corners, and its share of the budget by the length of its sides."""
-    boxes = _corners(target)
+def shares(target: Target, budget: int) -> list[int]:
+    """Per target its share of the budget, by the length of its sides."""
+    boxes = corners(target)
     length = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).astype(np.float64))
     ends = np.floor(budget * np.cumsum(length) / length.sum() + 1e-9).astype(np.int64)
-    shares: list[list[int]] = np.column_stack([boxes, np.diff(ends, prepend=0)]).tolist()
-    return shares
+    portions: list[int] = np.diff(ends, prepend=0).tolist()
+    return portions
+
+
+def _shares(target: Target, budget: int) -> list[list[int]]:
+    """Per target its corners and its share of the budget."""
+    boxes: list[list[int]] = np.column_stack([corners(target), shares(target, budget)]).tolist()
+    return boxes
 
 
 def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:

@@ -53,7 +53,30 @@ class MethodOptions(Options, group=SEARCH):
             names=completions.masks,
         ),
     ] = "top-gradient"
-    anywhere: Annotated[bool, Option("Also change pixels outside the boxes of the targets.")] = False
+    shape: Annotated[
+        Literal["pixels", "square", "circle", "sign"],
+        Option(
+            "pixels: as the mask says. square, circle, sign (octagon): one printable patch per target, which "
+            "must also work under shift, scale, rotation, light and jpeg unless --transform says otherwise."
+        ),
+    ] = "pixels"
+    size: Annotated[
+        str | None,
+        Option(
+            "Size of a shape: its side (38px, or 12cm with --sign-size), or its share of the object's box "
+            "(10%). Default: --pixels is its area.",
+            metavar="SIZE",
+        ),
+    ] = None
+    sign_size: Annotated[
+        str | None,
+        Option(
+            "Width of the object in centimetres, e.g. 60cm: the patch is saved at print size.", metavar="CM"
+        ),
+    ] = None
+    anywhere: Annotated[
+        bool, Option("Also change pixels outside the boxes of the targets; a shape may be beside its object.")
+    ] = False
     contiguous: Annotated[
         bool, Option("Also attack with contiguous squares at the same pixel budget, for comparison.")
     ] = True
@@ -70,7 +93,8 @@ class MethodOptions(Options, group=SEARCH):
     transform: Annotated[
         tuple[str, ...],
         Option(
-            "Must also work under this transform: shift, scale, rotation, light, jpeg. May be repeated.",
+            "Must also work under this transform: shift, scale, rotation, light, jpeg. May be repeated. "
+            "Default: none; all five with --shape square, circle or sign.",
             group=ROBUST,
             names=completions.transforms,
         ),

@@ -1,11 +1,13 @@
 """An attack as a page: mAP before and after, changed pixels, and attacked images."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+from holdfast.attack.prints import print_name, prints_of
 from holdfast.attack.result import AttackResult, Attempt, BudgetPoint
 from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import apply
@@ -20,12 +22,16 @@ from holdfast.report.tables import Cell, Column, Table, many, to_html
 
 Clean: TypeAlias = Callable[[str], Image | None]  # an image's decoded pixels by its name
 SHOWN = 6  # images with pictures
+PATCHES = 4  # patches per image that are shown enlarged
 LISTED = 200  # rows of the table of images
+SHAPES = {"square": "square patches", "circle": "circular patches", "sign": "octagonal patches"}
 
 
 def shape_of(result: AttackResult) -> str:
-    """The shape of the changed pixels: scattered pixels, contiguous squares, one universal patch."""
+    """The shape of the changed pixels: scattered pixels, contiguous squares, patches, one universal patch."""
     about = result.about
+    if about["method"]["shape"] != "pixels":
+        return SHAPES[about["method"]["shape"]]
     if about["universal"] != "none":
         return "a universal patch"
     if about["method"]["mask"] == "square":
@@ -105,7 +111,9 @@ def page(result: AttackResult, clean: Clean) -> str:
                 ("images", str(len(result.attempts))),
                 ("attacked", str(len(result.aimed))),
                 ("goal", about["method"]["goal"]),
-                ("pixel budget", str(about["limits"]["pixels"])),
+                ("patch size", size)
+                if (size := about["method"]["size"])
+                else ("pixel budget", str(about["limits"]["pixels"])),
                 ("created", about["created"]),
             ),
             verdict=verdict(result),
@@ -134,9 +142,9 @@ def verdict(result: AttackResult) -> str:
 def _sentence(result: AttackResult) -> str:
     first, pixels = result.effects[0], result.mean(lambda a: a.pixels) or 0.0
     share = pixels / np.mean([a.size.width * a.size.height for a in result.aimed])
-    shape = shape_of(result)
+    shape, unit = shape_of(result), " pixels" if result.about["method"]["shape"] != "pixels" else ""
     return (
-        f"{shape[0].upper()}{shape[1:]} ({pixels:.0f} per image, {100 * share:.2f}%) lower mAP from "
+        f"{shape[0].upper()}{shape[1:]} ({pixels:.0f}{unit} per image, {100 * share:.2f}%) lower mAP from "
         f"{first.before:.3f} to {first.after:.3f} and succeed in {sum(a.success for a in result.aimed)} of "
         f"{many(len(result.aimed), 'image')}."
     )
@@ -148,9 +156,9 @@ def next_step(result: AttackResult) -> str:
         return "Attack images in which the model detects an object: check the dataset with holdfast evaluate."
     if result.success:
         return "Run holdfast audit on this model to see whether the attack still works under your deployment."
-    return (
-        "Raise --pixels, --steps or --restarts. A failed attack is not a proof: holdfast verify gives proofs."
-    )
+    budget = "--size" if result.about["method"]["size"] else "--pixels"
+    proofs = "A failed attack is not a proof: holdfast verify gives proofs."
+    return f"Raise {budget}, --steps or --restarts. {proofs}"
 
 
 def sections(result: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
@@ -213,7 +221,20 @@ def _image(result: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImag
         f"{attempt.targets - attempt.left} of {many(attempt.targets, 'object')} hidden"
     )
     after, detections = apply(before, attempt.patch), (first.detections, second.detections)
-    return AttackedImage(attempt.name, summary, before, after, first.truth, detections)
+    patches = _enlarged(result, attempt)
+    return AttackedImage(
+        attempt.name, summary, before, after, first.truth, detections=detections, patches=patches
+    )
+
+
+def _enlarged(result: AttackResult, attempt: Attempt) -> tuple[tuple[str, Image], ...]:
+    """The first patches of a shape with their captions."""
+    patches, captioned = prints_of(attempt, result.about["method"]["shape"]), []
+    for number, (rgba, size) in enumerate(itertools.islice(patches, PATCHES)):
+        text = f"patch {number + 1}: {len(rgba)}×{len(rgba)} px"
+        text += f", {size.centimetres:.1f} cm" if size.centimetres else ""
+        captioned.append((f"{text} ({print_name(result.files[attempt.name], number)})", rgba))
+    return tuple(captioned)
 
 
 def chosen(result: AttackResult, count: int) -> list[Attempt]:
@@ -230,7 +251,11 @@ def _about(result: AttackResult) -> Section:
     facts: list[list[Cell]] = [
         ["model", f"{about['model']['name']} (sha256 {about['model']['sha256'][:16]}…)"],
         ["model unchanged", "file and outputs are identical before and after the attack"],
-        *([name, str(value)] for name, value in {**about["method"], **about["limits"]}.items()),
+        *(
+            [name, str(value)]
+            for name, value in {**about["method"], **about["limits"]}.items()
+            if value != ""
+        ),
         ["seed", about["seed"]],
         ["surrogates", ", ".join(m["name"] for m in about["surrogates"]) or "none"],
         ["deployments", ", ".join(about["deployments"]) or "none"],

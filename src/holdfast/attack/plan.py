@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holdfast.attack.shapes import size_of
 from holdfast.attack.types import CONTIGUOUS, Limits, Method
 from holdfast.core.errors import InputError
 from holdfast.core.extras import check
@@ -101,7 +102,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return AttackTask(attack, clean, deployed, classes, patch, facts)
+    return AttackTask(attack, clean, deployed, classes, patch, facts=facts)
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
@@ -139,14 +140,25 @@ def check_attack(attack: AttackPlan) -> None:
     conflicts = [f"{option}: {why}" for option, given, why in _conflicts(attack) if given]
     if conflicts:
         raise InputError(conflicts[0])
+    size_of(attack.method)
     part("mask", attack.method.mask)  # UnknownName before the folder is created
     for name in attack.method.transforms:
         part("transform", name)
 
 
 def _conflicts(attack: AttackPlan) -> Iterator[tuple[str, object, str]]:
-    """Options that contradict --black-box or --universal: the option, whether it is given, and why."""
+    """Options that contradict --shape, --black-box or --universal: option, whether it is given, and why."""
     method, limits, universal = attack.method, attack.limits, attack.universal != "none"
+    if method.shaped:
+        yield "--mask", method.mask != Method.mask, "--shape determines the pixels; omit --mask"
+        yield "--regions", limits.regions, "--shape is one region per target; omit --regions"
+        yield "--shape", method.black_box, "needs gradients; omit --black-box"
+        yield "--shape", universal, "a universal patch is a square; omit --shape"
+        yield "--size", method.size and limits.pixels != Limits.pixels, "use either --size or --pixels"
+    else:
+        sizes = "is the size of a patch; add --shape square, circle or sign"
+        yield "--size", method.size, sizes
+        yield "--sign-size", method.sign_size, sizes
     if method.black_box:
         gradients = "needs gradients; omit --black-box"
         yield "--surrogate", attack.surrogates, gradients
@@ -165,7 +177,8 @@ def _conflicts(attack: AttackPlan) -> Iterator[tuple[str, object, str]]:
 
 def is_scattered(attack: AttackPlan) -> bool:
     """Whether the attack changes scattered pixels, not contiguous regions or one universal patch."""
-    scattered = attack.method.mask not in CONTIGUOUS and not attack.limits.regions
+    method = attack.method
+    scattered = not method.shaped and method.mask not in CONTIGUOUS and not attack.limits.regions
     return scattered and attack.universal == "none"
 
 

@@ -48,7 +48,7 @@ def search_black(
     allowed, mask = within(target, method), part("mask", method.mask)
     if not mask.facts.get("grows"):  # a growing mask needs a gradient: then anywhere in the boxes
         allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    session = QuerySession(judge, target, method, limits, allowed, rng)
+    session = QuerySession(judge, target, method, limits, allowed, rng=rng)
     if not allowed.any():
         session.ask(session.blank)
         return session.result("no pixel may be changed: no box meets the image")
@@ -127,7 +127,7 @@ class QuerySession:
         note = note or (f"first success at query {self.first}" if self.first else "")
         trail = tuple({**self.trail, (pixels, loss == 0): None})
         seconds = time.perf_counter() - self.began
-        return SearchResult(self.image, self.after, loss == 0, self.queries, seconds, trail, note)
+        return SearchResult(self.image, self.after, loss == 0, self.queries, seconds, trail=trail, note=note)
 
     def visible(self, paint: Paint) -> Bools:
         """(h, w): the pixels that differ from the clean image; only these form regions."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.attack.types import Sticker
 from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
 from holdfast.core.result import Result
@@ -61,6 +62,7 @@ class Attempt:
     trail: tuple[tuple[int, bool], ...] = ()
     note: str = ""
     features: Floats | None = None  # (2, d): of the clean and of the attacked image
+    stickers: tuple[Sticker, ...] = ()  # the patches of a shape, one per target
 
     def record(self, pair: Pair, after: bool) -> DetectionRecord:
         """The image as a record of an evaluation, before or after."""
@@ -83,6 +85,7 @@ def attempt_to_plain(attempt: Attempt | FailedImage) -> dict[str, Any]:
         "trail": [list(step) for step in attempt.trail],
         "patch": patch_to_plain(attempt.patch),
         "features": features,
+        **({"stickers": [dataclasses.asdict(s) for s in attempt.stickers]} if attempt.stickers else {}),
     }
 
 
@@ -106,6 +109,7 @@ def attempt_from_plain(plain: dict[str, Any]) -> Attempt | FailedImage:
         unseen={n: Pair(*(Detections(**d) for d in pair)) for n, pair in plain["unseen"].items()},
         trail=tuple((int(pixels), bool(good)) for pixels, good in plain["trail"]),
         features=features,
+        stickers=tuple(Sticker(**s) for s in plain.get("stickers", ())),
         **{name: plain[name] for name in PLAIN},
     )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import orjson
 
 from holdfast.attack.judge import open_judge
 from holdfast.attack.plan import AttackPlan, contiguous_plan, task_of
+from holdfast.attack.prints import describe_prints
 from holdfast.attack.result import AttackResult, Attempt, attempt_from_plain, effect_of, points_of, row_of
 from holdfast.attack.work import AttackWork, write_patch
 from holdfast.core import fingerprint
@@ -73,7 +75,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
             effect_of(attempts, model, [a.model for a in attempts], alignment, settings),
             *(effect_of(attempts, n, [a.unseen[n] for a in attempts], own, settings) for n, own in others),
         ),
-        points=points_of(attempts, alignment, settings, plan.limits.pixels),
+        points=points_of(attempts, alignment, settings, _pixel_limit(plan)),
         distance="" if attempts[0].features is None else open_features(plan.features).name,
         alignment=alignment,
         about=_about(plan, alignment, before, time.perf_counter() - began),
@@ -84,6 +86,11 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     rows = to_csv(table_of([row_of(a) for a in attempts]))
     write_atomic(plan.out / TABLE, rows.encode("utf-8", "replace"))
     return in_folder(result, plan.out)
+
+
+def _pixel_limit(plan: AttackPlan) -> int:
+    """The largest number of changed pixels per image; patches with a size have no budget."""
+    return sys.maxsize if plan.method.size else plan.limits.pixels
 
 
 def add_contiguous(result: AttackResult, plan: AttackPlan, progress: Progress = silent) -> AttackResult:
@@ -133,11 +140,19 @@ def as_plain(result: AttackResult) -> dict[str, Any]:
         "mean_ssim": result.mean(lambda a: a.ssim),
         "distance": {"name": result.distance, "value": result.points[-1].distance},
         "curve": [dataclasses.asdict(p) for p in result.points],
-        "images": [{**row_of(a), **_detections(a)} for a in result.attempts],
+        "images": [{**row_of(a), **_detections(a), **_patches(a, result)} for a in result.attempts],
         "failed": [str(f) for f in result.failed],
         "cells": result.cells.to_plain() if result.cells else None,
         "contiguous": as_plain(result.contiguous) if result.contiguous else None,
     }
+
+
+def _patches(attempt: Attempt, result: AttackResult) -> dict[str, Any]:
+    """The patches of a shape; without a shape there is no such entry."""
+    if not attempt.stickers:
+        return {}
+    stem, shape = result.files[attempt.name], result.about["method"]["shape"]
+    return {"patches": describe_prints(attempt, stem, shape)}
 
 
 def _detections(attempt: Attempt) -> dict[str, Any]:

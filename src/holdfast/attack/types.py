@@ -8,6 +8,7 @@ from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.types import Boxes, Detections, Image
 
 Goal: TypeAlias = Literal["vanish", "mislabel", "fabricate"]
+PatchShape: TypeAlias = Literal["pixels", "square", "circle", "sign"]
 CONTIGUOUS = ("square", "cross")  # masks whose pixels form one region per target
 
 
@@ -46,6 +47,16 @@ class Target:
     before: Detections  # in the clean image, through the pipeline, at the rule's thresholds
 
 
+@dataclass(frozen=True)
+class Sticker:
+    """A patch of a shape: the top left pixel and the side of its square."""
+
+    x: int
+    y: int
+    side: int
+    centimetres: float = 0.0  # its side in print; 0: the size of the object is not known
+
+
 @dataclass(frozen=True, eq=False)
 class SearchResult:
     """The result of the search on one image. `image` is uint8 and was judged through the model's pipeline."""
@@ -57,6 +68,7 @@ class SearchResult:
     seconds: float = 0.0
     trail: tuple[tuple[int, bool], ...] = ()  # (changed pixels, success) of every judged image
     note: str = ""
+    stickers: tuple[Sticker, ...] = ()  # one per target if the method has a shape
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,9 @@ class Method:
     """How to search. Names are registered parts; surrogates and deployments are in the plan."""
 
     mask: str = "top-gradient"
+    shape: PatchShape = "pixels"  # other than pixels: one contiguous patch per target instead of a mask
+    size: str = ""  # of a shape: 38px, 10% or 12cm; empty: as large as the pixel budget allows
+    sign_size: str = ""  # width of the objects, such as 60cm
     inside: bool = True  # only pixels inside the boxes of the targets
     goal: Goal = "vanish"
     black_box: bool = False
@@ -71,6 +86,11 @@ class Method:
     transforms: tuple[str, ...] = ()  # expectation over these, by name
     diversity: bool = False  # random resize and shift of the input at every step, for transfer
     rule: Rule = field(default_factory=Rule)
+
+    @property
+    def shaped(self) -> bool:
+        """Whether the attack changes one contiguous patch per target, and every pixel of it."""
+        return self.shape != "pixels"
 
     @property
     def lasting(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from holdfast.attack.judge import Judge, found_boxes, known_boxes, open_judge, shortfall, target_in
 from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import AttackTask
+from holdfast.attack.prints import print_name, print_png, prints_of
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
 from holdfast.attack.types import SearchResult, Target, check_time
 from holdfast.core import fingerprint
@@ -90,6 +91,9 @@ class AttackWork(ItemWork[Entry, AttackWorker]):
         if attempt.pixels:
             about = {"image": item.name, **self.task.origin, "pixels": attempt.pixels}
             write_patch(patch, attempt.patch, about)
+        for number, (rgba, size) in enumerate(prints_of(attempt, self.task.attack.method.shape)):
+            path = out / print_name(self.names[item.name], number)
+            write_atomic(path, print_png(rgba, size), durable=False)
         clean = lookup("decode", self.task.pipeline.decode)(item.load().data)
         write_atomic(image, png_of(apply(clean, attempt.patch)), durable=False)
 
@@ -189,5 +193,6 @@ def _attempt(task: AttackTask, worker: AttackWorker, sample: Sample, image: Imag
         unseen={name: Pair(judge(image), judge(result.image)) for name, judge in worker.unseen.items()},
         trail=result.trail,
         note=result.note,
+        stickers=result.stickers,
         features=None if worker.features is None else worker.features([image, result.image]),
     )

@@ -71,7 +71,8 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             low = _points(noise.low or 0)
             ends = f"{low} to {_points(noise.high)}" if noise.high is not None else f"{low} or more"
             lost = f"{_points(noise.points_lost)} points lost (95% interval {ends}, n = {noise.images})"
-            text = f"{noise.label}: {audit.clean.title}, {lost}."
+            name = f"{noise.label} (hypothetical)" if noise.hypothetical else noise.label
+            text = f"{name}: {audit.clean.title}, {lost}."
             numbers = _fields(noise, "points_lost", "low", "high", "images")
             key = noise.family if noise.family == "combined" else noise.label
             yield Finding("noise", key, text, noise.command, numbers, images=noise.images)

@@ -59,7 +59,7 @@ def audit(options: AuditOptions) -> int:
 def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
     """Run the audit of a plan, with progress on standard error; its time runs from `began`."""
     from holdfast.audit.run import audit as run
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.cli import print_data_notes
 
     print_data_notes(plan.plan)
@@ -172,7 +172,7 @@ def _contest(options: DemoOptions) -> Section:
     from holdfast.contest.options import InitOptions
     from holdfast.contest.page import board_section
     from holdfast.contest.rules import RULES_FILE
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     images, jobs = options.contest_images, options.jobs
     folder = options.runs / f"contest-{images}"
@@ -189,7 +189,7 @@ def _contest(options: DemoOptions) -> Section:
 
 def other_models_section(options: DemoOptions) -> Section:
     """The shipped language and speech models under noise, each on a few examples."""
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.speech.cli import plans_of, suite_of
     from holdfast.noise.speech.result import paper_table
     from holdfast.report.parts import Section
@@ -205,7 +205,7 @@ def other_models_section(options: DemoOptions) -> Section:
 
 def _language(options: DemoOptions) -> list[Figure]:
     from holdfast.core.extras import install_hint
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.language.cli import plan_of
     from holdfast.noise.language.result import models_table
     from holdfast.noise.language.run import measure, prepare

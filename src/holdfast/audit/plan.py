@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from holdfast.audit.options import SHARES, AuditedOptions, AuditSettings
-from holdfast.audit.result import PROGRESS
+from holdfast.audit.result import PROGRESS, Part
 from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
@@ -31,6 +31,9 @@ PAGE = 15.0  # seconds to start and to write the page; at least this is kept in 
 SCHEDULE = "plan.json"
 EVERY = 0.5  # seconds between two writes of the progress
 LATE = "time budget reached"  # why something was skipped
+NO_CALIBRATION = "no time to calibrate"
+CONTINUE = "continue"  # entry of the schedule of an audit that ended and skipped something for lack of time
+FIXED = ("shard", "places")  # planned numbers that identify cells; an audit that is continued keeps them
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,18 @@ class SubjectClasses(SubjectOptions, ClassOptions):
 
 @dataclass
 class Clock:
-    """The time of an audit and its planned numbers, which are chosen once and then kept."""
+    """The time of an audit and its planned numbers, which are chosen once and then kept.
+
+    An audit that ended with something skipped for lack of time is continued by the same command: with a new
+    budget and new numbers, larger by what is `before`, that is, finished already.
+    """
 
     options: AuditSettings
     path: Path
     began: float = field(default_factory=time.monotonic)
     planned: dict[str, int] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
+    before: dict[str, int] = field(default_factory=dict)
 
     @property
     def elapsed(self) -> float:
@@ -114,6 +122,11 @@ class Clock:
         """Save how much a part has finished, and return it."""
         return self.number(f"{part} done", None, count, 0, count)
 
+    def end(self, parts: Iterable[Part]) -> None:
+        """Mark the audit as one that the same command continues, if a part was skipped for lack of time."""
+        if any(LATE in part.skipped or NO_CALIBRATION in part.skipped for part in parts):
+            self.number(CONTINUE, None, 1, 1, 1)
+
     def starts(self, part: str) -> bool:
         """Whether a part starts at all: not when the time is used up. Decided once, then kept."""
         left = self.seconds(part) > 0
@@ -124,7 +137,7 @@ class Clock:
         if given is not None:
             return min(given, most)
         if name not in self.planned:
-            self.planned[name] = int(min(most, max(least, affordable)))
+            self.planned[name] = int(min(most, max(least, affordable + self.before.get(name, 0))))
             write_atomic(self.path, to_json(self.planned, indent=True))
         return min(most, max(least, int(self.planned[name])))
 
@@ -137,7 +150,12 @@ def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
     except (OSError, ValueError):
         planned = {}
     sound = isinstance(planned, dict) and all(isinstance(v, int) and v >= 0 for v in planned.values())
-    return Clock(plan.options, path, time.monotonic() if began is None else began, planned if sound else {})
+    clock = Clock(plan.options, path, time.monotonic() if began is None else began, planned if sound else {})
+    if CONTINUE in clock.planned:
+        finished = {name.removesuffix(" done"): n for name, n in planned.items() if name.endswith(" done")}
+        clock.before = {"matrix images": finished.pop("matrix", 0), **finished}
+        clock.planned = {name: planned[name] for name in FIXED if name in planned}
+    return clock
 
 
 @dataclass

@@ -70,7 +70,7 @@ def _chosen(rows: Sequence[NoiseRow]) -> list[NoiseRow]:
     chosen: list[NoiseRow] = []
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
-        measured = [row for row in own if row.outcome == "measured"]
+        measured = [row for row in own if row.outcome == "measured" and not row.hypothetical]
         if measured:
             chosen.append(max(measured, key=_harm))
         elif all(row.outcome == "impossible" for row in own):

@@ -41,6 +41,7 @@ class NoiseResult:
     images: int = 0
     note: str = ""
     command: str = ""
+    hypothetical: bool = False  # no product does it: never the headline
     value: float | None = None  # the metric under the noise
 
     @property
@@ -262,18 +263,24 @@ class Audit(Result):
 
     @property
     def worst(self) -> NoiseResult | None:
-        """The noise option with the most points lost; None if none changes a prediction."""
-        return _worst(self.noises)
+        """The noise option of some product with the most points lost; None if none changes a prediction."""
+        return _worst(noise for noise in self.noises if not noise.hypothetical)
 
     @property
     def target_noises(self) -> tuple[NoiseResult, ...]:
-        """The noise options that the target makes; all options without a target."""
-        return tuple(n for n in self.noises if self.target is None or n.label in self.target.options)
+        """The noise options that the target makes; those of any product without a target."""
+        real = [noise for noise in self.noises if not noise.hypothetical]
+        return tuple(n for n in real if self.target is None or n.label in self.target.options)
 
     @property
     def headline_noise(self) -> NoiseResult | None:
         """The worst of the target's noise options, as `worst`."""
         return _worst(self.target_noises)
+
+    @property
+    def hypothetical(self) -> frozenset[str]:
+        """The noise options that no product has."""
+        return frozenset(one.label for one in self.noises if one.hypothetical)
 
     @property
     def findings(self) -> tuple[Recheck, ...]:

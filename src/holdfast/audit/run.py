@@ -8,14 +8,22 @@ from dataclasses import replace
 
 from holdfast.audit.attack_levels import attack_levels, attack_square
 from holdfast.audit.matrix import matrix_part
-from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
+from holdfast.audit.plan import (
+    LATE,
+    NO_CALIBRATION,
+    AuditPlan,
+    Clock,
+    ProgressFile,
+    open_clock,
+    skipped_images,
+)
 from holdfast.audit.recheck import recheck
 from holdfast.audit.result import Part, save
 from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
 from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra, NoGradients
 from holdfast.core.model import MODEL_KINDS
 from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
@@ -44,7 +52,7 @@ COARSE = 64  # positions of a square below which fewer images are better than fe
 
 
 def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
-    """Run the audit and save it in its folder; one that was killed continues where it stopped.
+    """Run the audit and save it in its folder; one that was killed, or late, continues where it stopped.
 
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
@@ -85,6 +93,9 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             state.parts.append(part)
         if finished:
             raise finished
+        if clock.before:
+            state.notes.append("continued: the previous run of this command stopped at its time budget")
+        clock.end(state.parts)
         state.audit = audit_of(state, clock.elapsed)
         save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
@@ -189,7 +200,7 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name
     notes = [skipped_images(done, whole, state.plan.options.noise_images)]
-    notes += [f"{', '.join(skipped)} (no time to calibrate)"] if skipped else []
+    notes += [f"{', '.join(skipped)} ({NO_CALIBRATION})"] if skipped else []
     return PartOutcome(done, "; ".join(filter(None, notes)))
 
 
@@ -206,7 +217,7 @@ def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
-    if not any(r.outcome == "measured" for r in state.noise.rows):
+    if not any(r.outcome == "measured" and not r.hypothetical for r in state.noise.rows):
         return PartOutcome(0, "no noise option has an effect", False)
     most = clock.finished("combine")
     with contextlib.suppress(BudgetSpent):
@@ -235,7 +246,7 @@ def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     except BudgetSpent:
         clock.ended("attack", 0)
         return PartOutcome(0, f"all images ({LATE} before the first was finished)")
-    except (DataError, MissingExtra) as problem:  # reported as the part's reason; the other parts still run
+    except (DataError, MissingExtra, NoGradients) as problem:  # the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
     count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
     state.counts["attack"] = count

@@ -214,6 +214,7 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
         note=row.note,
         command=command,
         value=None if row.value is None or math.isnan(row.value) else row.value,
+        hypothetical=row.hypothetical,
     )
 
 

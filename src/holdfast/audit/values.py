@@ -233,9 +233,10 @@ def _clean(audit: Audit) -> Iterator[_Row]:
 
 def _noise(audit: Audit) -> Iterator[_Row]:
     metric = audit.clean.metric
-    yield from _worst(f"noise.{metric}.points_lost", audit.noises)
-    for family in dict.fromkeys(c.family for c in audit.noises):
-        own = [c for c in audit.noises if c.family == family]
+    real = [cause for cause in audit.noises if not cause.hypothetical]
+    yield from _worst(f"noise.{metric}.points_lost", real)
+    for family in dict.fromkeys(c.family for c in real):
+        own = [c for c in real if c.family == family]
         yield from _worst(f"noise.{family}.{metric}.points_lost", own)
     for cause in audit.noises:
         option = cause.label.removeprefix(f"{cause.family}=")
@@ -328,7 +329,8 @@ def _matrix(audit: Audit) -> Iterator[_Row]:
     cells = audit.matrix.cells
     if not cells:
         return
-    run = [(m.value, m) for m in cells if m.value is not None and not math.isnan(m.value)]
+    real = [m for m in cells if m.deployment not in audit.hypothetical]
+    run = [(m.value, m) for m in real if m.value is not None and not math.isnan(m.value)]
     if run:
         value, worst = min(run, key=lambda row: row[0])
         about = f"threat {worst.threat}, deployment {worst.deployment}"

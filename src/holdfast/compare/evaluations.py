@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from holdfast.attack.plan import CELLS
 from holdfast.attack.result import Attempt, attempt_from_plain
@@ -34,6 +35,7 @@ from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, true_class_ranks
 from holdfast.metrics.intervals import map_values, mean_difference
 from holdfast.metrics.matching import Matches
+from holdfast.metrics.points import ENOUGH
 
 ALL_IMAGES, CLASSES = "all images", "classes"
 _NOTHING = "nothing to measure"
@@ -69,7 +71,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
         tuple(rows),
         result.differences(_description(a), _description(b)),
         (ImageList(titles[0], lost, "worse"), ImageList(titles[1], gained, "better")),
-        (*_notes(a, b, len(names)), str(compare(before, after).changes)),
+        (*_notes(a, b, len(names)), *_grouped_note(after), str(compare(before, after).changes)),
         rule=settings.rule.name if b.about.task == "detect" else "",
     )
 
@@ -95,8 +97,8 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 
 
 def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
-    records = {record.name: record for record in side.records}
-    return replace(side, records=tuple(records[name] for name in names), kept={})
+    known = {record.name: record for record in side.records}
+    return replace(side, records=tuple(known[name] for name in names), computed={})
 
 
 def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
@@ -122,19 +124,45 @@ def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
 
 
 def _class_changes(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
-    """The AP of every class that has ground truth, with the number of images that have it."""
+    """The AP of every class that has ground truth, with the number of images that have it.
+
+    Classes of few objects are one row, their mean; it is skipped if all are, as it would be the metric.
+    """
     settings, images = after.settings, after.images
     both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]
     first = both[1][0]
-    for number in np.flatnonzero(first.positives).tolist():
-        own = np.arange(len(after.classes)) == number  # the only class that counts
+    for name, numbers in _class_groups(after.classes, first.positives).items():
+        own = np.isin(np.arange(len(after.classes)), numbers)  # the only classes that count
         old, new = (
             ap_draws([replace(m, positives=m.positives * own) for m in matches], settings, images)
             for matches in both
         )
-        about = ComparedNumber(CLASSES, f"AP of {after.classes[number]}", "is better")
-        having = np.unique(first.truth_image[first.counted & (first.truth_category == number)])
+        about = ComparedNumber(CLASSES, f"AP of {name}", "is better")
+        having = np.unique(first.truth_image[first.counted & np.isin(first.truth_category, numbers)])
         yield result.from_draws(about, old, new, len(having))
+
+
+def _class_groups(classes: Sequence[str], positives: NDArray[Any]) -> dict[str, list[int]]:
+    """Name -> places of the classes in it: single classes, then all with fewer than 20 objects together."""
+    there, small = np.flatnonzero(positives).tolist(), _few_objects(positives)
+    single = {classes[place]: [place] for place in there if place not in small}
+    together = {f"{len(small)} classes with fewer than {ENOUGH} objects each": small}
+    return single | (together if small and single else {})
+
+
+def _few_objects(positives: NDArray[Any]) -> list[int]:
+    """The classes with fewer than 20 objects, if there are at least two; a single one is not grouped."""
+    small = [int(place) for place in np.flatnonzero(positives) if positives[place] < ENOUGH]
+    return small if len(small) > 1 else []
+
+
+def _grouped_note(side: ScoredRun) -> Iterator[str]:
+    """Which classes are compared together, because they have few objects."""
+    if side.task == "detect":
+        small = _few_objects(match_levels(side.records, len(side.classes), side.settings)[0].positives)
+        if small:
+            names = ", ".join(side.classes[place] for place in small)
+            yield f"classes with fewer than {ENOUGH} objects each have no row of their own: {names}"
 
 
 def _description(run: Evaluation) -> dict[str, Any]:
@@ -150,10 +178,6 @@ def _notes(a: Evaluation, b: Evaluation, images: int) -> Iterator[str]:
         yield "A was scored by another rule or threshold; here both are scored by those of B"
     if not images == len(a.records) == len(b.records):
         yield f"compared on the {images} common images; A has {len(a.records)}, B has {len(b.records)}"
-    if b.about.task == "detect" and len(b.about.classes) > 5:
-        yield (
-            "about 1 in 20 numbers is significant by chance alone; treat significant single classes as hints"
-        )
 
 
 @dataclass(frozen=True)

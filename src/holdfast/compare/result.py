@@ -16,7 +16,7 @@ from holdfast.core.result import Result
 from holdfast.core.types import Floats
 from holdfast.engine.manifest import to_plain
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
-from holdfast.metrics.points import interval_text
+from holdfast.metrics.points import chance_text, interval_text
 from holdfast.report.tables import shown
 
 Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language noise", "speech noise"]
@@ -191,6 +191,12 @@ def changed_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tupl
         ImageList(f"{begin}not broken in A, broken in B", lost, "worse"),
         ImageList(f"{begin}broken in A, not broken in B", won, "better"),
     )
+
+
+def notes_of(body: ComparisonContent) -> tuple[str, ...]:
+    """The notes of a comparison, with how many of its paired intervals would exclude 0 by chance."""
+    chance = chance_text((row.low, row.high) for row in body.changes)
+    return (*body.notes, *([f"{chance}; treat single rows as hints"] if chance else []))
 
 
 def order(changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -8,7 +8,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Comparison, ComparisonContent, Kind, RunSummary, order
+from holdfast.compare.result import Comparison, ComparisonContent, Kind, RunSummary, notes_of, order
 from holdfast.core.errors import InputError
 from holdfast.core.result import Result
 from holdfast.evaluate.result import Evaluation, open_run
@@ -59,7 +59,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 
 def _comparison(kind: Kind, body: ComparisonContent, a: RunSummary, b: RunSummary, same: bool) -> Comparison:
-    content = {**vars(body), "changes": order(body.changes)}
+    content = {**vars(body), "changes": order(body.changes), "notes": notes_of(body)}
     return Comparison(**content, kind=kind, a=a, b=b, main=next(iter(body.changes), None), same=same)
 
 

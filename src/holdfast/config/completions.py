@@ -28,7 +28,11 @@ def _registered(kind: str) -> Iterable[str]:
 
 readers, masks = partial(_registered, "reader"), partial(_registered, "mask")
 decoders, resizes = partial(_registered, "decode"), partial(_registered, "resize")
-transforms = partial(_registered, "transform")
+
+
+def transforms() -> Iterable[str]:
+    """The transforms of an attack, or none of them."""
+    return *_registered("transform"), "none"
 
 
 def rules() -> Iterable[str]:

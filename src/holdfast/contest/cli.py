@@ -27,7 +27,7 @@ def init(options: opts.InitOptions) -> int:
     Default: 1,000 embedded scenes. Run the same command again to resume.
     """
     from holdfast.contest.make import finish, make, open_setup, others_of
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     if not others_of(options):
         sys.stderr.write("note     the mimic model has only the single model; add others with --members\n")
@@ -64,7 +64,7 @@ def score(options: opts.ContestScoreOptions) -> int:
     from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
     from holdfast.core.errors import InputError
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.engine.store import write_atomic
     from holdfast.report.tables import to_text
 
@@ -100,8 +100,7 @@ def score(options: opts.ContestScoreOptions) -> int:
 def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, what: str) -> Examination:
     """Examine an entry, with progress on standard error."""
     from holdfast.contest.entry import examine
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import cores, progress
 
     with progress(what, rules.images) as step:
         return examine(archive, contest, rules, lang, jobs or min(cores(), 8), lambda done: step(done, 0))
@@ -150,7 +149,7 @@ def rescore(options: opts.RescoreOptions) -> int:
     from holdfast.contest.board import rescore as rescore_all
     from holdfast.contest.make import PUBLIC, publish_rules
     from holdfast.contest.rules import read_rules
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     contest = options.contest
     outcomes = rescore_all(contest, progress, options.jobs)
@@ -175,8 +174,7 @@ def show(options: opts.ContestShowOptions) -> int:
     """
     from holdfast.contest.contest import open_contest
     from holdfast.contest.entry import examine
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import cores, progress
 
     check_outputs({"--out": options.out}, {})
     rules = open_contest(options.contest).rules
@@ -224,7 +222,9 @@ def attacked_images(
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judgement.before[SINGLE][index].truth, (shot.before(), entry.image(row.number))
-        result.append(AttackedImage(shot.name, describe_row(row), *pictures, truth, single, mimic))
+        result.append(
+            AttackedImage(shot.name, describe_row(row), *pictures, truth, detections=single, also=mimic)
+        )
     return result
 
 

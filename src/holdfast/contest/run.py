@@ -196,7 +196,9 @@ def scenario(map_before: float, map_after: float, distance: float, rules: Rules)
     stealth_raw = (rules.distance_max - distance) / (rules.distance_max - rules.distance_min)
     effect = min(max(effect_raw, rules.effect.low), rules.effect.high)
     stealth = min(max(stealth_raw, rules.stealth.low), rules.stealth.high)
-    return Scenario(effect, stealth, effect * stealth, effect_raw, stealth_raw, map_before, map_after)
+    return Scenario(
+        effect, stealth, effect * stealth, effect_raw, stealth_raw, map_before=map_before, map_after=map_after
+    )
 
 
 def _row(shot: ContestImage, index: int, judgement: Judgement, rules: Rules) -> ImageScore:

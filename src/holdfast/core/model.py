@@ -120,7 +120,6 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
     except OSError as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
     if packed and len(data) > limit:
-        raise ModelError(
-            f"{path}: unpacks to more than {limit >> 20} MB; if this is expected, unpack it first"
-        )
+        size = f"{limit >> 20} MB"
+        raise ModelError(f"{path}: unpacks to more than {size}; if this is expected, unpack it first")
     return data

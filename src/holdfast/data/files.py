@@ -195,7 +195,7 @@ def dataset_of(
     """The dataset of a path, named after its folder, and after the file if it is one."""
     place = path.resolve()
     name = place.name if path.is_dir() else f"{place.parent.name}/{place.name}"
-    return Dataset(name, kind, task, tuple(classes), tuple(entries), tuple(problems))
+    return Dataset(name, kind, task, tuple(classes), tuple(entries), problems=tuple(problems))
 
 
 def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:

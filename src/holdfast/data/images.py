@@ -232,4 +232,4 @@ def _image_header(
         (animated, "is animated; only the first frame is used"),
     )
     notes = tuple(note for holds, note in unusual if holds)
-    return ImageHeader(kind, size, mode, bits, orientation, animated, notes)
+    return ImageHeader(kind, size, mode, bits, orientation, animated=animated, notes=notes)

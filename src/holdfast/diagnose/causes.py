@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from holdfast.core.frame import LETTERBOXES
 from holdfast.core.model import Input
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.types import Size
 from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.geometry import Placement

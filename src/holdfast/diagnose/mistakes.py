@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.frame import LETTERBOXES, frame_of
 from holdfast.core.model import Input
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import LETTERBOXES, Pipeline, frame_of
 from holdfast.core.types import Size
 from holdfast.diagnose.fit import installed
 from holdfast.diagnose.geometry import Placement

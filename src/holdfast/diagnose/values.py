@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from holdfast.core.frame import LETTERBOXES
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.types import Floats
 from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.fit import GREY_709

@@ -64,7 +64,7 @@ def run(options: ExperimentOptions) -> int:
     if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.experiment.context import ExperimentContext
     from holdfast.experiment.plan import read_experiment
 

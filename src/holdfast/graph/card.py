@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
-from holdfast.core.frame import LETTERBOXES
 from holdfast.core.model import Card, Head, Input, Task
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 

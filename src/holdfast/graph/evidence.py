@@ -13,6 +13,7 @@ from holdfast.core.model import Layout, Task
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto
+from holdfast.graph.quantised import in_float
 from holdfast.graph.session import condense, open_session
 
 # Operators that move values without changing them.
@@ -67,6 +68,7 @@ def gather_facts(path: Path) -> GraphFacts:
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
         names = [name for _, name in sorted(names.items())]
     texts = tuple(map(str, names)) if isinstance(names, list) else ()
+    structure = in_float(proto).graph
     return GraphFacts(
         info=info,
         size=size,
@@ -75,10 +77,10 @@ def gather_facts(path: Path) -> GraphFacts:
         dtype=tensor.dtype,
         outputs=outputs,
         kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
-        ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
-        starts=frozenset(node.op_type for node in _first_nodes(proto.graph, tensor.name)),
+        ends={t.name: _ends(structure, t.name) for t in info.outputs},
+        starts=frozenset(node.op_type for node in _first_nodes(structure, tensor.name)),
         names=texts if len(set(texts)) == len(texts) else (),
-        takes_unit=_takes_unit(proto.graph, tensor.name),
+        takes_unit=_takes_unit(structure, tensor.name),
     )
 
 

@@ -49,7 +49,7 @@ def _detector(facts: GraphFacts, task: str, name: str) -> Proposal | None:
     if _is_rtdetr(facts, task, rows, columns):
         image = {"policy": "stretch", "scale": 1 / 255}
         because = f"{because}queries times 4+{classes}"
-        return Proposal("rtdetr", because, classes, "Ultralytics", outputs, image)
+        return Proposal("rtdetr", because, classes, "Ultralytics", outputs, input=image)
     width = 4 + classes + trailing
     warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
     if columns == 6 + trailing and (_finished(facts) or rows != width):
@@ -62,7 +62,7 @@ def _detector(facts: GraphFacts, task: str, name: str) -> Proposal | None:
         head, because = "yolov8", f"{because}boxes times 4+{classes}" + (f"+{trailing}" if trailing else "")
     else:
         return None
-    return Proposal(head, because, classes, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
+    return Proposal(head, because, classes, "Ultralytics", options, input=ULTRALYTICS, warnings=warnings)
 
 
 def _trailing(facts: GraphFacts, task: str) -> int:
@@ -119,7 +119,7 @@ def tensorflow(facts: GraphFacts) -> Proposal | None:
         f"label_offset: {offset}, because its class ids begin at 1{place}",
     )
     because, image = f"output {options['boxes']!r} is named as {api} names it", {"policy": "stretch"}
-    return Proposal("boxes", because, classes, api, options, image, names="coco91", warnings=warnings)
+    return Proposal("boxes", because, classes, api, options, input=image, names="coco91", warnings=warnings)
 
 
 def torchvision(facts: GraphFacts) -> Proposal | None:
@@ -135,7 +135,7 @@ def torchvision(facts: GraphFacts) -> Proposal | None:
         "label_offset: 0, because label 0 is the background and has a place among the names",
     )
     like = "torchvision detectors"
-    return Proposal("boxes", because, None, like, options, image, names="coco91", warnings=warnings)
+    return Proposal("boxes", because, None, like, options, input=image, names="coco91", warnings=warnings)
 
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
@@ -198,7 +198,7 @@ def _table(facts: GraphFacts) -> Proposal | None:
     because = f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}"
     options = {"columns": tuple(columns.split())}
     warnings = (f"columns: {columns}, assumed: the order cannot be read from the graph",)
-    return Proposal("boxes", because, None, "Ultralytics", options, ULTRALYTICS, warnings=warnings)
+    return Proposal("boxes", because, None, "Ultralytics", options, input=ULTRALYTICS, warnings=warnings)
 
 
 def single_object(facts: GraphFacts) -> Proposal | None:
@@ -225,7 +225,7 @@ def one_row(facts: GraphFacts) -> Proposal | None:
     because = f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else "")
     options = {"skip": skip} if skip else {}
     like = "torchvision classifiers"
-    return Proposal("classifier", because, count, like, options, crop, imagenet=True, size=size)
+    return Proposal("classifier", because, count, like, options, input=crop, imagenet=True, size=size)
 
 
 def class_maps(facts: GraphFacts) -> Proposal | None:
@@ -285,7 +285,9 @@ def _nanodet(
     image = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
     least = {"score": 0.05, "nms_iou": 0.6}
     resize = "opencv-bilinear"
-    return Proposal("nanodet", because, classes, "NanoDet", options, image, resize=resize, thresholds=least)
+    return Proposal(
+        "nanodet", because, classes, "NanoDet", options, input=image, resize=resize, thresholds=least
+    )
 
 
 def one_tensor(facts: GraphFacts) -> Proposal | None:
@@ -318,7 +320,7 @@ def _yolox(facts: GraphFacts, because: str, classes: int) -> Proposal:
         options["activation"] = "sigmoid"
     # YOLOX rounds the sides of the resized image down: `int(side * ratio)`.
     image = {"colour": "bgr", "scale": 1.0, "policy": "letterbox-truncate", "place": "corner"}
-    return Proposal("yolox", because, classes, "YOLOX", options, image, resize="opencv-bilinear")
+    return Proposal("yolox", because, classes, "YOLOX", options, input=image, resize="opencv-bilinear")
 
 
 def fastest(facts: GraphFacts) -> Proposal | None:

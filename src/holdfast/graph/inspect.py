@@ -1,7 +1,7 @@
 """What is inside an ONNX file, and one clear line for a file that cannot be used."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
+from holdfast.graph.quantised import Quantisation, in_float, quantisation_of, settings_of
 from holdfast.graph.session import condense, open_session, runtime
 
 Dim = int | str
@@ -19,6 +20,7 @@ KNOWN_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.preview.training", "com.micro
 # Accepted by the oldest supported onnxruntime; newer files are tested with the installed version.
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
 _FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
+_SHAPES = (7, 8, 9)  # int64, texts and truth values: sizes, axes, names and masks
 _NOT_ONNX = (
     (b"<", "it is an HTML or XML page; download the file itself"),
     (b"version https://git-lfs", "it is a Git LFS pointer: fetch the file with `git lfs pull`"),
@@ -63,6 +65,7 @@ class ModelInfo:
     parameters: int
     multiply_adds: int | None  # None when a shape is not known
     metadata: Mapping[str, str]
+    quantised: Quantisation | None = None  # None: no layer has integer weights
 
 
 def inspect(path: Path) -> ModelInfo:
@@ -74,9 +77,10 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
     content, files = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
-    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
-    # some exporters keep weights in Constant nodes
-    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
+    # scales, zero points and shapes are no parameters
+    settings = settings_of(proto)
+    stored = [w for w in graph.initializer if w.data_type not in _SHAPES]
+    weights = [w for w in (*stored, *_constant_weights(graph)) if w.name not in settings]
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
@@ -91,13 +95,29 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
         parameters=sum(prod(weight.dims) for weight in weights),
         multiply_adds=multiply_adds(proto),
         metadata={p.key: p.value for p in proto.metadata_props},
+        quantised=quantisation_of(proto),
     )
+
+
+def _constant_weights(graph: Any) -> Iterator[Any]:
+    """The weights that some exporters keep in Constant nodes, with the names of their tensors."""
+    import onnx
+
+    converted = {node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    for node in graph.node:
+        for tensor in (a.t for a in node.attribute) if node.op_type == "Constant" else ():
+            if tensor.dims and (tensor.data_type in _FLOATS or node.output[0] in converted):
+                named = onnx.TensorProto(name=node.output[0], dims=tensor.dims)
+                yield named
 
 
 def rows(info: ModelInfo) -> list[tuple[str, str]]:
     """The facts as rows of two texts, for a table."""
     adds = info.multiply_adds
-    work = "unknown (free shapes)" if adds is None else f"{adds / 1e6:,.1f} million"
+    unknown = (
+        "free shapes" if "com.microsoft" not in info.domains else "shapes behind com.microsoft operators"
+    )
+    work = f"unknown ({unknown})" if adds is None else f"{adds / 1e6:,.1f} million"
     return [
         ("file", str(info.path)),
         ("size", f"{info.bytes:,} bytes"),
@@ -107,6 +127,7 @@ def rows(info: ModelInfo) -> list[tuple[str, str]]:
         *[("input", str(t)) for t in info.inputs],
         *[("output", str(t)) for t in info.outputs],
         ("parameters", f"{info.parameters:,}"),
+        *([("quantised", str(info.quantised))] if info.quantised else []),
         ("multiply-adds", work),
         ("nodes", f"{sum(info.nodes.values())}: " + ", ".join(f"{op} {n}" for op, n in info.nodes.items())),
     ]
@@ -233,6 +254,7 @@ _Shape = tuple[int, ...]
 
 def multiply_adds(proto: Any) -> int | None:
     """Multiply-adds for one image, or None if the shape of a tensor they depend on is not known."""
+    proto = in_float(proto)
     shapes = known_shapes(proto)
     nodes = [node for node in proto.graph.node if node.op_type in _COUNTS]
     try:

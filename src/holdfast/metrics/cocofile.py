@@ -81,7 +81,7 @@ def read_truth(path: str | Path) -> TruthFile:
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
         return TruthFile(
             path=path,
-            table=TruthTable(image, category, xywh, area, crowd, difficult),
+            table=TruthTable(image, category, xywh, area, crowd, difficult=difficult),
             image_ids=image_ids[image_order],
             category_ids=category_ids[category_order],
             image_names=images.names("file_name", image_order),

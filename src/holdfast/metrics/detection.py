@@ -97,7 +97,19 @@ def evaluate(
     curves = class_curves(matches, rule)
     ap = np.array([average_precision(c, rule.interpolation) for c in curves], dtype=np.float64)
     mean_ap, counts = mean_of_present(ap), counts_at(matches, score, rule)
-    return DetectionResult(rule, iou, score, mean_ap, ap, curves, counts, matches, truth, detections, images)
+    return DetectionResult(
+        rule,
+        iou,
+        score,
+        mean_ap,
+        ap,
+        curves=curves,
+        counts=counts,
+        matches=matches,
+        truth=truth,
+        detections=detections,
+        images=images,
+    )
 
 
 def class_curves(matches: Matches, rule: APRule) -> tuple[Curve, ...]:

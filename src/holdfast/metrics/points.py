@@ -1,5 +1,7 @@
 """Differences of a metric in percentage points: the number, its interval and its significance in words."""
 
+from collections.abc import Iterable
+
 ENOUGH = 20  # fewest images for which a number is more than an indication
 
 
@@ -51,3 +53,19 @@ def significance(low: float | None, high: float | None, images: int = ENOUGH) ->
     significant = low > 0 or high < 0
     text = "significant" if significant else "not significant (the 95% interval contains 0)"
     return text if images >= ENOUGH else f"{text}; an indication: n = {images}"
+
+
+def chance_text(ends: Iterable[tuple[float | None, float | None]]) -> str:
+    """How many of several 95% intervals would exclude 0 by chance, and how many do, in a sentence.
+
+    Runs without any difference do not count. Empty for fewer than two intervals.
+    """
+    stated = [(low, high) for low, high in ends if low is not None and high is not None]
+    drawn = [pair for pair in stated if pair != (0.0, 0.0)]
+    if len(drawn) < 2:
+        return ""
+    clear = sum(low > 0 or high < 0 for low, high in drawn)
+    return (
+        f"Of {len(drawn)} intervals, about {0.05 * len(drawn):.1f} would exclude 0 by chance alone (5%); "
+        f"{clear or 'none'} do{'es' if clear < 2 else ''}"
+    )

@@ -144,7 +144,7 @@ def unsupported_options(options: NoiseOptions) -> list[str]:
 
 def combine(options: CombineOptions) -> int:
     """Add the most harmful noise option at each step, and report which effects overlap or amplify."""
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.vision import combine as combining
     from holdfast.noise.vision import page, tables
 
@@ -254,7 +254,7 @@ def load_user_noise(files: Sequence[Path]) -> None:
 
 
 def _measure(plan: NoisePlan) -> tuple[PreparedNoise, ModelNoise]:
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.vision.run import measure, prepare
 
     print_data_notes(plan.plan)

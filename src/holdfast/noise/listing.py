@@ -43,7 +43,8 @@ def list_text(width: int = 100) -> str:
             state = option.missing or _default(option)
             used = option.systems and f"Used by {option.systems}."
             algorithm = option.alike and f"Algorithm: {option.alike}."
-            text = " ".join(filter(None, [state and f"[{state}]", option.summary, used, algorithm]))
+            marks = [state and f"[{state}]", "[hypothetical]" if option.hypothetical else ""]
+            text = " ".join(filter(None, [*marks, option.summary, used, algorithm]))
             first = f"  {option.name:<28} "
             lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
         parts.append("\n".join(lines))
@@ -77,4 +78,5 @@ def _default(option: NoiseOption) -> str:
 
 
 def _systems(option: NoiseOption) -> str:
-    return "; ".join(filter(None, [option.systems, option.alike and f"algorithm: {option.alike}"]))
+    mark = "hypothetical" if option.hypothetical else ""
+    return "; ".join(filter(None, [option.systems, option.alike and f"algorithm: {option.alike}", mark]))

@@ -33,7 +33,7 @@ def make(options: MakeOptions) -> None:
 
     The top left corner of the patch may be at any column and row where the patch is inside the image.
     """
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     say(_summary(make_benchmark(options, progress), options.folder))
 
@@ -60,7 +60,7 @@ def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
         if text != "all" and (not text.isdecimal() or int(text) < 1):
             raise InputError(f"--positions: expected an integer of 1 or more, or all, got {text!r}")
         places = None if text == "all" else int(text)
-    plan = BenchmarkPlan(model, data, alignment, patches, options, places)
+    plan = BenchmarkPlan(model, data, alignment, patches, options, places=places)
     with watch("instances found", options.images) as step:
         return make_bench(plan, step)
 
@@ -71,7 +71,7 @@ def check(options: CheckOptions) -> int:
     Exit code 0: no problems. 1: problems found. 2: bad input.
     """
     from holdfast.config.output import write_json
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.patchbench.check import as_dict, check_bench
     from holdfast.patchbench.folder import listed
 
@@ -96,7 +96,7 @@ def evaluate(options: PositionOptions) -> int:
     described, the described patch is run as well.
     """
     from holdfast.config.output import write_json
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.patchbench.page import page, rule_of, summary, table_of
     from holdfast.patchbench.run import as_dict
     from holdfast.report.html import document, write_page

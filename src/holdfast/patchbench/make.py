@@ -16,10 +16,9 @@ import numpy as np
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.fingerprint import generator
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import atomic_folder, check_new

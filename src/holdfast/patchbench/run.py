@@ -13,11 +13,10 @@ import numpy as np
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import ImageError
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.model import Network as File
 from holdfast.core.patch import Patch
-from holdfast.core.pipeline import pipeline_of
+from holdfast.core.pipeline import pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image
 from holdfast.engine.executor import Progress, silent
@@ -110,12 +109,12 @@ def evaluate_model(
             pictures.append(ImageMaps(entry.name, pixels, target, _label(card.classes, target), (view,)))
         except ImageError as problem:  # unreadable, or the network returns NaN
             blank = np.zeros((1, 1, 3), np.uint8)
-            pictures.append(ImageMaps(entry.name, blank, None, "", (), str(problem)))
+            pictures.append(ImageMaps(entry.name, blank, None, "", (), trouble=str(problem)))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()
     seconds = time.perf_counter() - began
-    return PositionResult(model.name, data.name, content, tuple(pictures), seconds, notes, facts)
+    return PositionResult(model.name, data.name, content, tuple(pictures), seconds, notes=notes, facts=facts)
 
 
 def _label(classes: Sequence[str], target: Target) -> str:

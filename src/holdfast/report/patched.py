@@ -34,7 +34,10 @@ ONE_MODEL = {
 
 @dataclass(frozen=True, eq=False)
 class AttackedImage:
-    """One image to show: name, summary, both images, the ground truth, the detections before and after."""
+    """One image to show: name, summary, both images, the ground truth, the detections before and after.
+
+    `patches` are shown enlarged, each with its caption; (side, side, 4).
+    """
 
     name: str
     summary: str
@@ -43,6 +46,7 @@ class AttackedImage:
     truth: Boxes
     detections: tuple[Detections, Detections]
     also: tuple[Detections, Detections] | None = None  # of a second model, drawn below those of the first
+    patches: tuple[tuple[str, Image], ...] = ()
 
 
 def attacked_gallery(
@@ -86,6 +90,12 @@ def _tile(image: AttackedImage, classes: Sequence[str], least: float, key: str) 
         for title, ground, boxes in zip(titles, again, marks, strict=True):
             name = f"{image.name}, {title}, detail"
             pictures.append(("detail", marked_picture(name, near, ground, boxes, [], "picture detail")))
+    for caption, patch in image.patches:
+        height, width = patch.shape[:2]
+        href = picture_uri(patch, "PNG", optimize=True)
+        ground = element("image", href=href, preserveAspectRatio="none", width=width, height=height)
+        view, name = (0.0, 0.0, float(width), float(height)), f"{image.name}, {caption}"
+        pictures.append((caption, marked_picture(name, view, ground, [], [], "picture detail")))
     safe = [(what, Markup(svg)) for what, svg in pictures]  # noqa: S704 - every text in it is escaped
     return {"name": image.name, "summary": image.summary, "pictures": safe}
 
@@ -100,8 +110,12 @@ def _grounds(image: AttackedImage, mask: Bools, key: str, radius: int) -> list[s
     original = element("use", href=f"#{key}-0")  # stored once
     dark = element("rect", fill="#000000", **place)
     dimmed = dark + element("use", href=f"#{key}-0", opacity=_DIM)
-    difference = _widened(amplified(image.before, image.after)[0], radius)
-    shown = np.dstack([difference, np.where(_widened(mask, radius), 255, 0).astype(np.uint8)])
+    difference = amplified(image.before, image.after)[0]
+    if image.patches:  # large enough to be visible; enlarged, their pixels would merge
+        shown = _outlined(difference, mask, radius)
+    else:
+        alpha = np.where(_widened(mask, radius), 255, 0).astype(np.uint8)
+        shown = np.dstack([_widened(difference, radius), alpha])
     return [
         element("image", href=jpeg, preserveAspectRatio="none", **place),
         original + element("image", href=png(changes), **place),

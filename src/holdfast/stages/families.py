@@ -11,7 +11,9 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
 (in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
-family), `aliases` (alternative names), `targets` (the products of core/targets that do it by default).
+family), `aliases` (alternative names), `hypothetical` (no product does it: measured and marked, but not in
+the mean or worst of its family, in Combined, or named as the worst option), `targets` (the products of
+core/targets that do it by default).
 """
 
 from collections.abc import Iterable
@@ -33,7 +35,18 @@ Where: TypeAlias = Literal[
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
-_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated", "targets")
+_COPIED = (
+    "systems",
+    "alike",
+    "paper",
+    "tasks",
+    "default",
+    "on_request",
+    "aliases",
+    "calibrated",
+    "hypothetical",
+    "targets",
+)
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,7 @@ class NoiseOption:
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
     targets: tuple[Target, ...] = ()  # the products that do it by default
+    hypothetical: bool = False  # no product does it: never the headline
 
     @property
     def label(self) -> str:

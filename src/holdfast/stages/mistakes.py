@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.frame import LETTERBOXES
 from holdfast.core.model import Input
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.stages.normalise import card

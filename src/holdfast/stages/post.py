@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import CardError
-from holdfast.core.frame import Frame
 from holdfast.core.model import Card
+from holdfast.core.pipeline import Frame
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Size, Tensor
 from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
@@ -173,7 +173,12 @@ def round_nearest(boxes: BoxPostProcessing) -> BoxPostProcessing:
     return replace(boxes, rounding="nearest")
 
 
-@stage("boxes", tasks=DETECTORS, systems="integer boxes that cover the object; no known product")
+@stage(
+    "boxes",
+    tasks=DETECTORS,
+    hypothetical=True,
+    systems="integer boxes that cover the object; no known product",
+)
 def round_ceil(boxes: BoxPostProcessing) -> BoxPostProcessing:
     """Coordinates x → ⌈x⌉ in the network input, before NMS."""
     return replace(boxes, rounding="ceil")

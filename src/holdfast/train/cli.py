@@ -16,7 +16,7 @@ from holdfast.core.model import Card, Model
 from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.run import EvaluationPlan, evaluation_plan

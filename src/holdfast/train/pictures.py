@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, HoldfastError, InputError, OutputError
-from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
+from holdfast.core.pipeline import place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run

@@ -103,7 +103,15 @@ def tune(
 
     draw, decay = draw_of(pictures, tuning, model), tuning.weight_decay
     job = Job(
-        name or model.name, net, draw, counted_loss, (stage,), seed, decay, tuning.averaging, data=data_key
+        name or model.name,
+        net,
+        draw,
+        counted_loss,
+        (stage,),
+        seed=seed,
+        weight_decay=decay,
+        averaging=tuning.averaging,
+        data=data_key,
     )
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
     try:

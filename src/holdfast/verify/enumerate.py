@@ -173,7 +173,7 @@ def enumerated(
     boxes = _boxes(question, domain)
     finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
     constants = {inputs[0].name: template}
-    machine = CellEvaluator(proto, trace, finite.split(proto, trace), constants, domain, runner)
+    machine = CellEvaluator(proto, trace, finite.split(proto, trace), constants, domain, runner=runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:

@@ -80,7 +80,7 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
     low, high, rows, bound = (torch.tensor(value.astype(working)) for value in (*ends, rows, bound))
     box = torch.tensor([boxes[id(case.lower)] for case in nonempty])
     inputs = None if inputs is None else torch.tensor(inputs.astype(working))
-    return Targets(low, high, box, rows, bound, inputs)
+    return Targets(low, high, box, rows, bound, inputs=inputs)
 
 
 @dataclass(frozen=True)

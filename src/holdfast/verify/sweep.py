@@ -152,7 +152,7 @@ def sweep_cases(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32)
     rows, over, bound = stacked_rows([case for case, _ in nonempty])
     tied = np.zeros_like(bound) if over is None else over.sum(axis=2)  # of one input, or of none
     wide = np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
-    return SweepCases(*wide, first, last, rows, tied, bound)
+    return SweepCases(*wide, first, last, rows=rows, over=tied, bound=bound)
 
 
 def judged(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import models as making
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.gradient.victim import (
     open_oracle,
@@ -17,7 +18,7 @@ from holdfast.attack.gradient.victim import (
 )
 from holdfast.attack.judge import Judge, found_boxes, target_in
 from holdfast.attack.types import Method, Rule
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, NoGradients
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.pipeline import Pipeline, load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
@@ -166,3 +167,13 @@ def test_boxes_go_back_as_the_frame_says(tmp_path):
     boxes = np.array([[3.0, 4.0, 30.0, 20.0], [-5.0, 0.0, 60.0, 40.0]])
     ours = ready.boxes_to_image(torch.tensor(boxes)).numpy()
     assert np.allclose(ours, ready.frame.to_original(boxes))
+
+
+def test_a_quantised_model_has_no_gradients_which_is_said_in_one_line(tmp_path):
+    path = making.quantised_detector(tmp_path)
+    with pytest.raises(NoGradients) as caught:
+        open_victim(load_model(path))
+    assert str(caught.value) == (
+        f"{path}: the model is already quantised (2 QuantizeLinear nodes; 1 of 1 layers), so it has no "
+        "gradients; use --black-box, or attack the float model with --unseen eight.onnx"
+    )

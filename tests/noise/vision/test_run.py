@@ -20,6 +20,7 @@ from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import reason_of, reserve, select_options
 from holdfast.noise.vision.combine import _step, combine, describe_combination
+from holdfast.noise.vision.page import lead
 from holdfast.noise.vision.result import (
     ModelNoise,
     NoiseRow,
@@ -37,6 +38,7 @@ from holdfast.noise.vision.run import (
     prepare_context,
     worst_options,
 )
+from holdfast.noise.vision.tables import families_table, models_table, options_table
 from holdfast.stages.families import NoiseOption, option
 
 FEW = NoiseSelection(
@@ -179,6 +181,62 @@ def test_a_line_counts_options_that_are_alike_once():
     assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
     assert summarize_family(rows[3:], "resize").words == "identical"
     assert summarize_family([], "ceil").words == "not run"
+
+
+MIXED = tuple(
+    NoiseRow(
+        "precision", name, "measured", points_lost=lost, low=low, high=high, changed=4, images=40,
+        hypothetical=name == "int8-mixed",
+    )
+    for name, lost, low, high in (
+        ("int8-minmax", 2.0, 1.0, 3.0), ("int8-entropy", 1.0, -1.0, 2.0), ("int8-mixed", 9.0, 5.0, 11.0)
+    )
+)  # fmt: skip
+
+
+def test_a_hypothetical_option_is_in_the_table_but_never_the_headline():
+    made = summarize_family(MIXED, "precision")
+    assert (made.mean, made.worst, made.option, made.distinct) == (1.5, 2.0, "int8-minmax", 2)
+    known = {row.label: NoiseOption(row.family, row.option, lambda pipeline: pipeline) for row in MIXED}
+    assert [o.name for o in worst_options(MIXED, known)] == ["int8-minmax"]
+    model = ModelNoise("m", "", "detect", "mAP", 0.9, 40, MIXED, None, {})
+    assert model.worst is MIXED[0]
+    assert NoiseSuite("data", (model,)).worst is MIXED[0]
+    table = options_table(model)
+    assert [row[-1] for row in table.rows] == ["", "", "hypothetical"]
+    assert "Of 3 intervals, about 0.2 would exclude 0 by chance alone (5%); 2 do. " in table.caption
+    assert families_table(model).rows[0][-1] == "2 of 2 differ (1 hypothetical)"
+    assert models_table(NoiseSuite("data", (model,))).rows[0][2] == "1.50 (2.00)"
+
+
+def test_a_hypothetical_option_alone_gives_no_headline():
+    model = ModelNoise("m", "", "detect", "mAP", 0.9, 40, MIXED[2:], None, {})
+    assert model.worst is None
+    assert summarize_family(MIXED[2:], "precision").words == "hypothetical"
+    assert models_table(NoiseSuite("data", (model,))).rows[0][2] == "hypothetical"
+    assert lead(model).endswith("Only hypothetical options change it; no product has them.")
+
+
+def test_precisions_of_a_detector_by_default_and_those_that_count(boxes):
+    prepared = prepare(
+        NoisePlan(boxes, NoiseSelection(only=("precision", "boxes=round-ceil")), replicates=20)
+    )
+    suite = measure(prepared, Watched())
+    rows = {row.option: row for row in suite.rows}
+    assert list(rows) == [
+        "bf16", "fp16", "int8-entropy", "int8-minmax", "int8-mixed", "int8-percentile", "round-ceil"
+    ]  # fmt: skip
+    assert [name for name, row in rows.items() if row.hypothetical] == ["int8-mixed", "round-ceil"]
+    int8 = [row for row in suite.rows if row.group == "INT8" and not row.hypothetical]
+    distinct = [row.points_lost for row in int8 if row.outcome == "measured" and not row.alike]
+    made = summarize_family([row for row in suite.rows if row.group == "INT8"], "precision")
+    assert made.distinct == len(distinct) > 0
+    assert made.mean == pytest.approx(sum(distinct) / len(distinct))
+    assert made.worst == max(distinct)
+    assert suite.combined is None  # of the two families only precision has an option of a product
+    stairs = combine(prepared, suite, Watched(), every=True)
+    assert not {"precision=int8-mixed", "boxes=round-ceil"} & {step.added for step in stairs.steps}
+    assert as_plain(NoiseSuite("data", (suite,)))["models"][0]["rows"][4]["hypothetical"] is True
 
 
 def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():

@@ -18,7 +18,7 @@ from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.load import load_model, shipped, write_guess
-from holdfast.stages.runtime.libraries import in_shape
+from holdfast.stages.runtime.libraries import in_shape, probe
 
 OTHERS = [n for n in names("runtime") if n != "onnxruntime"]
 CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))
@@ -242,6 +242,30 @@ def test_detections_of_a_graph_with_nms_inside_agree_or_it_is_refused(name, layo
         assert len(got) == len(right) >= least
         assert np.abs(got.boxes - right.boxes).max(initial=0.0) < 1e-3
         assert got.classes.tolist() == right.classes.tolist()
+
+
+def as_function(path):
+    """Put all nodes of the file into a function of its own, as some exporters write them."""
+    model = onnx.load(path)
+    inputs, outputs = ([v.name for v in side] for side in (model.graph.input, model.graph.output))
+    weights = [onnx.helper.make_node("Constant", [], [w.name], value=w) for w in model.graph.initializer]
+    nodes = [*weights, *model.graph.node]
+    function = onnx.helper.make_function("own", "Whole", inputs, outputs, nodes, model.opset_import)
+    call = onnx.helper.make_node("Whole", inputs, outputs, domain="own")
+    graph = onnx.helper.make_graph([call], "g", model.graph.input, model.graph.output)
+    opsets = [*model.opset_import, onnx.helper.make_opsetid("own", 1)]
+    onnx.save(onnx.helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=8), path)
+
+
+@pytest.mark.parametrize("change", [None, as_function])
+def test_the_number_of_detections_is_open_wherever_they_are_selected(change, tmp_path):
+    path = blobs_as("torchvision", tmp_path / "net.onnx")
+    write_guess(path)
+    if change is not None:
+        change(path)
+    about = probe(str(path), load_model(path))
+    assert about.selects
+    assert about.shapes == {"boxes": (None, 4), "labels": (None,), "scores": (None,)}
 
 
 def test_nothing_is_written_into_home_or_the_working_folder(tmp_path):

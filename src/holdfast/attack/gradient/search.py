@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from holdfast.attack.gradient.victim import Oracle, Victim, open_oracle
 from holdfast.attack.masks import count_regions, dilated, limited, within
-from holdfast.attack.types import Limits, Method, SearchResult, Target, check_time
+from holdfast.attack.shapes import mask_of, stickers
+from holdfast.attack.types import Limits, Method, SearchResult, Sticker, Target, check_time
 from holdfast.core.patch import changed, changed_pixels
 from holdfast.core.registry import part
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints
@@ -18,6 +19,8 @@ from holdfast.core.types import Bools, Detections, Floats, Image, Ints
 MOMENTUM = 0.5
 LASTING = 0.9  # momentum if every step uses another transform
 STRIDE = 0.5  # step size of a changed channel, as a share of the amplitude
+FINEST = 0.03  # the same at the last step of a shape, whose pixels are fixed
+PROBES = 5  # gradients that determine the position of a shape if every step uses another transform
 SWAPPED = 0.05  # share of the support that is replaced per step once the budget is used up
 FIRST = 8  # pixels added at the first step
 SHRINK = 0.8  # pixel budget of the next search, as a share of the current one
@@ -35,6 +38,7 @@ class Candidate:
     success: bool
     after: Detections
     loss: float
+    stickers: tuple[Sticker, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Schedule:
     budget: int
     first: int = FIRST
     rate: float = 1.0  # growth of the number of added pixels per step
+    last: float = STRIDE  # size of the last step, as a share of the amplitude
+
+    def stride(self, step: int) -> float:
+        """The size of a step, as a share of the amplitude: from STRIDE to `last`, in equal ratios."""
+        return STRIDE * float((self.last / STRIDE) ** (step / max(1, self.steps - 1)))
 
     @staticmethod
     def to(budget: int, steps: int) -> Schedule:
@@ -70,20 +79,29 @@ def search(
     """
     began = time.perf_counter()
     oracle, allowed = open_oracle(victims, target, method), within(target, method)
-    state = Search(oracle, limits, allowed, rng, until, began)
+    state = Search(oracle, limits, allowed, rng, until, began=began)
     best = state.run_restart(0)
     for restart in range(1, limits.restarts):
         if state.late or best.success:
             break
         best = min(best, state.run_restart(restart), key=lambda c: (not c.success, c.loss))
     note = ""
-    if best.success and method.shrink:
+    if best.success and method.shrink and not method.shaped:
         if method.lasting:
             note = "not shrunk, because it must work under other conditions"
         else:
             best = state.shrink(best)
     seconds, trail = time.perf_counter() - began, tuple(state.trail)
-    return SearchResult(best.image, best.after, best.success, state.steps, seconds, trail, note)
+    return SearchResult(
+        best.image,
+        best.after,
+        best.success,
+        state.steps,
+        seconds,
+        trail=trail,
+        note=note,
+        stickers=best.stickers,
+    )
 
 
 @dataclass
@@ -98,6 +116,7 @@ class Search:
     began: float  # of time.perf_counter
     steps: int = 0
     trail: list[tuple[int, bool]] = field(default_factory=list)
+    placed: tuple[Sticker, ...] = ()  # the patches of earlier restarts
 
     def __post_init__(self) -> None:
         self.clean = self.oracle.parties[0].target.image
@@ -113,11 +132,12 @@ class Search:
     def legal(self, pixels: Floats, support: Bools) -> Image:
         """The uint8 image with the pixels on the support and the clean ones elsewhere.
 
-        If regions are limited, every pixel of the support is forced to differ: a hole could split a region.
+        If regions are limited, or the support is a shape, every pixel of it is forced to differ: a hole
+        could split a region.
         """
         values = np.rint(np.clip(pixels, self.low, self.high)).astype(np.uint8)
         image = np.where(support[..., None], values, self.clean)
-        if self.limits.regions:
+        if self.limits.regions or self.oracle.method.shaped:
             same = support & ~changed(self.clean, image)
             red = self.clean[same, 0]
             image[same, 0] = np.where(red < 128, red + 1, red - 1)
@@ -136,6 +156,8 @@ class Search:
     def run_restart(self, restart: int) -> Candidate:
         """Run one restart: the first from the clean image, the others from random pixels on the support."""
         target, method, limits = self.oracle.parties[0].target, self.oracle.method, self.limits
+        if method.shaped:
+            return self.run_shape()
         mask, schedule = part("mask", method.mask), Schedule.to(limits.pixels, limits.steps)
         if mask.facts.get("grows"):
             room = self.allowed
@@ -149,6 +171,20 @@ class Search:
             support = limited(support, gains, limits.pixels, limits.regions, self.allowed)
         start = self.legal(self.rng.uniform(self.low, self.high), support) if restart else self.clean
         return self.climb(start, support, schedule)
+
+    def run_shape(self) -> Candidate:
+        """Run one restart of a shape: every restart puts the patches elsewhere."""
+        target, method = self.oracle.parties[0].target, self.oracle.method
+        steps = self.limits.steps
+        probes = max(1, min(PROBES, steps // 10)) if method.lasting else 1  # each under another transform
+        slopes = [self.oracle.slope(self.clean, self.rng)[1] for _ in range(probes)]
+        self.steps += probes
+        gains = self.gains(self.clean.astype(np.float64), np.sum(slopes, axis=0))
+        placed = stickers(target, method, self.limits, gains, self.placed)
+        self.placed += placed
+        support = mask_of(placed, method.shape, self.allowed.shape)
+        schedule = Schedule(max(1, steps - probes), int(support.sum()), last=FINEST)
+        return replace(self.climb(self.clean, support, schedule), stickers=placed)
 
     def climb(self, start: Image, support: Bools, schedule: Schedule, room: Bools | None = None) -> Candidate:
         """Run PGD and return the best image; with `room` (h, w) the support grows within it at every step."""
@@ -175,7 +211,9 @@ class Search:
                 portion *= schedule.rate
             # One sign step down; new pixels go to the end of their range at once.
             new_pixels = support & ~changed(self.clean, image)
-            step_size = np.where(new_pixels[..., None], 255.0, STRIDE * (self.high - self.low).max())
+            step_size = np.where(
+                new_pixels[..., None], 255.0, schedule.stride(step) * (self.high - self.low).max()
+            )
             stepped = np.clip(image - np.sign(momentum) * step_size, self.low, self.high)
             pixels = np.where(support[..., None], stepped, self.clean)
         # With transforms the last step counts: earlier losses belong to other transforms.

@@ -16,13 +16,14 @@ from holdfast.attack.gradient.candidates import Candidates, candidates_of
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, shortfall
 from holdfast.attack.types import Method, Rule, Target
-from holdfast.core.errors import HoldfastError, InputError, ModelError
-from holdfast.core.frame import LETTERBOXES, Frame, frame_of
+from holdfast.core.errors import HoldfastError, InputError, ModelError, NoGradients
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, Recolour, Resize
+from holdfast.core.pipeline import LETTERBOXES, Frame, LoadedPipeline, Pipeline, Recolour, Resize, frame_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
+from holdfast.graph.inspect import load_proto
 from holdfast.graph.lower import lower_onnx
+from holdfast.graph.quantised import quantisation_of
 from holdfast.graph.torch import TorchNet
 from holdfast.stages.deployed import DeployedInference, rewritten
 from holdfast.stages.infer import open_onnx
@@ -66,7 +67,7 @@ class Preparation:
         return (picture if self.input.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
     def _placed(self, picture: Tensor) -> Tensor:
-        """The resized picture (b, c, h, w) cropped or padded as in `core.frame.place`."""
+        """The resized picture (b, c, h, w) cropped or padded as in `core.pipeline.place`."""
         x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
         if self.input.policy in ("crop", "square"):
             return picture[:, :, -y : height - y, -x : width - x]
@@ -155,6 +156,9 @@ def open_victim(
 
 def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
     """The network in torch and the shapes of its outputs, of a parsed graph or of the model's own file."""
+    if quantised := quantisation_of(load_proto(model.path) if proto is None else proto):
+        advice = f"use --black-box, or attack the float model with --unseen {model.path.name}"
+        raise NoGradients(f"{model.path}: {quantised.reason}, so it has no gradients; {advice}")
     net = lower_onnx(model.path if proto is None else proto)
     network_input = model.card.input
     width, height = network_input.size

@@ -11,6 +11,7 @@ from holdfast.audit.pages.verdict import between, effect_of, not_significant, sk
 from holdfast.audit.result import AttackLevel, Audit, MatrixCell, NoiseResult, Part, Proof
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
+from holdfast.metrics.points import chance_text
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.parts import Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
@@ -109,7 +110,8 @@ def noises(audit: Audit) -> Section:
         Column("notes", get=_notes),
     ]
     listing = _listing(Table.of(options, columns), "System noise", audit, options)
-    lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}"
+    chance = chance_text((c.low, c.high) for c in audit.noises if c.outcome == "measured")
+    lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}{chance and f' {chance}.'}"
     return Section("noises", "System noise", (*_chart(options, audit.clean.title), *listing), lead)
 
 
@@ -162,7 +164,8 @@ def _notes(noise: NoiseResult) -> str:
     summary = ""
     with suppress(InputError):  # several together, or the user's own
         summary = option(noise.label).summary.rstrip(".")
-    return " – ".join(filter(None, (summary, noise.note)))
+    mark = "hypothetical" if noise.hypothetical else ""
+    return " – ".join(filter(None, (mark, summary, noise.note)))
 
 
 def budgets(audit: Audit) -> Section:

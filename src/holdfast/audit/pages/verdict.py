@@ -119,8 +119,12 @@ def skip_reason(audit: Audit, *parts: str) -> str:
 
 
 def worst_cell(audit: Audit) -> MatrixCell | None:
-    """The cell of the matrix with the lowest value under a threat; None if there is none."""
-    cells = [m for m in audit.matrix.cells if m.value is not None and m.threat != NO_THREAT]
+    """The cell of the matrix with the lowest value under a threat; None if there is none.
+
+    Its deployment is one that some product has.
+    """
+    real = [m for m in audit.matrix.cells if m.deployment not in audit.hypothetical]
+    cells = [m for m in real if m.value is not None and m.threat != NO_THREAT]
     return min(cells, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
@@ -175,6 +179,9 @@ def _single(audit: Audit) -> VerdictLine:
     if not ran and noises and target:
         text = "; ".join(f"{n.label} is {n.outcome}{f' ({n.note})' if n.note else ''}" for n in noises)
         return VerdictLine(name, f"Not measured: {text}.", audit.command)
+    if not ran and audit.hypothetical:
+        text = "Only hypothetical noise options were measured; they are in the table."
+        return VerdictLine(name, text, audit.command)
     if not ran:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)
     text = f"No effect: {many(len(ran), 'noise option')} give identical input or do not apply to this model."

@@ -56,7 +56,7 @@ def place_of(
     """A sign of random yaw and roll: most face the driver, few are turned far."""
     yaw, roll = np.clip(shot.rng.normal(0, 13), -38, 38), np.clip(shot.rng.normal(0, 2.2), -7, 7)
     foot = shot.camera.y + shot.camera.focal * shot.camera.height / depth
-    return SignPlacement(label, x, y, size, depth, yaw, roll, foot, mast)
+    return SignPlacement(label, x, y, size, depth, yaw=yaw, roll=roll, foot=foot, mast=mast)
 
 
 def _candidate(shot: SceneDrawing, size: float, label: int) -> SignPlacement | None:

@@ -59,7 +59,7 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
         before.append(low)
         after.append(high)
         out.append(places)
-    return Window(kernel, stride, dilation, tuple(before), tuple(after), tuple(out))
+    return Window(kernel, stride, dilation, tuple(before), tuple(after), out=tuple(out))
 
 
 def convolved(
@@ -80,7 +80,16 @@ def convolved(
     step = build.step_holding(source, source.shape[1:])
     weight, bias = np.ascontiguousarray(weight, np.float64), np.asarray(bias, np.float64)
     pads, shape = (*_pair(before), *_pair(after)), (len(weight), *_pair(window.out))
-    conv = Conv(step, weight, bias, _pair(window.stride), pads, _pair(window.dilation), groups, shape)
+    conv = Conv(
+        step,
+        weight,
+        bias,
+        _pair(window.stride),
+        pads,
+        dilation=_pair(window.dilation),
+        groups=groups,
+        shape=shape,
+    )
     return build.all_of(build.emit(conv), (1, *shape))
 
 

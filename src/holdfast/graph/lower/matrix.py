@@ -217,7 +217,16 @@ def _by_constant(build: StepBuilder, x: View, weight: Array) -> View:
     step = build.step_holding(x.moved(channels_first), (groups * inner, 1, many))
     channels = groups * columns
     kernel = np.ascontiguousarray(np.moveaxis(weight, 2, 1).reshape(channels, inner, 1, 1))
-    conv = Conv(step, kernel, np.zeros(channels), (1, 1), (0, 0, 0, 0), (1, 1), groups, (channels, 1, many))
+    conv = Conv(
+        step,
+        kernel,
+        np.zeros(channels),
+        (1, 1),
+        (0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=groups,
+        shape=(channels, 1, many),
+    )
     index = build.all_of(build.emit(conv), (groups, columns, many)).index
     return View(np.moveaxis(index, 1, 2).reshape(*batch, rows, columns))
 

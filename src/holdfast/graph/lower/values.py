@@ -253,7 +253,7 @@ def node_of(
             value = value.decode(errors="replace")
         attributes[attribute.name] = value
     last = any(o in outputs for o in node.output)
-    return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last, aim)
+    return Node(node.op_type, name, attributes, inputs, len(node.output), opset=opset, last=last, aim=aim)
 
 
 def constant_of(node: Node) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from holdfast.core.registry import stage
 from holdfast.graph.nodes import subgraphs
-from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, float_tensors, tidy
+from holdfast.graph.rewrite.quant_plan import MOVING, already_quantised, at_opset, float_tensors, tidy
 from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 LARGEST = 65504.0  # of float16
@@ -59,6 +59,8 @@ def bf16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
 
 def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteResult:
     """The tidy graph with weights, and optionally activations, rounded to `float16` or `bfloat16`."""
+    if done := already_quantised(model):
+        return done
     original, model = model, tidy(model)
     if kind == "bfloat16" and activations:
         model = at_opset(model)

@@ -25,7 +25,15 @@ from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import add_constant, attributes_of, drop_unused, subgraphs
 from holdfast.graph.rewrite import calibration
 from holdfast.graph.rewrite.calibration import CalibrationStatistics, QuantGrid
-from holdfast.graph.rewrite.quant_plan import QuantLayer, QuantPlan, at_opset, plan_of, tidy, without
+from holdfast.graph.rewrite.quant_plan import (
+    QuantLayer,
+    QuantPlan,
+    already_quantised,
+    at_opset,
+    plan_of,
+    tidy,
+    without,
+)
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteContext, RewriteResult
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
@@ -60,7 +68,7 @@ def int8_percentile(model: ModelProto, context: RewriteContext) -> RewriteResult
     return quantised(model, context, "percentile")
 
 
-@_static("int8-mixed", systems="hand-tuned mixed-precision engines; no product's default")
+@_static("int8-mixed", hypothetical=True, systems="hand-tuned mixed-precision engines; no product's default")
 def int8_mixed(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
     return quantised(model, context, "two-sided percentile", careful=True)
@@ -80,6 +88,8 @@ def quantised(
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
     of weights. The products modelled by the other options do neither.
     """
+    if done := already_quantised(model):
+        return done
     original, model = model, tidy(model)
     if not plan_of(model).layers:
         return RewriteResult(original, ())
@@ -278,6 +288,8 @@ class _Dense:
 )
 def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
+    if done := already_quantised(model):
+        return done
     original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:

@@ -20,7 +20,8 @@ from onnx import numpy_helper, version_converter
 
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.nodes import attributes_of
-from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.quantised import quantisation_of
+from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteResult
 from holdfast.graph.session import condense, open_session
 
 OPSET = 13  # the first in which QuantizeLinear has an axis and Cast knows bfloat16
@@ -48,6 +49,12 @@ def tidy(model: ModelProto) -> ModelProto:
         done.opset_import.remove(unused)  # other runtimes refuse a model that names domains they do not know
     _name_nodes(done)
     return done
+
+
+def already_quantised(model: ModelProto) -> RewriteResult | None:
+    """The unchanged graph with the reason, if its layers are quantised: none is rounded a second time."""
+    found = quantisation_of(model)
+    return RewriteResult(model, (), found.reason) if found else None
 
 
 def at_opset(model: ModelProto) -> ModelProto:

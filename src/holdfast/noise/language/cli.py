@@ -9,7 +9,7 @@ from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
 from holdfast.core.language import TextSet
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.cli import finish, note_aliases, print_estimates, stamp
 from holdfast.noise.language import result
 from holdfast.noise.language.cells import select_precisions

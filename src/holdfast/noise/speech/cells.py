@@ -107,7 +107,7 @@ class SpeechRunner:
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
         target, heard = log_mel(recording, spectrum), log_mel(wave, spectrum)
-        return ClipReference(clip, recording, target, spoken, wave, heard)
+        return ClipReference(clip, recording, target, spoken, wave, heard=heard)
 
     def wave(self, mel: Mel, system: System) -> Wave:
         """The wave the system's vocoder makes of a log mel spectrogram."""

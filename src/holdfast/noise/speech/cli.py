@@ -4,11 +4,12 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from holdfast.config.parser import command_line
 from holdfast.core.errors import DataError
 from holdfast.core.sources import versions
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.cli import finish, models_and_data, note_aliases, print_estimates, stamp
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.speech import result
@@ -87,5 +88,6 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     if clips.problems and options.strict:
         raise DataError(clips.problems[0])
     models = [load_speech(name, card) for name, card in names]
-    count, running = options.calibration_images, (options.runs, options.jobs, options.strict)
-    return [SpeechPlan(model, clips, selection, calibration, count, *running) for model in models]
+    count = options.calibration_images
+    running: dict[str, Any] = {"runs": options.runs, "jobs": options.jobs, "strict": options.strict}
+    return [SpeechPlan(model, clips, selection, calibration, count, **running) for model in models]

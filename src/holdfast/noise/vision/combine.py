@@ -74,7 +74,8 @@ def combine(
     plan's time is over, the steps so far are the result.
     """
     known = prepared.options
-    rows = [r for r in distinct_rows(suite.rows) if r.family not in NOT_COMBINED]
+    distinct = distinct_rows(suite.rows)
+    rows = [r for r in distinct if r.family not in NOT_COMBINED and not r.hypothetical]
     candidates = [known[r.label] for r in rows] if every else worst_options(suite.rows, known)
     if not candidates:
         raise InputError("no noise option has an effect here: there is nothing to combine")

@@ -10,6 +10,7 @@ from holdfast.noise.suite import outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.tables import (
+    chance_of,
     combination_table,
     metric_label,
     models_table,
@@ -52,7 +53,9 @@ def lead(model: ModelNoise) -> str:
     worst = model.worst
     clean = f"{metric_label(model)} is {100 * model.clean:.2f}"
     text = f"{clean} with the training pipeline (n = {model.images})."
-    measured = [r for r in model.rows if r.outcome == "measured"]
+    measured = [r for r in model.rows if r.outcome == "measured" and not r.hypothetical]
+    if not measured and any(r.moves for r in model.rows):
+        return f"{text} Only hypothetical options change it; no product has them."
     if not measured:
         return f"{text} No noise option that ran here changes it."
     if worst is None or worst.points_lost is None:
@@ -111,7 +114,9 @@ def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
     sections = [Section("noise", "Points lost by noise family", (body,), f"{table.caption}.")]
     for place, model in enumerate(models):
         table = options_table(model)
-        text = lead(model) if len(models) > 1 else f"{table.caption}."
+        chance = chance_of(model)
+        text = " ".join(filter(None, [lead(model), chance and f"{chance}."]))
+        text = text if len(models) > 1 else f"{table.caption}."
         sections.append(pages.options_section(suite, place, _chart(model), table, text))
     images = {m.model: m.images for m in models}
     sections += [combination_section(c, images[c.model]) for c in combinations]

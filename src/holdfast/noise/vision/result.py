@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.report.tables import Table
 
 
+HYPOTHETICAL = "hypothetical"  # the outcome of a family of which no measured option is in a product
+
+
 @dataclass(frozen=True)
 class NoiseRow(OptionRow):
     """One option. `points_lost` = clean − noisy in percentage points (1 point = 0.01 of the metric)."""
@@ -35,6 +38,7 @@ class NoiseRow(OptionRow):
     same_inputs: int = 0  # of those, images whose input tensor is the clean one bit for bit
     failed: int = 0
     alike: str = ""  # another option of the family with the same inputs on all images
+    hypothetical: bool = False  # no product does it: not in means, in Combined or the headline
     setup: str = field(default="", repr=False)  # the name of its cells in the store next to the run
     skipped: tuple[int, ...] = field(default=(), repr=False)  # places of the clean images it is not tested on
 
@@ -109,8 +113,12 @@ class ModelNoise:
 
     @property
     def worst(self) -> NoiseRow | None:
-        """The option that loses the most points, of those that change anything; None without one."""
-        return max((r for r in self.rows if r.moves), key=lambda r: r.harm, default=None)
+        """The option that loses the most points, of those that change anything; None without one.
+
+        It is an option that some product has, not a hypothetical one.
+        """
+        moving = (r for r in self.rows if r.moves and not r.hypothetical)
+        return max(moving, key=lambda r: r.harm, default=None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,11 +177,16 @@ class NoiseSuite(Result):
 
 
 def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
-    """The summary of a family; options with identical inputs count once, and not at all if they are clean."""
-    own = [r for r in rows if r.family == family]
+    """The summary of a family over the options that products have.
+
+    Options with identical inputs count once, and not at all if they are clean.
+    """
+    every = [r for r in rows if r.family == family]
+    own = [r for r in every if not r.hypothetical]
     measured = distinct_rows(own)
     if not measured:
-        return FamilySummary(family, None, None, "", distinct=0, words=common_outcome(own))
+        words = HYPOTHETICAL if every and not own else common_outcome(own)
+        return FamilySummary(family, None, None, "", distinct=0, words=words)
     worst = max(measured, key=lambda r: r.harm)
     mean = sum(r.points_lost or 0.0 for r in measured) / len(measured)
     return FamilySummary(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))

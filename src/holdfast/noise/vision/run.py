@@ -21,9 +21,8 @@ from holdfast.engine.execution import current
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.classes import Alignment, output_warnings, realign
 from holdfast.evaluate.difference import ScoredRun, compare, scored_run
-from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
@@ -172,6 +171,9 @@ class _RowBuilder:
 
     def row(self, candidate: choose.ImageCandidate, results: Mapping[str, SweepResult]) -> NoiseRow:
         """The row of an option from its finished cells."""
+        return replace(self._row(candidate, results), hypothetical=candidate.option.hypothetical)
+
+    def _row(self, candidate: choose.ImageCandidate, results: Mapping[str, SweepResult]) -> NoiseRow:
         name, family, variant = candidate.option.name, candidate.option.family, candidate.variant
         if variant is None:
             status = "impossible" if candidate.status == "measured" else candidate.status
@@ -193,7 +195,9 @@ class _RowBuilder:
         pipeline, clean = variant.pipeline, context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
-        alike = self.variants.setdefault(kind, name)
+        # A product's option is not a repetition of a hypothetical one.
+        known = self.variants.get if candidate.option.hypothetical else self.variants.setdefault
+        alike = known(kind, name)
         still = not identical and _predictions_hash(after) == self.predictions
         return NoiseRow(
             family,
@@ -270,9 +274,12 @@ def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterato
 
 
 def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) -> list[NoiseOption]:
-    """The option of each family that loses the most points; runtimes are not part of Combined."""
+    """The option of each family that loses the most points, as Combined has it.
+
+    Runtimes and hypothetical options are not part of it.
+    """
     measured = (r for r in rows if r.outcome == "measured" and r.points_lost is not None)
-    combined = [r for r in measured if r.family not in NOT_COMBINED]
+    combined = [r for r in measured if r.family not in NOT_COMBINED and not r.hypothetical]
     return [known[row.label] for row in suite.worst_per_group(combined, lambda row: row.family)]
 
 

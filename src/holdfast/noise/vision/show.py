@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, InputError, one_line
-from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
+from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
@@ -97,7 +96,9 @@ def compare_images(option: NoiseOption, original: Image, noised: Image) -> Noise
     largest = tuple(map(int, difference.max(axis=(0, 1))))
     factor = 255.0 / (float(np.percentile(difference, 99.5)) or max(1, *largest))
     amplified = (difference * factor).round().clip(0, 255).astype(np.uint8)
-    return NoiseExample(option, original, noised, amplified, largest, float(difference.mean()), factor)
+    return NoiseExample(
+        option, original, noised, amplified, largest, mean=float(difference.mean()), factor=factor
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
     difference = np.abs(first[:, :high, :wide] - second[:, :high, :wide]).mean(axis=0)
     relative = float(difference.mean()) / (float(np.abs(first).mean()) or 1.0)
     before, after = (np.abs(side).mean(axis=0).astype(np.float32) for side in (first, second))
-    return Feature(label, name, before, after, difference.astype(np.float32), relative)
+    return Feature(label, name, before, after, difference.astype(np.float32), relative=relative)
 
 
 def _run(graph: bytes, name: str, tensor: Any) -> Any:

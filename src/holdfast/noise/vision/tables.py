@@ -5,10 +5,17 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from holdfast.evaluate.difference import COUNTED
-from holdfast.metrics.points import interval_text
+from holdfast.metrics.points import chance_text, interval_text
 from holdfast.noise.suite import OUTCOMES, outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep
-from holdfast.noise.vision.result import FamilySummary, ModelNoise, NoiseRow, NoiseSuite, summarize_family
+from holdfast.noise.vision.result import (
+    HYPOTHETICAL,
+    FamilySummary,
+    ModelNoise,
+    NoiseRow,
+    NoiseSuite,
+    summarize_family,
+)
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
@@ -85,7 +92,7 @@ def models_csv(suite: NoiseSuite) -> Table:
 
 def _mean_worst(family: FamilySummary) -> str:
     if family.mean is None or family.worst is None:
-        shown = family.words in ("identical", "no effect", "impossible")
+        shown = family.words in ("identical", "no effect", "impossible", HYPOTHETICAL)
         return OUTCOMES.get(family.words, family.words) if shown else "–"
     worst = f"{family.worst:z.2f}"
     return worst if family.distinct == 1 else f"{family.mean:z.2f} ({worst})"
@@ -108,9 +115,11 @@ def families_table(model: ModelNoise) -> Table:
 
 
 def _count_text(distinct: int, rows: Sequence[NoiseRow]) -> str:
-    """How many of the options that ran differ, and how many could not run: 6 of 7 differ (2 …)."""
-    counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
-    ran = len(rows) - sum(counts.values())
+    """How many of the options that ran differ, and how many do not count: 6 of 7 differ (2 …)."""
+    own = [r for r in rows if not r.hypothetical]
+    counts = {outcome: sum(r.outcome == outcome for r in own) for outcome in _NOT_RUN}
+    ran = len(own) - sum(counts.values())
+    counts[HYPOTHETICAL] = len(rows) - len(own)
     skipped = ", ".join(f"{count} {OUTCOMES.get(name, name)}" for name, count in counts.items() if count)
     if not ran:
         return skipped
@@ -130,12 +139,18 @@ def options_table(model: ModelNoise) -> Table:
         Column(heading, get=lambda r: "" if r.points_lost is None else _changed(r)),
         Column("notes", get=lambda r: notes_of(r, r is combined)),
     ]
+    chance = chance_of(model)
     caption = (
         f"{model.model}: {metric} {100 * model.clean:.2f} with the training pipeline, n = {model.images}. "
         f"Points lost: clean − noisy, in percentage points; not significant if the 95% interval contains 0. "
-        f"{counted.rstrip('.')}"
+        f"{chance and f'{chance}. '}{counted.rstrip('.')}"
     )
     return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
+
+
+def chance_of(model: ModelNoise) -> str:
+    """How many of the options' intervals would exclude 0 by chance, and how many do; empty for one."""
+    return chance_text((r.low, r.high) for r in model.rows if r.outcome == "measured" and not r.alike)
 
 
 def _changed(row: NoiseRow | CombineStep) -> str:
@@ -148,6 +163,7 @@ def notes_of(row: NoiseRow, combined: bool = False) -> str:
         return f"{outcome_text(row)}: {row.note}" if row.note else outcome_text(row)
     still = row.outcome == "measured" and row.changed == 0 and not row.points_lost
     notes = [
+        HYPOTHETICAL if row.hypothetical else "",
         row.option if combined else "",
         f"{outcome_text(row)}: {row.note}" if row.outcome in ("identical", "no effect") else row.note,
         f"same inputs as {row.alike}" if row.alike else "",

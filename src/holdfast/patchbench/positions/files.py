@@ -118,7 +118,9 @@ def open_instance(question: Property, network: Network, bar: SafetyRule) -> Inst
     parts = finite.split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
-    return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
+    return Instance(
+        network, domain, trace, parts, (first, second), bar=bar, runner=runner_of(question, domain)
+    )
 
 
 def open_network(instance: Instance) -> batches.Batches:

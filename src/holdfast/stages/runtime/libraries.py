@@ -49,28 +49,35 @@ def blank(model: Model) -> Tensor:
 def probe(source: bytes | str, model: Model) -> Probe:
     """Shapes of ONNX Runtime's outputs for a blank image.
 
-    A free axis of the file is None if the graph selects by value: other images may have more detections.
+    If the graph selects by value, other images may have more detections: an axis is None unless the file
+    fixes it and the blank image has that size. (Exporters write the sizes of their example image.)
     """
     try:
         shapes: dict[str, Shape] = {n: v.shape for n, v in open_onnx(source, model, 1)(blank(model)).items()}
     except ImageError as problem:
         raise ModelError(f"{model.path}: {problem}") from problem
-    graph = graph_of(source)
-    selects = any(node.op_type in DATA_DEPENDENT for node in graph.node)
+    proto = _parsed(source)
+    graph = proto.graph
+    selects = any(node.op_type in DATA_DEPENDENT for part in (graph, *proto.functions) for node in part.node)
     for output in graph.output if selects else ():
         fixed, shape = [d.dim_value for d in output.type.tensor_type.shape.dim], shapes[output.name]
         declared = fixed if len(fixed) == len(shape) else [0] * len(shape)
-        shapes[output.name] = tuple(size if k else None for size, k in zip(shape, declared, strict=True))
+        sizes = zip(shape, declared, strict=True)
+        shapes[output.name] = tuple(size if stated and size == stated else None for size, stated in sizes)
     return Probe(shapes, batch_of(graph), selects)
 
 
 def graph_of(source: bytes | str) -> Any:
     """The parsed graph, without external weights."""
+    return _parsed(source).graph
+
+
+def _parsed(source: bytes | str) -> Any:
     import onnx
 
     if isinstance(source, bytes):
-        return onnx.load_from_string(source).graph
-    return onnx.load(source, load_external_data=False).graph
+        return onnx.load_from_string(source)
+    return onnx.load(source, load_external_data=False)
 
 
 def cannot_load(runtime: str, model: Model, problem: BaseException | str) -> ModelError:

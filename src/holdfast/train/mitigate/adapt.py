@@ -88,7 +88,7 @@ def adapt(
         TentLoss(*names[index], clean - float(accuracy[index]), clean - adapted[index])
         for index in distinct[1:]  # the first one is the clean one
     )
-    return TentResult(model.name, data.name, len(pictures), clean, adapted[0], drops, how)
+    return TentResult(model.name, data.name, len(pictures), clean, adapted[0], drops=drops, how=how)
 
 
 def noises(default: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:

@@ -131,7 +131,9 @@ def _root(search: SearchState, cases: Sequence[Case], earlier: Region | None, ef
     if open_cases:
         search.clock.tell(f"{unstable(region)} unstable neurons", len(open_cases), float(lower.min()))
     root = tree.plant(region, tuned.pick(open_index))
-    return BoxState(root, exact, open_cases, open_index.tolist(), lower, time.monotonic() - begun, answer)
+    return BoxState(
+        root, exact, open_cases, open_index.tolist(), lower, seconds=time.monotonic() - begun, answer=answer
+    )
 
 
 def _gained(before: BoxState, now: BoxState) -> bool:

@@ -96,7 +96,7 @@ def summed(step: WeightedSum, parts: Sequence[AffineLayer], width: int) -> Affin
         size = size + abs(factor) * _wide(part.size, width)
         bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
-    return AffineLayer(weight, bias, size, bias_size, np.ones(len(bias)), terms)
+    return AffineLayer(weight, bias, size, bias_size, np.ones(len(bias)), terms=terms)
 
 
 def scaled(step: ScaleShift, layer: AffineLayer) -> AffineLayer:

@@ -228,7 +228,9 @@ def answer(
             if existing_file(path) is None:
                 raise InputError(f"{path}: no such file")
         files = [existing_file(path) or path for path in (network, spec)]
-        instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
+        instance = Instance(
+            "", str(network), str(spec), limit, files[0], spec_path=files[1], folder=network.parent
+        )
         ((_, attempt),) = wait([begin(command or verify_command(), instance)])
     except (HoldfastError, OSError) as problem:
         attempt = InstanceOutcome("error", time.monotonic() - began, 0.0, note=str(problem))
@@ -242,7 +244,9 @@ def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, InstanceOutcome]
         for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):
             network, spec = Path(name) / f"{number}.onnx", Path(name) / f"{number}.vnnlib"
             _write_problem(network, spec, sizes, share, number)
-            problem = Instance("warm", network.name, spec.name, WARM_SECONDS, network, spec, Path(name))
+            problem = Instance(
+                "warm", network.name, spec.name, WARM_SECONDS, network, spec_path=spec, folder=Path(name)
+            )
             ((_, attempt),) = wait([begin(command or verify_command(), problem)])
             yield what, attempt
 

@@ -24,7 +24,7 @@ from holdfast.core.sources import code_of
 from holdfast.engine.cells import ItemWork, Setup
 from holdfast.engine.cells import run as compute_cells
 from holdfast.engine.execution import HERE, cell_store, current
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of

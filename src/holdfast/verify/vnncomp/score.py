@@ -202,12 +202,12 @@ def score(
             answers[tool] = ToolAnswer(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
         row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
         ruling = judge(rules, list(answers.values()), earlier)
-        instances.append(JudgedInstance(key[0], row.network, row.spec, answers, ruling, earlier))
+        instances.append(JudgedInstance(key[0], row.network, row.spec, answers, ruling, votes=earlier))
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
     skipped = len(by_instance) - len(instances)
-    return Scoreboard(rules, names, tuple(instances), lines, totals, skipped)
+    return Scoreboard(rules, names, tuple(instances), lines, totals, skipped=skipped)
 
 
 def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterator[ToolScore]:
