@@ -118,11 +118,12 @@ def test_an_action_without_gates_or_arguments_passes_none(act):
     assert "" not in words
 
 
-@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 2), (4, 0)])
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 2), (4, 0), (5, 5)])
 def test_the_action_fails_where_the_audit_does(act, code, expected):
     done, _, output = act(code, model="net.onnx", data="data")
     assert (done.returncode, output) == (expected, f"exit-code={code}\n")
     assert ("::warning::" in done.stdout) == (code == 4)
+    assert ("::error::" in done.stdout) == (code == 5)
 
 
 def test_gates_are_pytest_tests(tmp_path):

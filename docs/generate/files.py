@@ -121,6 +121,6 @@ def _option(one: NoiseOption) -> tuple[str, str, str, str]:
     return (
         names,
         cell(one.summary),
-        cell(one.systems),
+        cell(one.systems) + "".join(f"; `--target {target}`" for target in one.targets),
         ", ".join(mark for mark, is_so in marks.items() if is_so),
     )

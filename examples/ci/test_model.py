@@ -28,7 +28,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     gates = [word for gate in GATES for word in ("--fail-if", gate)]
     command = [sys.executable, "-m", "holdfast", "audit", MODEL, DATA, *EFFORT, *files, *gates]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1, 4):  # 1: a gate failed; 4: some images could not be read
+    if done.returncode not in (0, 1, 4, 5):  # a gate failed, images could not be read, a gate is not decided
         pytest.fail(done.stderr)
     found = json.loads((folder / "audit.json").read_text("utf-8"))["gates"]
     return {verdict["gate"]["text"]: verdict for verdict in found}

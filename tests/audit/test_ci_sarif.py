@@ -22,8 +22,8 @@ ROOT = Path("/repo")
 GATES = [
     gate_of(text)
     for text in (
-        "noise.map50.points_lost > 2", "noise.resize.map50.points_lost > 2",
-        "noise.precision.map50.points_lost > 0.1",
+        "noise.map50.points_lost > 1", "noise.resize.map50.points_lost.point > 2",
+        "noise.precision.map50.points_lost.high > 2",
         "clean.map50 < 0.5", "attack.300px.Se > 0.5",
     )
 ]  # fmt: skip
@@ -103,12 +103,15 @@ def test_failed_gates_are_errors_under_the_rule_of_their_pattern() -> None:
         "gate/noise.FAMILY.METRIC.points_lost",
         "gate/attack.BUDGET.Se",
     ]  # fmt: skip
-    first, *_, last = errors
-    assert first["properties"]["value"] == 5.0
-    assert first["properties"]["bound"] == 2.0
+    first, second, third, last = errors
+    ends = [[row["properties"][key] for key in ("value", "end", "point")] for row in (first, second, third)]
+    assert ends == [[2.0, "low", 5.0], [5.0, "point", 5.0], [3.0, "high", 1.0]]
+    assert first["properties"]["bound"] == 1.0
     assert first["properties"]["command"] == "holdfast noise net.onnx scenes --only resize=opencv-nearest"
     assert first["properties"]["command"] in first["message"]["text"]
-    assert "measured 5 (n = 40; resize=opencv-nearest)" in first["message"]["text"]
+    assert "lower end 2 of 5 (n = 40; resize=opencv-nearest)" in first["message"]["text"]
+    assert "measured 5 (n = 40; resize=opencv-nearest)" in second["message"]["text"]
+    assert second["properties"]["command"] == first["properties"]["command"]
     assert last["properties"]["value"] is None
     assert "not measured" in last["message"]["text"]
     rules = [r["id"] for r in run["tool"]["driver"]["rules"]]

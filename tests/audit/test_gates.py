@@ -18,17 +18,19 @@ from holdfast.audit.gates import (
     Gate,
     GateVerdict,
     check,
+    exit_code,
     gate_of,
     gates_of,
     gates_table,
     judge,
+    measured_text,
     read_gates,
     value_text,
     verdict_sentence,
 )
 from holdfast.audit.result import AttackLevel, NoiseResult, Part
 from holdfast.audit.values import values_of
-from holdfast.core.errors import InputError
+from holdfast.core.errors import EXIT_CODES, InputError
 from holdfast.report.tables import to_text
 
 
@@ -78,9 +80,9 @@ def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "failed", "about"),
     [
-        ("noise.map50.points_lost > 2", True, "resize=opencv-nearest"),
-        ("noise.map50.points_lost > 5", False, "resize=opencv-nearest"),
-        ("noise.map50.points_lost >= 5", True, ""),
+        ("noise.map50.points_lost.point > 2", True, "resize=opencv-nearest"),
+        ("noise.map50.points_lost.point > 5", False, "resize=opencv-nearest"),
+        ("noise.map50.points_lost.point >= 5", True, ""),
         ("noise.map50.points_lost.low > 2", False, ""),
         ("noise.map50.points_lost.low > 1", True, ""),
         ("noise.precision.map50.points_lost.high > 2", True, "precision=int8"),
@@ -94,15 +96,58 @@ def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
         ("recheck.findings > 0", True, "scene-4.jpg under precision=int8"),
         ("matrix.map50.min < 0.2", False, "1000px"),
         ("clean.map50.low < 0.85", False, ""),
+        ("clean.map50.point < 0.9", False, ""),
+        ("attack.1000px.Se.point > 0.5", True, "7 of 8 images"),
     ],
 )
 def test_what_is_true_fails(text: str, failed: bool, about: str) -> None:
     one = judged(text)
     assert one.failed is failed
     assert about in one.reason
-    assert one.value == values_of(sample_audit())[one.gate.name]
+    assert one.value == values_of(sample_audit())[one.gate.name.removesuffix(".point")]
     alone = judged(text, values_of(sample_audit()))  # the numbers are enough to judge
     assert (alone.failed, alone.value) == (failed, one.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "measured"),
+    [
+        ("noise.map50.points_lost > 2", False, "lower end 2 of 5"),
+        ("noise.map50.points_lost > 1.9", True, "lower end 2 of 5"),
+        ("noise.precision.map50.points_lost > 0", False, "lower end -1 of 1"),
+        ("noise.combined.map50.points_lost.high > 12", True, "upper end 13 of 9"),
+        ("clean.map50 < 0.9", True, "lower end 0.88 of 0.91"),
+        ("clean.map50.point < 0.9", False, "0.91"),
+        ("clean.recall < 0.9", False, "0.93"),
+        ("attack.1000px.Se > 0.5", True, "0.869565"),
+    ],
+)
+@pytest.mark.parametrize("values_only", [False, True])
+def test_a_gate_compares_the_lower_end_unless_it_names_another(
+    text: str, failed: bool, measured: str, values_only: bool
+) -> None:
+    audit = sample_audit()
+    one = judged(text, values_of(audit) if values_only else audit)
+    assert (one.failed, measured_text(one)) == (failed, measured)
+
+
+def test_a_value_without_an_interval_is_compared_itself() -> None:
+    sample = sample_audit()
+    bare = replace(sample, clean=replace(sample.clean, low=None, high=None))
+    for name in ("clean.map50", "clean.map50.point"):
+        one = judged(f"{name} < 0.92", bare)
+        assert (one.failed, one.end, one.value) == (True, "point", 0.91)
+    assert "not measured" in judged("clean.map50.low < 0.92", bare).reason
+    nan = judged("clean.map50 < 0.92", {"clean.map50": 0.91, "clean.map50.low": math.nan})
+    assert (nan.end, nan.value) == ("point", 0.91)
+
+
+def test_an_end_is_given_with_the_value_of_its_own_option() -> None:
+    sample = sample_audit()
+    sure = replace(sample.noises[0], points_lost=4.0, low=3.0, high=5.0)
+    wide = replace(sample.noises[1], points_lost=6.0, low=-2.0, high=14.0)
+    one = judged("noise.map50.points_lost > 2", replace(sample, noises=(sure, wide)))
+    assert (one.failed, one.reason, measured_text(one)) == (True, sure.label, "lower end 3 of 4")
 
 
 def test_the_mended_model_passes() -> None:
@@ -298,11 +343,12 @@ def test_the_table_says_gate_got_verdict_and_reason() -> None:
     gates = gates_of(tomllib.loads(TOML)["gates"], "gates")
     rows = judge(gates, sample_audit(), min_images=8)
     shown = gates_table(rows)
-    assert shown.caption == "6 gates: 5 failed, 1 passed"
+    assert shown.caption == "6 gates: 3 failed, 3 passed"
     assert [head.name for head in shown.heads] == ["fail if", "measured", "n", "verdict", "reason"]
-    assert shown.rows[0] == ("noise.map50.points_lost > 2", "5", 40, "failed", "resize=opencv-nearest")
+    lower = ("lower end 2 of 5", 40, "passed", "resize=opencv-nearest")
+    assert shown.rows[0] == ("noise.map50.points_lost > 2", *lower)
     assert shown.rows[2][:4] == ("nothing moves it: attack.300px.Se > 0.5", "not measured", None, "failed")
-    assert shown.rows[5][1:4] == ("0.91", 40, "passed")
+    assert shown.rows[5][1:4] == ("lower end 0.88 of 0.91", 40, "passed")
     assert len(to_text(shown).splitlines()) == 9
     assert gates_table(judge([gates[5]], sample_audit())).caption == "1 gate: 1 passed"
 
@@ -321,6 +367,22 @@ def test_a_number_of_few_images_decides_no_gate(text: str) -> None:
     assert asked.decided
     (least,) = judge([replace(gate_of(text), min_images=8)], sample_audit())
     assert least == replace(asked, gate=least.gate)
+
+
+@pytest.mark.parametrize(
+    ("texts", "failures", "code"),
+    [
+        ([], [], 0),
+        (["clean.map50 < 0.5"], [], 0),
+        (["clean.map50 < 0.5"], ["a.jpg"], 4),
+        (["clean.map50 < 0.5", FEW[0]], [], 5),
+        ([FEW[0]], ["a.jpg"], 5),
+        (["clean.map50 < 0.9", FEW[0]], ["a.jpg"], 1),
+    ],
+)
+def test_a_gate_that_is_not_decided_has_its_own_exit_code(texts, failures, code) -> None:
+    assert exit_code(judge([gate_of(text) for text in texts], sample_audit()), failures) == code
+    assert EXIT_CODES[code]
 
 
 def test_counts_of_what_was_found_are_facts_of_any_number_of_images() -> None:
@@ -354,6 +416,12 @@ def test_numbers_as_they_are_read(value: float | None, text: str) -> None:
 
 
 def test_a_verdict_in_one_sentence() -> None:
+    assert verdict_sentence(judged("clean.map50 < 0.9")) == (
+        "clean.map50 < 0.9: failed, lower end 0.88 of 0.91 (n = 40; mAP@.5, rule VOC)"
+    )
+    assert verdict_sentence(judged("noise.map50.points_lost.point > 2")) == (
+        "noise.map50.points_lost.point > 2: failed, measured 5 (n = 40; resize=opencv-nearest)"
+    )
     assert verdict_sentence(judged("clean.images < 10")) == "clean.images < 10: passed, measured 40"
     assert verdict_sentence(judged("verify.specs.holds < 1")) == (
         "verify.specs.holds < 1: failed, not measured: this audit did not run specs"

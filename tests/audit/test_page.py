@@ -94,6 +94,22 @@ def test_the_matrix_is_a_table_with_every_number_and_headings():
     assert "none" in steps
 
 
+def test_figures_of_few_images_are_grey_and_called_an_indication():
+    text = page(sample_audit())
+    assert re.findall(
+        r'<li class="\w+( few)?">\s*<svg.*?<h3>(.*?)</h3><p class="word">(.*?)<', text, re.DOTALL
+    ) == [
+        ("", "Clean mAP@.5", "AP rule VOC"),
+        ("", "Worst single noise", "significant"),
+        ("", "Combined noise", "significant"),
+        (" few", "Smallest attack", "indication"),
+        (" few", "Proofs", "indication"),
+    ]
+    assert "exactly 5 of 8 images, indication" in plain(text)
+    many = tuple(replace(b, per_image=b.per_image * 3) for b in sample_audit().bounds)
+    assert "images, indication" not in plain(page(replace(sample_audit(), bounds=many)))
+
+
 def test_a_broad_matrix_shows_signs_and_says_the_words():
     names = (TRAINED, *(f"resize=vendor-{i}" for i in range(11)), "resize=a + boxes=b + ceil=c")
     met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 10.0, 5.0, 15.0) for t in (NO_THREAT, "square") for d in names)
@@ -122,10 +138,10 @@ def test_few_images_magnify_nothing():
 
 
 def test_what_changes_nothing_is_counted_and_not_drawn():
-    still = NoiseResult("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    still = NoiseResult("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40, value=0.9)
     said = plain(page(replace(sample_audit(), noises=(*sample_audit().noises, still))))
     assert "1 option without a changed prediction not shown." in said
-    assert "decode=ffmpeg 0.00 [0.00, 0.00] no effect 0 of 40" in said
+    assert "decode=ffmpeg 0.00 [0.00, 0.00] 0.900 no effect 0 of 40" in said
 
 
 def test_what_was_not_measured_is_said_and_nothing_else():
@@ -169,6 +185,8 @@ def test_gates_are_shown_with_value_and_reason():
     assert "failed fails if noise.map50.points_lost > 2 measured 5" in said
     assert "failed fails if verify.violated > 0 not measured" in said
     assert "Gates 1 passed" in plain(page(sample_audit(), (), judge(gates[:1], values)))
+    ends = plain(page(sample_audit(), (), judge(gates, sample_audit())))
+    assert "passed fails if noise.map50.points_lost > 2 lower end 2 of 5; n = 40; resize=opencv" in ends
     few = plain(page(sample_audit(), (), judge([gate_of("attack.1000px.Se > 0.5")], sample_audit())))
     assert "Gates 1 not decided" in few
     assert re.search(r"not decided fails if attack.1000px.Se > 0.5 measured 0.86\d+; n = 8 < 20", few)

@@ -18,9 +18,9 @@ from holdfast.audit import run as audit_run
 from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import CONTINUE, SCHEDULE, Clock
-from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, open_audit
+from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, NoiseTarget, open_audit, save
 from holdfast.audit.run import _square_count, audit
-from holdfast.audit.state import AuditState
+from holdfast.audit.state import AuditState, audit_of
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.evaluate import run as evaluate
 from holdfast.evaluate.score import Settings
@@ -57,6 +57,26 @@ def test_it_is_kept_and_done(made):
     assert json.loads((made.plan.folder / PROGRESS).read_text())["state"] == "done"
     assert (made.plan.plan.runs / made.result.runs["evaluation"] / "run.json").is_file()
     assert (made.plan.plan.runs / made.result.runs["noise"] / "noise.json").is_file()
+
+
+def test_a_target_is_saved_with_the_options_that_the_product_makes(made, tmp_path):
+    assert made.result.target is None
+    options = dataclasses.replace(made.plan.options, target="tensorrt")
+    on_tensorrt = dataclasses.replace(made, plan=dataclasses.replace(made.plan, options=options))
+    found = audit_of(on_tensorrt, 1.0)
+    assert found.target == NoiseTarget("TensorRT", ("precision=int8-entropy",))
+    assert [noise.label for noise in found.target_noises] == ["precision=int8-entropy"]
+    save(found, tmp_path / "audit")
+    assert open_audit(tmp_path / "audit").target == found.target
+    assert "--target tensorrt" in on_tensorrt.repeat_line("noise")
+
+
+def test_a_loss_has_the_baseline_of_its_own_images(made):
+    measured = [n for n in made.result.all_noises if n.outcome == "measured"]
+    assert all(0 <= n.value <= 1 and 0 <= n.before <= 1 + 1e-9 for n in measured)
+    whole = [n.before for n in measured if n.images == IMAGES]  # others: calibrated on one of them
+    assert whole == pytest.approx([made.result.clean.value] * len(whole))
+    assert 0 < len(whole) < len(measured)
 
 
 def test_the_numbers_agree_with_one_another(made):

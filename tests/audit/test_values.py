@@ -77,6 +77,7 @@ def test_the_table_of_the_document_is_the_list_of_patterns() -> None:
         assert pattern_of(example) == pattern
         for end in (".low", ".high"):
             assert (pattern_of(example + end) is not None) == pattern.interval
+        assert pattern_of(f"{example}.point") == pattern
         assert unit == pattern.unit
 
 
@@ -188,7 +189,7 @@ def test_names_are_known_before_anything_is_measured(name: str) -> None:
     "name",
     [
         "", ".", "noise", "noise.drop", "noise.map50", "noise.map50.points_lost.mean", "noise.map50.drop",
-        "noise.map50.points_lost.low.high",
+        "noise.map50.points_lost.low.high", "noise.map50.points_lost.low.point", "clean.map50.point.point",
         "attack.px.Se", "attack.0px.Se", "attack.-3px.Se", "attack.300.Se", "attack.300px.se",
         "attack.300px.Se.low", "clean.images.high", "noise.resize.opencv.map50.points_lost",
         "noise.resizer.map50.points_lost", "verify.timeout", "xnoise.map50.points_lost",

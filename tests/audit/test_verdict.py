@@ -1,5 +1,6 @@
 """The verdict says what the data carries, in whatever state the data is."""
 
+import html
 import re
 from dataclasses import replace
 
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
+from holdfast.audit.gates import gate_of, judge
+from holdfast.audit.page import page
 from holdfast.audit.pages.sections import noises as noises_section
-from holdfast.audit.pages.verdict import between, not_significant, points, verdict, worst_cell
+from holdfast.audit.pages.verdict import between, next_step, not_significant, points, verdict, worst_cell
 from holdfast.audit.result import (
     Audit,
     Clean,
@@ -17,12 +20,15 @@ from holdfast.audit.result import (
     Matrix,
     MatrixCell,
     NoiseResult,
+    NoiseTarget,
     Part,
     Proof,
     Recheck,
     RobustnessBounds,
 )
 from holdfast.audit.values import values_of
+from holdfast.core.targets import PRODUCTS
+from holdfast.stages.families import families, options
 
 NAMES = ["Worst single noise", "Combined noise", "Smallest attack", "Proofs"]
 BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
@@ -51,6 +57,59 @@ def test_the_clean_metric_with_its_interval():
     text = "mAP@.5 is 0.910 on 40 images (AP rule VOC), 95% interval 0.880 to 0.940."
     assert (clean.text, clean.figure, clean.tone) == (text, "0.910", "fact")
     assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (
+            ["clean.map50 < 0.9", "square.broken > 0"],
+            "Fix the failed gates before release: clean.map50 < 0.9.",
+        ),
+        (
+            ["square.broken > 0"],
+            "Test more images to decide the gates, or lower --min-images: square.broken > 0.",
+        ),
+        (["clean.map50 < 0.5"], "Avoid resize=opencv-nearest in deployment (5.00 points lost), or retrain"),
+        ([], "Avoid resize=opencv-nearest in deployment (5.00 points lost), or retrain"),
+    ],
+)
+def test_the_first_screen_says_what_to_do_next(texts, said):
+    audit = sample_audit()
+    judged = judge([gate_of(text) for text in texts], audit)
+    assert next_step(audit, judged).startswith(said)
+    head = page(audit, (), judged).partition("</header>")[0]
+    assert f'<p class="next"><strong>Next</strong> {html.escape(said)}' in head
+
+
+def test_the_gate_that_is_proposed_has_the_metric_of_the_model():
+    enough = replace(BARE, clean=replace(BARE.clean, images=40))
+    assert next_step(enough).endswith("holdfast audit --fail-if 'noise.top1.points_lost > 2'.")
+
+
+def test_sections_without_results_are_collapsed_to_their_reason():
+    text = page(BARE)
+    titles = re.findall(
+        r'<details class="empty">\s*<summary><h2[^>]*>(.*?)</h2> <span class="lead">(.*?)<', text
+    )
+    assert dict(titles) == dict.fromkeys(
+        ("System noise", "Attack by budget", "Proofs", "Rechecks", "Images", "Matrix in numbers"),
+        "Not measured: not requested.",
+    )
+
+
+def test_a_loss_is_next_to_the_baseline_of_the_same_images():
+    fewer = line(with_worst(value=0.82, images=20), "Worst single noise")  # clean: 0.910 on 40 images
+    assert "5.00 points of mAP@.5 lost (0.870 → 0.820 on 20 images), 95% interval" in fewer.text
+    sample = sample_audit()
+    some = replace(sample.attacks[0], aimed=6)
+    attack = line(replace(sample, attacks=(some,)), "Smallest attack")
+    assert "in 2 of 6 attacked images (mAP@.5 0.920 → 0.700 on 8 images)" in attack.text
+    clean = MatrixCell("none", "training pipeline", 0.9, 8)
+    cells = (clean, MatrixCell("none", "a", 0.3, 8), MatrixCell("square", "a", 0.3, 8))
+    matrix = Matrix(("none", "square"), ("training pipeline", "a"), cells)
+    combined = line(replace(sample, matrix=matrix), "Combined noise")
+    assert combined.text.endswith("stays at 0.300 (clean: 0.900) on 8 images: square under a.")
 
 
 def test_a_hypothetical_option_is_not_the_worst_noise():
@@ -87,6 +146,57 @@ def test_a_clear_loss_is_a_loss():
         "resize=opencv-nearest, the worst of 2 options: 5.00 points of mAP@.5 lost, 95% interval "
         "[2.00, 8.00]; predictions change in 21 of 40 images."
     )
+
+
+def on(title, *noises, options=None):
+    labels = options or tuple(noise.label for noise in noises)
+    audit = replace(sample_audit(), noises=(*sample_audit().noises, *noises))
+    return line(replace(audit, target=NoiseTarget(title, labels)), f"On {title}")
+
+
+def test_with_a_target_the_headline_is_the_worst_of_its_options():
+    entropy = NoiseResult("precision=int8-entropy", "precision", "measured", 4.0, 1.0, 7.0, 12, 40)
+    alone = on("TensorRT", entropy)
+    assert alone.text == (
+        "int8-entropy loses 4.00 points of mAP@.5, 95% interval [1.00, 7.00]; predictions change in 12 of "
+        "40 images."
+    )
+    assert (alone.figure, alone.images, alone.word) == ("4.00 points lost", 40, "significant")
+    runtime = NoiseResult("runtime=ncnn", "runtime", "measured", -4.5, -6.0, -3.0, 12, 40)
+    assert on("ncnn", runtime).text.startswith(
+        "runtime=ncnn gains 4.50 points of mAP@.5, 95% interval [3.00,"
+    )
+    both = on("ncnn", entropy, runtime)
+    assert both.text.startswith("int8-entropy, the worst of its 2 options, loses 4.00 points of mAP@.5")
+    audit = replace(sample_audit(), target=NoiseTarget("TensorRT", ("precision=int8",)))
+    assert "Avoid" not in next_step(replace(audit, rechecks=()))  # its own option is not significant
+    assert audit.worst != audit.headline_noise
+
+
+def test_a_target_without_a_number_says_why():
+    missing = NoiseResult("runtime=openvino", "runtime", "not installed", note="pip install openvino")
+    text = "Not measured: runtime=openvino is not installed (pip install openvino)."
+    assert on("OpenVINO", missing).text == text
+    same = NoiseResult("precision=int8-entropy", "precision", "measured", 0.0, 0.0, 0.0, 0, 40)
+    assert on("TensorRT", same).text == "No effect: int8-entropy: no prediction changes."
+    assert on("TensorRT", options=("precision=int8-entropy",)).text.startswith("Not measured: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "labels"),
+    [
+        ("tensorrt", {"precision=int8-entropy"}),
+        ("tflite", {"precision=int8-minmax", "upsample=upsample-bilinear-asymmetric"}),
+        ("openvino", {"runtime=openvino"}),
+        ("onnxruntime", {"precision=int8-minmax"}),
+        ("ncnn", {"precision=int8-entropy", "runtime=ncnn", "ceil=ceil"}),
+    ],
+)
+def test_the_options_of_a_target_name_the_product_in_their_facts(target, labels):
+    made = [o for family in families() for o in options(family) if target in o.targets]
+    assert {option.label for option in made} == labels
+    names = (PRODUCTS[target], "TFLite") if target == "tflite" else (PRODUCTS[target],)
+    assert all(any(name in option.systems for name in names) for option in made)
 
 
 def test_an_interval_that_holds_0_is_not_significant():
@@ -150,8 +260,8 @@ def test_the_combination_names_the_worst_meeting_with_a_patch():
     found = line(sample_audit(), "Combined noise")
     assert found.text == (
         "resize=opencv-nearest + precision=int8: 9.00 points of mAP@.5 lost, 95% interval [5.00, 13.00]; "
-        "predictions change in 30 of 40 images. With an attack as well, mAP@.5 falls to 0.250 on 8 images: "
-        "1000px under precision=int8."
+        "predictions change in 30 of 40 images. With an attack as well, mAP@.5 falls from 0.910 to 0.250 on "
+        "8 images: 1000px under precision=int8."
     )
     alone = line(replace(sample_audit(), combined=None), "Combined noise")
     assert alone.text.startswith("Not measured: not requested. With an attack as well")

@@ -98,3 +98,16 @@ def test_a_chart_of_many_rows_says_what_it_leaves_out(evaluations):
     made = page(replace(evaluations, changes=many))
     assert "The first 60 of 70; all are in the table." in made
     assert ">row 69</th>" in made
+
+
+def test_a_count_of_verdicts_has_the_smallest_n_behind_it(evaluations):
+    card = r'<li( class="few")?>\s*<span class="name">(\w+)</span>(.*?)</li>'
+    first, *others = evaluations.changes
+    few = replace(evaluations, changes=(replace(first, images=12), *others))
+    for comparison, mark, basis in ((evaluations, "", "n = 20"), (few, ' class="few"', "n = 12, indication")):
+        worse, better = re.findall(card, page(comparison), re.DOTALL)[:2]
+        assert worse[:2] == (mark, "worse")
+        assert f'<small class="basis">{basis}</small>' in worse[2]
+        assert better[:2] == ("", "better")
+        assert "basis" not in better[2]  # no number behind it
+    assert "significant; 12 to 20 images" in page(few)

@@ -185,7 +185,8 @@ def test_gates_are_judged_on_audits_and_none_passes_by_absence(holdfast, folder,
     (folder / "audit.toml").write_text(AUDIT)
     passed = holdfast("run", folder / "audit.toml", "--jobs", 1)
     assert passed.code == 0, passed
-    assert re.search(r"blobs +data & scenes +audit +clean\.map50 < 0\.5 +1 +6 +passed", passed.out)
+    row = r"blobs +data & scenes +audit +clean\.map50 < 0\.5 +lower end 1 of 1 +6 +passed"
+    assert re.search(row, passed.out)
     (own,) = tmp_path.glob("holdfast-runs/experiment-audit-*/report.html")
     (page,) = links(own)
     assert "audit-blobs-on-" in page

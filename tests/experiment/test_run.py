@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers import models as making
-from holdfast.audit.gates import gate_of
+from holdfast.audit.gates import GateVerdict, gate_of
 from holdfast.audit.options import AuditSettings
 from holdfast.core.errors import OutputError, UnknownName
 from holdfast.core.model import Network
@@ -252,6 +252,12 @@ def test_gates_of_an_audit_that_failed_have_failed(made, monkeypatch):
     assert found.exit_code == 1
     assert "not measured" in found.broken_gates[0][1].reason
     assert as_plain(found)["exit_code"] == 1
+
+
+def test_a_gate_that_is_not_decided_is_exit_code_five(made):
+    few = GateVerdict(gate_of("clean.map50 < 0.5"), 0.9, False, "n = 8 < 20", 8, decided=False)
+    line = TrialResult("m", "d", "c", "audit", failed=1, gates=(few,))
+    assert ExperimentResult(made().experiment, (line,), 1).exit_code == 5
 
 
 def test_failed_images_are_exit_code_four(made):

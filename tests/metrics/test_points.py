@@ -2,7 +2,15 @@
 
 import pytest
 
-from holdfast.metrics.points import chance_text, facing, interval_text, lost_text, points, significance
+from holdfast.metrics.points import (
+    basis_text,
+    chance_text,
+    facing,
+    interval_text,
+    lost_text,
+    points,
+    significance,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +24,12 @@ from holdfast.metrics.points import chance_text, facing, interval_text, lost_tex
 )
 def test_significance_in_words(low, high, images, words):
     assert significance(low, high, images) == words
+
+
+def test_a_number_says_its_n_and_whether_it_is_an_indication():
+    assert [basis_text(n) for n in (None, 1, 19, 20)] == [
+        "", "n = 1, indication", "n = 19, indication", "n = 20",
+    ]  # fmt: skip
 
 
 def test_an_interval_without_width_says_so():

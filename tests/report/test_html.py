@@ -15,7 +15,7 @@ from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.page import page, write
 from holdfast.evaluate.result import Evaluation
 from holdfast.report.html import SIZE_LIMIT, data_uri, document, picture_uri, write_page
-from holdfast.report.parts import Document, Figure, Section
+from holdfast.report.parts import Card, Document, Figure, Section
 
 NAMES = ["stop", "no-entry", "speed-limit-30"]
 
@@ -96,6 +96,19 @@ def test_the_numbers_are_those_of_the_result(made, photo, rule):
         for key, value in row.items():
             assert key == "class" or ("" if value is None else str(value)) in cells
     assert made_up.result["rule"] in " ".join(reader.texts("p"))
+
+
+@pytest.mark.parametrize(
+    ("n", "basis", "few"), [(19, "n = 19, indication", True), (20, "n = 20", False), (None, "", False)]
+)
+def test_a_card_has_its_n_beside_it_and_few_images_are_an_indication(n, basis, few):
+    card = Card("mAP", 0.5, "rule voc", n=n)
+    text = document(
+        Document(title="t", subject=("a", "b"), facts=(), cards=(card,), minor=(card,), sections=())
+    )
+    assert re.findall(r'<small class="basis">(.*?)</small>', text) == ([basis] if basis else [])
+    assert text.count('<li class="few"') == 2 * few
+    assert f'title="rule voc{", " if basis else ""}{basis}"' in text
 
 
 def test_new_metrics_and_columns_appear_by_themselves(made, photo):

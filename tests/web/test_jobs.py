@@ -157,6 +157,7 @@ def test_a_failed_one_says_why_in_its_own_line_escaped(site):
         (0, "done", ""),
         (1, "done", "a gate failed"),
         (4, "done", "some images failed"),
+        (5, "done", "a gate is not decided"),
         (3, "failed", "exit code 3"),
     ],
 )

@@ -142,6 +142,7 @@ class AuditKeywords(TypedDict, total=False):
     pixels: int | Sequence[int]
     steps: int
     spec: str | Path | Sequence[str | Path]
+    target: Literal["tensorrt", "tflite", "openvino", "onnxruntime", "ncnn"] | None
     rule: str
     calibration: str | DataLike | None
     card: str | Path | Card | None

@@ -7,7 +7,7 @@ or notes; gates that passed are not listed. The location of each result is the m
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from holdfast.audit.gates import GateVerdict, gate_title, verdict_sentence
-from holdfast.audit.options import ENOUGH
+from holdfast.audit.gates import GateVerdict, compared, gate_title, verdict_sentence
 from holdfast.audit.result import Audit, Part, Recheck
-from holdfast.audit.values import SQUARE, measured, required_pattern, some
+from holdfast.audit.values import SQUARE, NamedValue, measured, required_pattern, some
 from holdfast.engine.store import to_json
+from holdfast.metrics.points import ENOUGH
 
 MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -179,12 +179,12 @@ def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
 
 
 def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
-    commands, cases = _commands(audit), []
+    values, cases = measured(audit), []
     for verdict in judged:
         gate, sentence = verdict.gate, verdict_sentence(verdict)
         about = {"name": gate_title(gate), "classname": f"holdfast.{gate.name.partition('.')[0]}"}
         case = _element("testcase", {**about, "time": "0.000"})
-        command = commands.get(gate.name, audit.command)
+        command = _command(gate.name, values, audit)
         if verdict.failed:
             again = f"\nreproduce: {command}" if command else ""
             kind = {"message": sentence, "type": "not measured" if verdict.value is None else "gate"}
@@ -197,8 +197,10 @@ def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
     return cases
 
 
-def _commands(audit: Audit) -> dict[str, str]:
-    return {name: number.command for name, number in measured(audit).items()}
+def _command(name: str, values: Mapping[str, NamedValue], audit: Audit) -> str:
+    """The command that reproduces the number that a gate on this name compares."""
+    number, _ = compared(name, values)
+    return audit.command if number is None else number.command
 
 
 def _part(part: Part) -> ET.Element:
@@ -291,12 +293,12 @@ def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
 
 def _gate_findings(audit: Audit, judged: Sequence[GateVerdict]) -> Iterator[Finding]:
     """The gates that failed, as errors, and those that are not decided, as notes."""
-    commands = _commands(audit)
+    values = measured(audit)
     for verdict in (verdict for verdict in judged if verdict.failed or not verdict.decided):
         gate = verdict.gate
         numbers = {"gate": gate.text, "value": verdict.value, "bound": gate.bound}
-        numbers |= _fields(verdict, "reason", "images")
-        rule, command = required_pattern(gate.name, audit).text, commands.get(gate.name, audit.command)
+        numbers |= _fields(verdict, "end", "point", "reason", "images")
+        rule, command = required_pattern(gate.name, audit).text, _command(gate.name, values, audit)
         text = f"Gate {verdict_sentence(verdict)}."
         level: Level = "error" if verdict.failed else "note"
         yield Finding(f"gate/{rule}", gate.text, text, command, numbers, level=level)

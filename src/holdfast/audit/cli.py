@@ -35,7 +35,7 @@ def audit(options: AuditOptions) -> int:
     """Audit a model: accuracy, system noise, attacks, proofs, and every attack under every deployment.
 
     Plans what fits into the time budget and reports what it skipped. Run the same command again to resume.
-    Exit code 1: a gate failed. 2: bad input. 4: some images could not be read.
+    Exit code 1: a gate failed. 2: bad input. 4: some images could not be read. 5: a gate is not decided.
     """
     began = time.monotonic()
     from holdfast.audit.gates import check, gate_of, judge, read_gates
@@ -129,8 +129,8 @@ def write_page(
 
 
 def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
-    """Print the verdict and return the exit code: 1 if a gate failed, 4 if images could not be read."""
-    from holdfast.audit.gates import gates_table
+    """Print the verdict and return the exit code of `gates.exit_code`."""
+    from holdfast.audit.gates import exit_code, gates_table
     from holdfast.audit.pages.verdict import next_step, verdict
     from holdfast.report.tables import to_text
 
@@ -144,16 +144,13 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
         say("Raise --budget (or pass none) to run more; the page lists the command of each part.")
     if judged:
         say("\n" + to_text(gates_table(judged)))
-    failed_gates = [gate_verdict.gate.text for gate_verdict in judged if gate_verdict.failed]
-    say(f"Next: {next_step(result, failed_gates)}")
-    if not all(gate_verdict.decided for gate_verdict in judged):
-        say("Gates on too few images are not decided: test more images or lower --min-images.")
+    say(f"Next: {next_step(result, judged)}")
     for warning in state.evaluation.result.get("warnings", ()) if state.evaluation else ():
         sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {state.plan.folder}\n")
     for failure in result.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    return 1 if failed_gates else 4 if result.failed else 0
+    return exit_code(judged, result.failed)
 
 
 def demo(options: DemoOptions) -> int:

@@ -1,7 +1,8 @@
 """Gates: conditions under which a build fails, such as noise.map50.points_lost > 2.
 
 A gate that is true fails. So does a gate whose number was not measured: no gate passes by absence. A gate on
-too few images is not decided: it neither fails nor passes.
+too few images is not decided: it neither fails nor passes. A gate on a value with a 95% interval compares the
+lower end of the interval; `.point` at the end of its name compares the value itself.
 """
 
 import math
@@ -13,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import Audit
 from holdfast.audit.values import (
     ENDS,
     METRICS,
+    POINT,
     RANGES,
     STILL,
     NamedValue,
@@ -27,6 +29,7 @@ from holdfast.audit.values import (
     required_pattern,
 )
 from holdfast.core.errors import InputError
+from holdfast.metrics.points import ENOUGH
 from holdfast.report.tables import Table, many
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -37,6 +40,8 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+End: TypeAlias = Literal["low", "point", "high"]
+_END_NAMES: dict[End, str] = {"low": "lower end", "high": "upper end"}
 FAIL_IF = "fail-if"  # the list in the table [gates] of an experiment
 MIN_IMAGES = "min-images"  # the number in the same table
 _GATE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
@@ -57,14 +62,16 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """The verdict on a gate: the number, and the reason or what the number refers to."""
+    """The verdict on a gate: the compared number, and the reason or what the number refers to."""
 
     gate: Gate
-    value: float | None  # None: not measured
+    value: float | None  # as compared; None: not measured
     failed: bool
     reason: str = ""
     images: int | None = None  # n of the value; None: it is not an estimate
     decided: bool = True
+    end: End = "point"  # what was compared: an end of the 95% interval, or the value itself
+    point: float | None = None  # the value itself
 
     @property
     def verdict(self) -> str:
@@ -171,14 +178,19 @@ def judge(
     """
     audit = result if isinstance(result, Audit) else None
     check(gates, audit)
-    values = measured(result) if isinstance(result, Audit) else {n: NamedValue(v) for n, v in result.items()}
+    values = measured(result) if isinstance(result, Audit) else _named(result)
     return tuple(_verdict(gate, values, audit, gate.min_images or min_images) for gate in gates)
+
+
+def _named(values: Mapping[str, float]) -> dict[str, NamedValue]:
+    bases = {name: name.removesuffix(".low").removesuffix(".high") for name in values}
+    return {name: NamedValue(value, point=values.get(bases[name])) for name, value in values.items()}
 
 
 def _verdict(
     gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, min_images: int
 ) -> GateVerdict:
-    number = values.get(gate.name)
+    number, end = compared(gate.name, values)
     if number is None or math.isnan(number.value):
         return GateVerdict(gate, None, True, f"not measured{_why_missing(gate.name, audit)}")
     largest = values.get("attack.largest", NamedValue(0.0)).value
@@ -186,11 +198,28 @@ def _verdict(
         why = f"no budget up to {largest:g} px breaks an image, and larger budgets were not tried"
         return GateVerdict(gate, None, True, f"not measured: {why}")
     value, images = number.value, number.images
+    point = value if end == "point" else number.point
+    verdict = GateVerdict(gate, value, False, number.about, images, end=end, point=point)
     if images is not None and images < min_images:
         about = f" ({number.about})" if number.about else ""
         why = f"n = {images} < {min_images} (--{MIN_IMAGES}){about}"
-        return GateVerdict(gate, value, False, why, images, decided=False)
-    return GateVerdict(gate, value, OPERATORS[gate.op](value, gate.bound), number.about, images)
+        return replace(verdict, reason=why, decided=False)
+    return replace(verdict, failed=OPERATORS[gate.op](value, gate.bound))
+
+
+def compared(name: str, values: Mapping[str, NamedValue]) -> tuple[NamedValue | None, End]:
+    """The number that a gate on this name compares, and which end it is.
+
+    By default it is the lower end of the 95% interval, and the value itself where there is no interval.
+    """
+    if name.endswith(".high"):
+        return values.get(name), "high"
+    if name.endswith(".low"):
+        return values.get(name), "low"
+    low = None if name.endswith(POINT) else values.get(f"{name}.low")
+    if low is not None and not math.isnan(low.value):
+        return low, "low"
+    return values.get(name.removesuffix(POINT)), "point"
 
 
 def _reaches(gate: Gate, largest: float) -> bool:
@@ -240,10 +269,19 @@ def _noise_words(name: str, audit: Audit) -> list[str]:
     return reasons[:3]
 
 
+def exit_code(judged: Sequence[GateVerdict], failures: object) -> int:
+    """1 if a gate failed, 5 if one is not decided, 4 if there are `failures` of images or trials, else 0."""
+    if any(verdict.failed for verdict in judged):
+        return 1
+    if not all(verdict.decided for verdict in judged):
+        return 5
+    return 4 if failures else 0
+
+
 def gates_table(judged: Sequence[GateVerdict]) -> Table:
     """One row per gate: condition, measured value, n, verdict and reason."""
     columns = ("fail if", "measured", "n", "verdict", "reason")
-    rows = [(gate_title(j.gate), value_text(j.value), j.images, j.verdict, j.reason) for j in judged]
+    rows = [(gate_title(j.gate), measured_text(j), j.images, j.verdict, j.reason) for j in judged]
     return Table(columns, rows, f"{many(len(judged), 'gate')}: {count_verdicts(judged)}")
 
 
@@ -264,16 +302,25 @@ def value_text(value: float | None) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.6g}"
 
 
+def measured_text(judged: GateVerdict, text: Callable[[float | None], str] = value_text) -> str:
+    """The compared number, with the value itself if it is an end of an interval: lower end 0.87 of 0.91."""
+    if judged.value is None or judged.end == "point" or judged.point is None:
+        return text(judged.value)
+    return f"{_END_NAMES[judged.end]} {text(judged.value)} of {text(judged.point)}"
+
+
 def verdict_sentence(judged: GateVerdict) -> str:
     """The verdict of a gate in one sentence."""
-    title, value = gate_title(judged.gate), value_text(judged.value)
+    title, value = gate_title(judged.gate), measured_text(judged)
     if judged.value is None:
         return f"{title}: failed, {judged.reason}"
+    if judged.end == "point":
+        value = f"measured {value}"
     if not judged.decided:
-        return f"{title}: not decided: {judged.reason}, measured {value}"
+        return f"{title}: not decided: {judged.reason}, {value}"
     images = f"n = {judged.images}" if judged.images is not None else ""
     about = "; ".join(filter(None, (images, judged.reason)))
-    return f"{title}: {judged.verdict}, measured {value}{f' ({about})' if about else ''}"
+    return f"{title}: {judged.verdict}, {value}{f' ({about})' if about else ''}"
 
 
 def gate_title(gate: Gate) -> str:

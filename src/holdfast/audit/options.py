@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 from holdfast.config import completions
 from holdfast.config.options import Option, Options
 from holdfast.core.errors import InputError
+from holdfast.core.targets import Target
 from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
+from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import NOISE
 
 # In the order they run, with the share of the time of each; unused time goes to the others.
@@ -20,7 +22,6 @@ SHARES: Mapping[str, float] = {
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
-ENOUGH = 20  # images; a number with fewer is an indication
 PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
 UNITS = (3600.0, 60.0, 1.0)  # seconds of an hour, a minute, a second
 EFFORT, GATES = "Effort", "Gates"
@@ -106,6 +107,14 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
     spec: Annotated[
         tuple[Path, ...], Option("VNN-LIB specification to verify. May be repeated.", refers_to="file")
     ] = ()
+    target: Annotated[
+        Target | None,
+        Option(
+            "Product the model is deployed on. The headline of the noise is then the worst option that this "
+            "product makes (default: the worst of all options).",
+            group=NOISE,
+        ),
+    ] = None
     rule: Annotated[str, Option("AP rule.", group=SCORING, names=completions.rules)] = "voc"
     calibration: Annotated[
         str | None,
@@ -166,7 +175,7 @@ class AuditOptions(AuditedOptions, RunOptions, RecordOptions, group=GATES):
     min_images: Annotated[
         int,
         Option(
-            "Minimum number of images for a gate to be decided; with fewer it is reported as not decided.",
+            "Minimum number of images for a gate to be decided; with fewer it is not decided (exit code 5).",
             least=1,
         ),
     ] = ENOUGH

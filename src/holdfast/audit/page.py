@@ -100,7 +100,7 @@ def _document(
     return Document(
         title=f"Audit of {subject[0]} on {subject[1]}",
         subject=subject,
-        next_step=next_step(audit, [verdict.gate.text for verdict in judged if verdict.failed]),
+        next_step=next_step(audit, judged),
         facts=tuple((name, value) for name, value in facts if value),
         alerts=tuple(alerts),
         sections=tuple(sections),

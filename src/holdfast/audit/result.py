@@ -1,5 +1,6 @@
 """The result of an audit: every number with its engine and a command that reproduces it."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -41,6 +42,22 @@ class NoiseResult:
     note: str = ""
     command: str = ""
     hypothetical: bool = False  # no product does it: never the headline
+    value: float | None = None  # the metric under the noise
+
+    @property
+    def before(self) -> float | None:
+        """The clean metric on the same images."""
+        if self.value is None or self.points_lost is None:
+            return None
+        return self.value + self.points_lost / 100.0
+
+
+@dataclass(frozen=True)
+class NoiseTarget:
+    """The product that the model is deployed on, and the noise options that this product makes."""
+
+    title: str  # TensorRT
+    options: tuple[str, ...]  # family=option
 
 
 @dataclass(frozen=True)
@@ -207,6 +224,12 @@ class Part:
     command: str = ""
 
 
+def _worst(noises: Iterable[NoiseResult]) -> NoiseResult | None:
+    measured = [n for n in noises if n.outcome == "measured" and n.points_lost is not None]
+    moving = [n for n in measured if n.points_lost or n.changed != 0]
+    return max(moving, key=lambda n: (n.points_lost or 0.0, n.changed or 0), default=None)
+
+
 @dataclass(frozen=True, repr=False)
 class Audit(Result):
     """An audit of one model on one dataset."""
@@ -216,6 +239,7 @@ class Audit(Result):
     clean: Clean
     noises: tuple[NoiseResult, ...] = ()
     combined: NoiseResult | None = None
+    target: NoiseTarget | None = None  # None: the headline of the noise is the worst option of all
     attacks: tuple[AttackLevel, ...] = ()  # scattered pixels, by budget
     contiguous_attack: AttackLevel | None = None  # one contiguous square per object, at one budget
     proofs: tuple[Proof, ...] = ()
@@ -240,10 +264,18 @@ class Audit(Result):
     @property
     def worst(self) -> NoiseResult | None:
         """The noise option of some product with the most points lost; None if none changes a prediction."""
-        real = [c for c in self.noises if not c.hypothetical]
-        measured = [c for c in real if c.outcome == "measured" and c.points_lost is not None]
-        moving = [c for c in measured if c.points_lost or c.changed != 0]
-        return max(moving, key=lambda c: (c.points_lost or 0.0, c.changed or 0), default=None)
+        return _worst(noise for noise in self.noises if not noise.hypothetical)
+
+    @property
+    def target_noises(self) -> tuple[NoiseResult, ...]:
+        """The noise options that the target makes; those of any product without a target."""
+        real = [noise for noise in self.noises if not noise.hypothetical]
+        return tuple(n for n in real if self.target is None or n.label in self.target.options)
+
+    @property
+    def headline_noise(self) -> NoiseResult | None:
+        """The worst of the target's noise options, as `worst`."""
+        return _worst(self.target_noises)
 
     @property
     def hypothetical(self) -> frozenset[str]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from holdfast.audit.attack_levels import attack_levels, attack_square
 from holdfast.audit.matrix import matrix_part
-from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import (
     LATE,
     NO_CALIBRATION,
@@ -33,6 +32,7 @@ from holdfast.engine.executor import cores
 from holdfast.engine.pipelines import SHARD
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, evaluate, run_folder
+from holdfast.metrics.points import ENOUGH
 from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
 from holdfast.noise.suite import NoiseSelection, Watch, no_progress

@@ -25,6 +25,7 @@ from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.sources import versions
+from holdfast.core.targets import PRODUCTS
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values
@@ -35,6 +36,7 @@ from holdfast.metrics.intervals import interval_of
 from holdfast.noise.vision.combine import Combination
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.run import PreparedNoise
+from holdfast.stages.families import families, options
 
 TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
 
@@ -125,6 +127,7 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
         clean=_clean(state, state.evaluation),
         noises=tuple(noise),
         combined=_noise_result(state, state.noise.combined) if state.noise and state.noise.combined else None,
+        target=_noise_target(state),
         attacks=tuple(result.level for result in state.levels),
         contiguous_attack=state.contiguous.level if state.contiguous else None,
         proofs=state.proofs,
@@ -141,6 +144,14 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
         budget=state.plan.options.budget_seconds,
         versions=versions(),
     )
+
+
+def _noise_target(state: AuditState) -> results.NoiseTarget | None:
+    target, task = state.plan.options.target, state.plan.plan.model.card.task
+    if target is None:
+        return None
+    made = [o.label for f in families() for o in options(f) if target in o.targets and task in o.tasks]
+    return results.NoiseTarget(PRODUCTS[target], tuple(made))
 
 
 def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
@@ -202,6 +213,7 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
         images=row.images,
         note=row.note,
         command=command,
+        value=None if row.value is None or math.isnan(row.value) else row.value,
         hypothetical=row.hypothetical,
     )
 

@@ -31,6 +31,7 @@ OTHERS = (
 )  # fmt: skip
 BUDGETS = tuple(f"{pixels}px" for pixels in PIXELS)  # examples; every other number is a name too
 ENDS = (".low", ".high")
+POINT = ".point"  # the value itself, for a gate that would otherwise compare the lower end
 SQUARE = "square"  # the threat of proofs that are no specifications
 STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
 
@@ -139,7 +140,7 @@ def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[st
     patterns = same_engine or PATTERNS
     chosen = " or ".join((audit.clean.metric,) if audit else metrics)
     metric = f"; METRIC is {chosen}" if any("METRIC" in p.text for p in patterns) else ""
-    listed = ", ".join(p.text + ("[.low|.high]" if p.interval else "") for p in patterns)
+    listed = ", ".join(p.text + ("[.low|.point|.high]" if p.interval else "") for p in patterns)
     title = f"names of {engine}: " if same_engine else "names: "
     known = f"{title}{listed}{metric}; see docs/how-to/gate-a-release.md"
     raise InputError(f"unknown name {name!r} in a gate.{hint} ({known})")
@@ -168,7 +169,7 @@ def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[s
     for place, words in places.items():
         if place in text:
             names = [name.replace(place, word) for name in names for word in words]
-    return [name + end for name in names for end in (("", *ENDS) if pattern.interval else ("",))]
+    return [name + end for name in names for end in ("", POINT, *(ENDS if pattern.interval else ()))]
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class NamedValue:
     about: str = ""
     command: str = ""
     images: int | None = None  # n of an estimate; None for counts
+    point: float | None = None  # of an end of an interval: the value itself
 
 
 def values_of(audit: Audit) -> dict[str, float]:
@@ -209,8 +211,12 @@ def _by_name(audit: Audit) -> dict[str, NamedValue]:
     return numbers
 
 
-# Name, value, what it refers to, command; for an estimate also the number of images.
-_Row = tuple[str, float | None, str, str] | tuple[str, float | None, str, str, int | None]
+# Name, value, what it refers to, command; for an estimate also the number of images, and the value itself.
+_Row = (
+    tuple[str, float | None, str, str]
+    | tuple[str, float | None, str, str, int | None]
+    | tuple[str, float | None, str, str, int | None, float | None]
+)
 
 
 def _clean(audit: Audit) -> Iterator[_Row]:
@@ -218,7 +224,7 @@ def _clean(audit: Audit) -> Iterator[_Row]:
     rule = clean.rule.partition(",")[0]  # the full text is too long for a line
     about = f"{clean.title}, rule {rule}"
     for end, value in (("", clean.value), (".low", clean.low), (".high", clean.high)):
-        yield f"clean.{clean.metric}{end}", value, about, clean.command, clean.images
+        yield f"clean.{clean.metric}{end}", value, about, clean.command, clean.images, clean.value
     yield "clean.images", clean.images, "", clean.command
     for key, value in clean.others.items():
         if key in OTHERS and value is not None and value >= 0:  # COCO reports −1 without ground truth
@@ -254,7 +260,8 @@ def _worst(name: str, noises: Sequence[NoiseResult]) -> Iterator[_Row]:
         if ran and not any(number is None or math.isnan(number) for number in numbers):
             rows = zip(numbers, ran, strict=True)
             value, cause = max(rows, key=lambda row: (row[0], row[1].changed or 0))  # as Audit.worst
-            yield name + end, value, cause.label, cause.command, cause.images or None
+            point = 0.0 if cause.outcome in STILL else cause.points_lost
+            yield name + end, value, cause.label, cause.command, cause.images or None, point
 
 
 def _attack(audit: Audit) -> Iterator[_Row]:

@@ -38,7 +38,7 @@ _ending = threading.Lock()  # held by the thread that answers Ctrl-C
 
 
 def main() -> None:
-    """Run one command and exit with its code: 0, 1 a gate failed, 2 bad input, 4 some images failed."""
+    """Run one command and exit with its code, one of `core.errors.EXIT_CODES`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):

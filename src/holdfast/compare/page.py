@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 
-from holdfast.compare.result import POINTS, SAME, Change, Comparison, StatedNumber
+from holdfast.compare.result import POINTS, SAME, Change, Comparison, StatedNumber, Verdict
 from holdfast.metrics.points import interval_text
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import document, write_page
@@ -13,7 +14,7 @@ from holdfast.report.tables import Cell, Column, Table, shown, to_markdown, to_t
 
 MOST = 60  # rows of a chart
 _LISTED = 200  # images of a list that are written out
-_NOTES = {
+_NOTES: dict[Verdict, str] = {
     "worse": "significant",
     "better": "significant",
     "not significant": "the paired 95% interval contains 0",
@@ -63,7 +64,7 @@ def page(comparison: Comparison, command: str = "") -> str:
             subject=(models, data),
             facts=(("kind", comparison.kind), ("A", a.path), ("B", b.path), *dates),
             verdict=f"{comparison.summary} {comparison.next_step}".strip(),
-            cards=tuple(Card(word, len(comparison.of(word)), note) for word, note in _NOTES.items()),  # type: ignore[arg-type]
+            cards=tuple(starmap(partial(_card, comparison), _NOTES.items())),
             rule=comparison.rule,
             command=command,
             alerts=tuple(Alert(note.rstrip("."), "about") for note in without),
@@ -71,6 +72,14 @@ def page(comparison: Comparison, command: str = "") -> str:
             kind="comparison",
         )
     )
+
+
+def _card(comparison: Comparison, verdict: Verdict, note: str) -> Card:
+    """The number of values with this verdict; its n is the smallest number of images behind one of them."""
+    rows = comparison.of(verdict)
+    counts = sorted({row.images for row in rows if row.images})
+    images = f"; {counts[0]} to {counts[-1]} images" if len(counts) > 1 else ""
+    return Card(verdict, len(rows), note + images, n=counts[0] if counts else None)
 
 
 def _value(stated: StatedNumber) -> Cell:

@@ -10,6 +10,7 @@ EXIT_CODES = {  # of the command line; the reference in the docs is generated fr
     2: "Bad input: an option, a file, a model or a dataset cannot be used. One line says what to do.",
     3: "verify: unknown, or the time limit was reached.",
     4: "Done, but some images or other items failed and are not in the numbers.",
+    5: "audit and run: no gate failed, but a gate on too few images (--min-images) is not decided.",
     70: "Internal error. Please report it; HOLDFAST_TRACEBACK=1 prints the traceback.",
     130: "Interrupted by Ctrl-C. Completed work is saved; run the same command again to resume.",
 }

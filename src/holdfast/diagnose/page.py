@@ -274,14 +274,14 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
 
 
 def _cards(found: DeploymentLoss) -> tuple[Card, ...]:
-    metric, n = metric_label(found), f"n = {found.images}"
+    metric, n = metric_label(found), found.images
     number, _, unit = lost_text(found.points_lost).partition(" ")
-    ends = f"95% interval {interval_text(*facing(found.points_lost, found.low, found.high))}, {n}"
+    ends = f"95% interval {interval_text(*facing(found.points_lost, found.low, found.high))}"
     return (
-        Card(f"{metric}, training", 100 * found.train, f"training pipeline, {n}", 2),
-        Card(f"{metric}, deployment", 100 * found.deploy, f"deployment, {n}", 2),
-        Card(unit, number, ends),
-        Card(COUNTED[found.task][0], f"{found.changed} of {found.images}", "images"),
+        Card(f"{metric}, training", 100 * found.train, "training pipeline", 2, n),
+        Card(f"{metric}, deployment", 100 * found.deploy, "deployment", 2, n),
+        Card(unit, number, ends, n=n),
+        Card(COUNTED[found.task][0], f"{found.changed} of {found.images}", "images", n=n),
     )
 
 

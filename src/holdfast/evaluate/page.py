@@ -105,7 +105,12 @@ def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
     large = [_card(key, metrics[key], result) for key in ordered[:_LARGE]]
     counted = result.get("at_score", {})
     rates = [
-        Card(name, counted[key], f"{note}, at score threshold {counted.get('score', 0):g}{_count(result)}")
+        Card(
+            name,
+            counted[key],
+            f"{note}, at score threshold {counted.get('score', 0):g}",
+            n=result.get("images"),
+        )
         for key, (name, note) in _RATES.items()
         if key in counted
     ]
@@ -154,12 +159,7 @@ def _card(key: str, value: float | None, result: dict[str, Any]) -> Card:
     if key == "mAP" and iou is not None:
         name, note = f"mAP@{iou:g}".replace("@0.", "@."), f"{note} at IoU {iou:g}"
     rule = f"rule {str(result['rule']).split(':')[0]}" if iou is not None and "rule" in result else ""
-    return Card(name, value, ", ".join(filter(None, (note, rule))) + _count(result))
-
-
-def _count(result: dict[str, Any]) -> str:
-    """The number of images as the end of a note."""
-    return f", n = {result['images']}" if "images" in result else ""
+    return Card(name, value, ", ".join(filter(None, (note, rule))), n=result.get("images"))
 
 
 def _count_text(part: int, total: int, things: str) -> str:

@@ -52,6 +52,7 @@ def run(options: ExperimentOptions) -> int:
 
     Paths in the file are relative to it; docs/how-to/experiments.md shows an example. Run the same command
     again to resume. Exit code 1: a gate failed. 2: bad input. 4: a trial failed, or some images failed.
+    5: a gate is not decided.
     """
     if options.schema:
         if options.file is not None:

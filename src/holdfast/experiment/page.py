@@ -90,10 +90,11 @@ def next_step(result: ExperimentResult) -> str:
 
 
 def _card(line: TrialResult) -> Card:
-    """The value of a result with its n, and its AP rule if it has one."""
+    """The value of a result with its AP rule if it has one."""
     rule = line.numbers.get("rule") or line.numbers.get("settings", {}).get("rule")
-    basis = f"n = {line.images}" + (f", AP rule {str(rule).partition(':')[0]}" if rule else "")
-    return Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}; {basis}")
+    basis = f"; AP rule {str(rule).partition(':')[0]}" if rule else ""
+    note = f"{line.metric} on {line.data}, {line.condition}{basis}"
+    return Card(line.model, line.value, note, n=line.images or None)
 
 
 def page(result: ExperimentResult, out: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from holdfast.attack.options import AttackSettings
 from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min_images_of
-from holdfast.audit.options import ENOUGH, AuditSettings
+from holdfast.audit.options import AuditSettings
 from holdfast.config import completions
 from holdfast.config.form import table_schema
 from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, format_value
@@ -21,6 +21,7 @@ from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
 from holdfast.core.errors import InputError
 from holdfast.evaluate.options import CardOptions, ClassOptions, ReadingOptions, ScoreOptions, StageOptions
+from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions
 from holdfast.verify.options import TimeoutOptions
 

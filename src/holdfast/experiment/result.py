@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from holdfast.audit.gates import GateVerdict
+from holdfast.audit.gates import GateVerdict, exit_code
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.experiment.plan import Experiment
 
@@ -67,8 +67,8 @@ class ExperimentResult:
 
     @property
     def exit_code(self) -> int:
-        """1 if a gate failed, 4 if a trial or an image failed, else 0."""
-        return 1 if self.broken_gates else 4 if self.failed else 0
+        """1 if a gate failed, 5 if one is not decided, 4 if a trial or an image failed, else 0."""
+        return exit_code([gate for line in self.results for gate in line.gates], self.failed)
 
 
 class _ExperimentManifest(Manifest[ExperimentResult]):

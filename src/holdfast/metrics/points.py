@@ -5,6 +5,18 @@ from collections.abc import Iterable
 ENOUGH = 20  # fewest images for which a number is more than an indication
 
 
+def is_indication(images: int | None) -> bool:
+    """Whether a number from this many images is only an indication; None: it is no estimate."""
+    return images is not None and images < ENOUGH
+
+
+def basis_text(images: int | None) -> str:
+    """The n next to a number: "n = 24", or "n = 13, indication" with few images; empty for None."""
+    if images is None:
+        return ""
+    return f"n = {images}{', indication' if is_indication(images) else ''}"
+
+
 def points(value: float) -> float:
     """A difference of a metric in percentage points; an exact zero has no sign."""
     return round(100.0 * value, 10) + 0.0

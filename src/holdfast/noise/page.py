@@ -60,10 +60,10 @@ def loss_point(name: str, row: Any, items: int, note: str) -> ForestPoint:
     return ForestPoint(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
 
 
-def loss_card(title: str, row: Any, note: str) -> Card:
-    """The points lost by a row, or gained."""
+def loss_card(title: str, row: Any, note: str, items: int) -> Card:
+    """The points lost by a row, or gained, on this many images or questions."""
     number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
-    return Card(f"{unit}, {title}", number, note)
+    return Card(f"{unit}, {title}", number, note, n=items)
 
 
 def failure_alerts(suite: Any, item: str) -> list[Alert]:

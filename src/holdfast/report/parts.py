@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
+from holdfast.metrics.points import basis_text, is_indication
 from holdfast.report.tables import Cell, Table, grouped, shown, to_html
 
 if TYPE_CHECKING:
@@ -20,12 +21,26 @@ NOTHING = "Nothing to show."
 
 @dataclass(frozen=True)
 class Card:
-    """A headline number, its name, and a short note: its n, its AP rule."""
+    """A headline number, its name, a short note such as its AP rule, and its n.
+
+    With fewer than 20 images (or other items) the page shows it in grey, as an indication.
+    """
 
     name: str
     value: Cell
     note: str = ""
     digits: int = 3
+    n: int | None = None  # None: it is no estimate
+
+    @property
+    def basis(self) -> str:
+        """The n next to the number."""
+        return basis_text(self.n)
+
+    @property
+    def few(self) -> bool:
+        """Whether the number is only an indication."""
+        return is_indication(self.n)
 
     @property
     def text(self) -> str:

@@ -12,7 +12,8 @@ Facts of a part: `systems` (who does it), `alike` (class of products with the sa
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
 (in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
 family), `aliases` (alternative names), `hypothetical` (no product does it: measured and marked, but not in
-the mean or worst of its family, in Combined, or named as the worst option).
+the mean or worst of its family, in Combined, or named as the worst option), `targets` (the products of
+core/targets that do it by default).
 """
 
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
+from holdfast.core.targets import Target
 from holdfast.stages.deployed import with_rewrite, with_runtime
 from holdfast.stages.post import BoxPostProcessing
 
@@ -43,6 +45,7 @@ _COPIED = (
     "aliases",
     "calibrated",
     "hypothetical",
+    "targets",
 )
 
 
@@ -110,6 +113,7 @@ class NoiseOption:
     missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
+    targets: tuple[Target, ...] = ()  # the products that do it by default
     hypothetical: bool = False  # no product does it: never the headline
 
     @property

@@ -26,7 +26,12 @@ _STEP = 0.05  # polling interval in seconds
 QUEUE = 5  # maximum number of queued audits
 HISTORY = 20  # finished audits that are remembered
 MANIFEST, LOG = "job.json", "log.txt"
-WORDS = {0: "", 1: "a gate failed", 4: "some images failed"}  # exit codes of a completed audit
+WORDS = {  # exit codes of a completed audit
+    0: "",
+    1: "a gate failed",
+    4: "some images failed",
+    5: "a gate is not decided",
+}
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,8 @@ def test_decades_draw_every_row_and_the_line():
 def test_of_several_models_each_is_named_beside_its_own_error():
     made = page(replace(SUITE, models=(NOISE, replace(NOISE, model="slow"))))
     assert "fast and slow" in made
-    assert "stft=power-2: MSE, log mel of the wave, n = 8; clean system 2" in made
+    assert "stft=power-2: MSE, log mel of the wave; clean system 2" in made
+    assert made.count('<small class="basis">n = 8, indication</small>') == 2
 
 
 def test_a_sentence_before_other_words_ends_without_a_full_stop():

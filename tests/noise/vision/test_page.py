@@ -295,8 +295,9 @@ def test_old_and_new_are_both_in_the_head_of_the_page():
     new = replace(MODEL, model="new", clean=0.88, rows=ROWS[:2])
     html = page(replace(SUITE, models=(MODEL, new)))
     assert "net and new" in html
-    assert "clean top-1, n = 100; worst option resize=opencv-nearest: 5.00 points lost" in html
-    assert "clean top-1, n = 100; worst option decode=fast-idct: 1.00 points lost" in html
+    assert "clean top-1; worst option resize=opencv-nearest: 5.00 points lost" in html
+    assert "clean top-1; worst option decode=fast-idct: 1.00 points lost" in html
+    assert html.count('<small class="basis">n = 100</small>') == 2
     assert "new: top-1 is 88.00" in html
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from holdfast.audit.gates import count_verdicts
+from holdfast.audit.gates import count_verdicts, measured_text
 from holdfast.audit.pages.verdict import (
     between,
     effect_of,
@@ -21,7 +21,7 @@ from holdfast.audit.pages.verdict import (
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
-from holdfast.metrics.points import facing, is_gain
+from holdfast.metrics.points import facing, is_gain, is_indication
 from holdfast.report.charts.bars import bounds_bar
 from holdfast.report.charts.matrix import DENSE, CellMark, HeatCell, MatrixHead, heat, scale
 from holdfast.report.parts import fragment
@@ -60,7 +60,9 @@ def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
 
 
 def _gate(judged: GateVerdict) -> dict[str, Any]:
-    value = "" if judged.value is None else f"measured {shown(judged.value, -4)}"
+    value = "" if judged.value is None else measured_text(judged, lambda value: shown(value, -4))
+    if value and judged.end == "point":
+        value = f"measured {value}"
     images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
     details = "; ".join(text for text in (value, images, judged.reason) if text)
     tone = "bad" if judged.failed else "good" if judged.decided else "open"
@@ -71,13 +73,15 @@ def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
     low, high = bounds.certified, bounds.attacked
     bar = bounds_bar(low, high - low, bounds.images - high, bounds.threat)
     span = f"exactly {low}" if low == high else f"{low} to {high}"
+    few = is_indication(bounds.images)
     engines = f"certified by: {bounds.prover or '–'}; attacked with: {bounds.attacker or '–'}"
     if bounds.prover and bounds.prover == bounds.attacker:
         engines = f"certified and attacked by: {bounds.prover}"
     return {
         "name": bounds.threat,
         "words": bounds.words,
-        "range": f"{span} of {many(bounds.images, 'image')}",
+        "range": f"{span} of {many(bounds.images, 'image')}{', indication' if few else ''}",
+        "few": few,
         "bar": Markup(bar),  # noqa: S704 (every text in it is escaped)
         "engines": engines,
     }
@@ -123,6 +127,8 @@ def _lead(audit: Audit) -> str:
     images = many(counts[-1], "image") if counts else "no image"
     if len(counts) > 1:
         images = f"{counts[0]} to {images}"
+    if counts and is_indication(counts[-1]):
+        images += " (an indication)"
     how = " under each deployment"
     if any(t != NO_THREAT for t in audit.matrix.threats):
         how = ". Each threat was computed for the training pipeline and replayed under each deployment"

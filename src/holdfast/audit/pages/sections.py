@@ -104,6 +104,7 @@ def noises(audit: Audit) -> Section:
         Column[NoiseResult]("noise option", get=lambda c: c.label),
         Column("points lost", 2, get=lambda c: c.points_lost),
         Column("95% interval", get=_interval),
+        Column("clean", 3, "the training pipeline on the same images", get=lambda c: c.before),
         Column("significance", get=_significance),
         Column("changed predictions", get=_changed),
         Column("notes", get=_notes),

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from holdfast.audit.options import ENOUGH
+from holdfast.audit.gates import GateVerdict
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
-from holdfast.metrics.points import facing, lost_text
+from holdfast.metrics.points import ENOUGH, basis_text, facing, is_gain, is_indication, lost_text
 from holdfast.report.tables import grouped, many
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
@@ -31,9 +31,12 @@ class VerdictLine:
     @property
     def basis(self) -> str:
         """The n of the figure: "n = 13, indication"; empty where it counts no images."""
-        if self.images is None:
-            return ""
-        return f"n = {self.images}" + (f", {INDICATION}" if self.images < ENOUGH else "")
+        return basis_text(self.images)
+
+    @property
+    def few(self) -> bool:
+        """Whether the figure is only an indication."""
+        return is_indication(self.images)
 
     @property
     def number(self) -> str:
@@ -50,20 +53,24 @@ def verdict(audit: Audit) -> tuple[VerdictLine, ...]:
     """Five lines: clean metric, worst noise, combined noise, smallest attack, proofs."""
     lines = [_clean(audit), _single(audit), _combination(audit), _attack(audit), _proofs(audit)]
     for place, line in enumerate(lines):  # no judgement where one rests on fewer images than it needs
-        if line.images is not None and line.images < ENOUGH and line.word != FEW:
+        if line.few and line.word != FEW:
             tone = line.tone if line.tone in ("fact", "open") else "caution"
             lines[place] = replace(line, word=INDICATION, tone=tone)
     return tuple(lines)
 
 
-def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
+def next_step(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """What to do next, in one sentence."""
-    worst = audit.worst
+    failed_gates = [verdict.gate.text for verdict in judged if verdict.failed]
+    undecided = [verdict.gate.text for verdict in judged if not verdict.decided]
+    worst = audit.headline_noise
     lost = [r for r in audit.findings if r.was == "holds"]
     late = [part.name for part in audit.parts if "time budget" in part.skipped]
     few = [part.name for part in audit.parts if 0 < part.images < min(ENOUGH, part.of)]
     if failed_gates:
         return f"Fix the failed gates before release: {'; '.join(failed_gates[:3])}."
+    if undecided:
+        return f"Test more images to decide the gates, or lower --min-images: {'; '.join(undecided[:3])}."
     if worst is not None and (worst.low or 0.0) > 0 and worst.images >= FEWEST:
         how = " (holdfast train mix)" if audit.model.get("task") == "classify" else ""
         loss = f"{points(worst.points_lost or 0.0)} points lost"
@@ -78,7 +85,8 @@ def next_step(audit: Audit, failed_gates: Sequence[str] = ()) -> str:
         return (
             f"Test at least {ENOUGH} images in each part ({', '.join(few)}): fewer give only an indication."
         )
-    return "Keep these results with gates in CI: holdfast audit --fail-if 'noise.map50.points_lost > 2'."
+    gate = f"noise.{audit.clean.metric}.points_lost > 2"
+    return f"Keep these results with gates in CI: holdfast audit --fail-if '{gate}'."
 
 
 def points(value: float) -> str:
@@ -148,15 +156,19 @@ def rule_name(audit: Audit) -> str:
 
 
 def _single(audit: Audit) -> VerdictLine:
-    name, worst = "Worst single noise", audit.worst
-    real = [c for c in audit.noises if not c.hypothetical]
-    measured = [c for c in real if c.outcome == "measured"]
+    target, worst, noises = audit.target, audit.headline_noise, audit.target_noises
+    name = f"On {target.title}" if target else "Worst single noise"
+    measured = [c for c in noises if c.outcome == "measured"]
     if worst is not None:
         of = f"the worst of {len(measured)} options" if len(measured) > 1 else "the only option measured"
+        if target:
+            return _loss(audit, name, worst, _target_option(worst, len(measured)), verbs=("loses", "gains"))
         return _loss(audit, name, worst, f"{worst.label}, {of}")
-    ran = [c for c in real if c.outcome in ("identical", "no effect")]
+    ran = [c for c in noises if c.outcome in ("identical", "no effect")]
     if any(c.points_lost is not None for c in measured):
         text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
+        if target:
+            text = f"No effect: {', '.join(_short_label(n) for n in measured)}: no prediction changes."
         images = max(c.images for c in measured) or None
         return VerdictLine(
             name, text, audit.command, "good", "no loss", figure="0.00 points lost", images=images
@@ -164,6 +176,9 @@ def _single(audit: Audit) -> VerdictLine:
     if measured:
         text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
         return VerdictLine(name, text, audit.command)
+    if not ran and noises and target:
+        text = "; ".join(f"{n.label} is {n.outcome}{f' ({n.note})' if n.note else ''}" for n in noises)
+        return VerdictLine(name, f"Not measured: {text}.", audit.command)
     if not ran and audit.hypothetical:
         text = "Only hypothetical noise options were measured; they are in the table."
         return VerdictLine(name, text, audit.command)
@@ -173,15 +188,23 @@ def _single(audit: Audit) -> VerdictLine:
     return VerdictLine(name, text, audit.command, "good", "no loss", figure="0.00 points lost")
 
 
+def _target_option(worst: NoiseResult, measured: int) -> str:
+    """The option as the subject of a sentence."""
+    option = _short_label(worst)
+    return f"{option}, the worst of its {measured} options," if measured > 1 else option
+
+
+def _short_label(noise: NoiseResult) -> str:
+    return noise.label.removeprefix("precision=")
+
+
 def _combination(audit: Audit) -> VerdictLine:
     name, combined = "Combined noise", audit.combined
     worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
-        free = {m.deployment: m.value for m in audit.matrix.cells if m.threat == NO_THREAT}
-        verb = "stays at" if free.get(worst.deployment) == worst.value else "falls to"
         also = (
-            f" With an attack as well, {audit.clean.title} {verb} {worst.value:.3f} on "
+            f" With an attack as well, {audit.clean.title} {_fall(audit, worst, worst.value)} on "
             f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
         )
     if combined is None or combined.points_lost is None:
@@ -192,13 +215,31 @@ def _combination(audit: Audit) -> VerdictLine:
     return replace(line, text=line.text + also)
 
 
-def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictLine:
-    """The points lost to a noise, with what its interval allows to conclude."""
+def _fall(audit: Audit, cell: MatrixCell, value: float) -> str:
+    """How the metric of the cell compares with the clean metric on the same images."""
+    free = {m.deployment: m.value for m in audit.matrix.cells if m.threat == NO_THREAT}
+    clean = free.get(TRAINED)
+    if free.get(cell.deployment) == value:
+        return f"stays at {value:.3f}" + ("" if clean is None else f" (clean: {clean:.3f})")
+    return f"falls to {value:.3f}" if clean is None else f"falls from {clean:.3f} to {value:.3f}"
+
+
+def _loss(
+    audit: Audit, name: str, noise: NoiseResult, subject: str, verbs: tuple[str, str] | None = None
+) -> VerdictLine:
+    """The points lost to a noise, with what its interval allows to conclude.
+
+    With `verbs` for a loss and a gain the sentence is "SUBJECT loses 5.00 points".
+    """
     lost = noise.points_lost or 0.0
     number, unit, verb = lost_text(lost).split(" ")
     low, high = facing(lost, noise.low, noise.high)
     interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
-    text = f"{subject}: {number} {unit} of {audit.clean.title} {verb}{interval}"
+    points_of = f"{number} {unit} of {audit.clean.title}"
+    text = f"{subject} {verbs[is_gain(lost)]} {points_of}" if verbs else f"{subject}: {points_of} {verb}"
+    if noise.value is not None and noise.before is not None:
+        text += f" ({noise.before:.3f} → {noise.value:.3f} on {many(noise.images, 'image')})"
+    text += interval
     changed = ""
     if noise.changed is not None:
         changed = f"; predictions change in {noise.changed} of {noise.images} images"
@@ -258,7 +299,8 @@ def _contiguous(audit: Audit) -> str:
 
 
 def _after(audit: Audit, level: AttackLevel) -> str:
-    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}"
+    images = "" if level.images == level.aimed else f" on {many(level.images, 'image')}"
+    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}{images}"
 
 
 def _proofs(audit: Audit) -> VerdictLine:

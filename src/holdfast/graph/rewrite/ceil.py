@@ -18,6 +18,7 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
     family="ceil",
     paper=True,
     systems="Caffe and ncnn's full padding round up, most others round down by default",
+    targets=("ncnn",),
 )
 def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.

@@ -49,13 +49,14 @@ def _static(name: str, **facts: Any) -> Callable[[F], F]:
     aliases=("int8",),
     paper=True,
     systems="TensorFlow Lite's default, ONNX Runtime's quantize_static with per_channel=True",
+    targets=("tflite", "onnxruntime"),
 )
 def int8_minmax(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, min-max ranges, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "min-max")
 
 
-@_static("int8-entropy", systems="TensorRT's entropy calibrator, ncnn")
+@_static("int8-entropy", systems="TensorRT's entropy calibrator, ncnn", targets=("tensorrt", "ncnn"))
 def int8_entropy(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Static 8 bits, symmetric ranges of least KL divergence, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "entropy")

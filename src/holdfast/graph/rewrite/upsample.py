@@ -54,7 +54,8 @@ def upsample_bilinear_corners(model: ModelProto, context: RewriteContext) -> Rew
 
 
 @_upsampling(
-    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)"
+    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)",
+    targets=("tflite",),
 )
 def upsample_bilinear_asymmetric(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Maps enlarged bilinearly, counted from the corner: x = x′/s."""

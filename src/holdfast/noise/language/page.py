@@ -60,12 +60,11 @@ def lead(model: result.LanguageNoise) -> str:
 def _cards(model: result.LanguageNoise) -> list[Card]:
     cards = []
     for of in model.sets[:4]:
-        note = f"accuracy at fp32, {of.default.rule}, n = {of.questions}"
-        cards.append(Card(of.data, f"{100 * of.default.clean:.2f}", note))
+        note = f"accuracy at fp32, {of.default.rule}"
+        cards.append(Card(of.data, f"{100 * of.default.clean:.2f}", note, n=of.questions))
     if worst := result.worst_of(model.sets):
         of, row = worst
-        note = f"{row.precision} on {of.data}, n = {row.questions}"
-        cards.append(loss_card("worst precision", row, note))
+        cards.append(loss_card("worst precision", row, f"{row.precision} on {of.data}", row.questions))
     return cards
 
 
@@ -75,8 +74,8 @@ def _card(model: result.LanguageNoise) -> Card:
         return Card(model.model, "n/a", "no precision could be measured")
     of, row = worst
     number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
-    note = f"{unit} at {row.precision} on {of.data} (worst), n = {row.questions}"
-    return Card(model.model, number, note)
+    note = f"{unit} at {row.precision} on {of.data} (worst)"
+    return Card(model.model, number, note, n=row.questions)
 
 
 def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:

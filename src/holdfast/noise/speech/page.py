@@ -249,15 +249,16 @@ def lead(model: SpeechNoise) -> str:
 
 
 def _cards(model: SpeechNoise) -> list[Card]:
-    note = f"MSE against the recordings, warped in time, n = {model.clips}"
-    cards = [Card("clean system", three_digits(model.own.mean), note)]
+    note = "MSE against the recordings, warped in time"
+    cards = [Card("clean system", three_digits(model.own.mean), note, n=model.clips)]
     worst = {row.family: row for row in worst_per_group(distinct_rows(model.rows), lambda row: row.family)}
     for family, title in (("precision", "precision"), ("stft", "STFT")):
         if row := worst.get(family):
-            note = f"{row.option}: MSE, log mel of the wave, n = {row.clips}"
-            cards.append(Card(f"worst {title}", three_digits(row.harm[0]), note))
+            note = f"{row.option}: MSE, log mel of the wave"
+            cards.append(Card(f"worst {title}", three_digits(row.harm[0]), note, n=row.clips))
     if model.combined is not None and model.combined.heard is not None:
-        cards.append(Card("combined", three_digits(model.combined.heard.mean), "MSE, log mel of the wave"))
+        error, note = three_digits(model.combined.heard.mean), "MSE, log mel of the wave"
+        cards.append(Card("combined", error, note, n=model.combined.clips))
     return cards
 
 
@@ -265,8 +266,8 @@ def _card(model: SpeechNoise) -> Card:
     value, label = "n/a", "no option changes the sound"
     if (worst := model.worst) and worst.heard:
         value, label = three_digits(worst.heard.mean), f"{worst.label}: MSE, log mel of the wave"
-    note = f"{label}, n = {model.clips}; clean system {three_digits(model.own.mean)}"
-    return Card(model.model, value, note)
+    note = f"{label}; clean system {three_digits(model.own.mean)}"
+    return Card(model.model, value, note, n=model.clips)
 
 
 def _chart(model: SpeechNoise) -> Figure:

@@ -139,11 +139,11 @@ def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
 
 def _cards(model: ModelNoise) -> list[Card]:
     metric, worst, combined = metric_label(model), model.worst, model.combined
-    cards = [Card(f"clean {metric}", 100 * model.clean, f"training pipeline, n = {model.images}", 2)]
+    cards = [Card(f"clean {metric}", 100 * model.clean, "training pipeline", 2, model.images)]
     if worst is not None and worst.points_lost is not None:
         cards.append(_loss_card("worst option", worst, f"{worst.label}, "))
         counted = f"{COUNTED[model.task][0]} by {worst.label}"
-        cards.append(Card(counted, f"{worst.changed} of {worst.images}", "images"))
+        cards.append(Card(counted, f"{worst.changed} of {worst.images}", "images", n=worst.images))
     if combined is not None and combined.points_lost is not None:
         cards.append(_loss_card("combined", combined))
     return cards
@@ -151,14 +151,14 @@ def _cards(model: ModelNoise) -> list[Card]:
 
 def _loss_card(title: str, row: NoiseRow, about: str = "") -> Card:
     interval = interval_text(*facing(row.points_lost or 0.0, row.low, row.high))
-    return pages.loss_card(title, row, f"{about}95% interval {interval}, n = {row.images}")
+    return pages.loss_card(title, row, f"{about}95% interval {interval}", row.images)
 
 
 def _card(model: ModelNoise) -> Card:
-    note, worst = f"clean {metric_label(model)}, n = {model.images}", model.worst
+    note, worst = f"clean {metric_label(model)}", model.worst
     if worst and worst.points_lost is not None:
         note += f"; worst option {worst.label}: {lost_text(worst.points_lost)}"
-    return Card(model.model, f"{100 * model.clean:.2f}", note)
+    return Card(model.model, f"{100 * model.clean:.2f}", note, n=model.images)
 
 
 def _about(suite: NoiseSuite) -> Section:

@@ -120,7 +120,13 @@ def guarded(
 SECONDS = 300  # a conversion or a first run takes a few
 
 
-@stage("runtime", needs="openvino", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
+@stage(
+    "runtime",
+    needs="openvino",
+    packages=("openvino",),
+    systems="OpenVINO (Intel CPUs)",
+    targets=("openvino",),
+)
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()
@@ -169,7 +175,13 @@ def _library() -> Any:
             del sys.modules[name]
 
 
-@stage("runtime", needs="ncnn", packages=("ncnn", "pnnx"), systems="ncnn (phones, single-board computers)")
+@stage(
+    "runtime",
+    needs="ncnn",
+    packages=("ncnn", "pnnx"),
+    systems="ncnn (phones, single-board computers)",
+    targets=("ncnn",),
+)
 def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
     shapes, batch, _ = probe(source, model)
