@@ -20,10 +20,11 @@ from holdfast.diagnose.geometry import (
     register,
     resized,
 )
-from holdfast.diagnose.preparation import GREY, Preparation, Target, image_levels, turned_size
+from holdfast.diagnose.preparation import GREY, Channels, Preparation, Target, image_levels, turned_size
 
 EXACT = 0.02  # mean difference in levels at which no finer choice is tried
 ROUNDED = 0.26  # mean difference in levels that rounding to whole levels leaves
+HOPELESS = 25.0  # mean difference in levels above which no finer choice explains a dump
 JOINT = 4.0  # mean difference in levels up to which pairs of finer choices are tried
 LIKELY = 4  # resizes that are tried with every decoder and colour
 BETTER = 0.98  # a choice is taken if it lowers the mean difference to this share
@@ -121,10 +122,13 @@ def fit(data: bytes, dump: Tensor, spec: Input, start: Start) -> Fit:
         if options[0].correlation > most - 0.15
     ]
     reading, found = max(matches, key=lambda match: match[1][0].correlation)
+    if found[0].correlation < UNRELATED:  # no order of the values shows the image: read it as its shape says
+        reading = possible[0]
     target = Target(data, reading.planes, step, probe.pixels)
     begin = start(image, target.size, len(reading.planes))
-    best = min((fitted(target, one) for one in _starts(begin, found)), key=lambda pair: pair[1])
-    prep, score = _descend(target, begin, *best)
+    best = min((fitted(target, one, SOURCES) for one in _starts(begin, found)), key=lambda pair: pair[1])
+    related = found[0].correlation >= UNRELATED
+    prep, score = _descend(target, begin, *best) if related else best
     return Fit(reading, padded(target, prep), target, score)
 
 
@@ -150,8 +154,11 @@ def _starts(prep: Preparation, matches: list[Registration]) -> Iterator[Preparat
             yield replace(turned, placement=moved, sampling="grid")
 
 
-def fitted(target: Target, prep: Preparation) -> tuple[Preparation, float]:
-    """The preparation with fitted channels, gain and offset, and the mean difference in levels."""
+def fitted(target: Target, prep: Preparation, sources: Channels = ()) -> tuple[Preparation, float]:
+    """The preparation with fitted gain and offset, and the mean difference in levels.
+
+    Each plane keeps its channel unless another one of `sources` fits better.
+    """
     try:
         levels, (rows, columns) = image_levels(target, prep)
     except (HoldfastError, ValueError):
@@ -162,22 +169,22 @@ def fitted(target: Target, prep: Preparation) -> tuple[Preparation, float]:
         return prep, float("inf")
     every = max(1, len(pixels) // 60_000)
     values, pixels = values[:, ::every], pixels[::every]
-    planes = [_plane(pixels, row, own) for row, own in zip(values, prep.channels, strict=True)]
-    sources = tuple(source for source, *_ in planes)
+    planes = [_plane(pixels, row, (own, *sources)) for row, own in zip(values, prep.channels, strict=True)]
+    channels = tuple(source for source, *_ in planes)
     moving = [score for source, *_, score in planes if any(source)]
     score = float(np.mean(moving)) if moving else float("inf")
     gains, offsets = tuple(gain for _, gain, _, _ in planes), tuple(offset for _, _, offset, _ in planes)
-    return replace(prep, channels=sources, gain=gains, offset=offsets), score
+    return replace(prep, channels=channels, gain=gains, offset=offsets), score
 
 
 def _plane(
-    pixels: Floats, values: Floats, own: tuple[float, float, float]
+    pixels: Floats, values: Floats, sources: Channels
 ) -> tuple[tuple[float, float, float], float, float, float]:
-    """Source, gain, offset and mean difference in levels of one plane; the training source wins a tie."""
+    """Source, gain, offset and mean difference in levels of one plane; the first source wins a tie."""
     if np.ptp(values) <= 1e-9 * max(1.0, float(np.abs(values).max())):
         return (0.0, 0.0, 0.0), 1.0, float(values[0]), 0.0
-    best = own, 1.0, 0.0, float("inf")
-    for source in dict.fromkeys((own, *SOURCES)):
+    best = sources[0], 1.0, 0.0, float("inf")
+    for source in dict.fromkeys(sources):
         levels = pixels @ np.array(source)
         gain, offset = line(levels, values)
         far = float(np.abs(values - gain * levels - offset).mean()) / max(abs(gain), 1e-12)
@@ -212,7 +219,10 @@ def _descend(
     costly = (_samplings, _intermediates)
     for _ in range(4):
         before = score
+        prep, score = fitted(target, prep, SOURCES)
         for move in (_resizes, *rough, _decoders, _colours, *costly, _joint):
+            if move is _intermediates and score > HOPELESS:
+                continue
             enough = max(ROUNDED, _rounding(target, prep)) if move in costly else _rounding(target, prep)
             if score <= enough or (move is _joint and score > JOINT):
                 continue
@@ -220,7 +230,7 @@ def _descend(
                 new, far = fitted(target, one)
                 if far < BETTER * score - 1e-6:
                     prep, score = new, far
-        if score > 0.95 * before:
+        if score > 0.95 * before or score > HOPELESS:
             break
     return prep, score
 
