@@ -77,8 +77,9 @@ bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at the o
 bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
 	$(BIN)/python benchmarks/verify.py acasxu
 
-bench-diagnose: $(VENV)/.full  ## find mistakes of the preprocessing that independent code makes
+bench-diagnose: $(VENV)/.full  ## find mistakes of a target that independent code makes, in its input and in its predictions
 	$(BIN)/python benchmarks/diagnose.py
+	$(BIN)/python benchmarks/diagnose_predictions.py
 
 train: $(VENV)/.full  ## train the six shipped models (about two and a half hours on two cores)
 	PYTHONPATH=tools $(BIN)/python -m models --out src/holdfast/models
