@@ -11,7 +11,7 @@ found             all causes are named, no other is, and the dump is explained u
 wrongly accused   a cause is named that is not there
 unknown           the dump is not explained
 missed            the dump is reported as explained, but a cause is not named
-failed            the command ends with an error
+failed            the diagnosis raises an error
 
 --keep writes the dumps of all cases that were not answered correctly, with the command to repeat each.
 A full run writes benchmarks/results/diagnose.{json,md}. Models and images are in HOLDFAST_DATA or
@@ -48,7 +48,6 @@ from holdfast.diagnose.target import diagnose_input
 
 from diagnose_dumps import Chain, differ, dump, file_bytes, grey_level
 from diagnose_mistakes import CLEAN, CONTROLS, MISTAKES, UNKNOWN, Kinds, Mistake, both, unknown_dump
-from holdfast.core.errors import HoldfastError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import open_preparation, pipeline_of
 from holdfast.core.sources import versions
@@ -198,9 +197,9 @@ def run_case(case: Case, folder: str, keep: Path | None) -> Outcome | None:
     model = model_of(case.model, folder)
     began = time.perf_counter()
     try:
-        answer = diagnose_input(model, data, [array])
-    except HoldfastError as problem:
-        outcome, kinds, text = "failed", (), str(problem)
+        answer = diagnose_input(model, [data], [array])
+    except Exception as problem:  # noqa: BLE001  (one crash must not lose the other cases)
+        outcome, kinds, text = "failed", (), f"{type(problem).__name__}: {problem}"
     else:
         kinds = tuple(cause.kind for cause in answer.causes)
         outcome = judge(needs, allowed, frozenset(kinds), answer.explained)
