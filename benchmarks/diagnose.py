@@ -176,7 +176,10 @@ def question(case: Case) -> tuple[np.ndarray, bytes, tuple[Kinds, ...], Kinds] |
     if not visible(case.names, case.model, case.image):
         return None
     mistake = mistake_of(case.names)
-    return *dump_of(mistake.change(clean), case.model, case.image), mistake.needs, mistake.allowed
+    chain, allowed = mistake.change(clean), mistake.allowed
+    if chain.short != clean.short:  # another short side before the crop may be named besides another size
+        allowed |= {"geometry"}
+    return *dump_of(chain, case.model, case.image), mistake.needs, allowed
 
 
 def judge(needs: Iterable[Kinds], allowed: Kinds, kinds: Kinds, explained: bool) -> str:
