@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers import models as making
-from holdfast.core.pipeline import load_pipeline, open_preparation, pipeline_of
-from holdfast.diagnose.dump import DumpMatch, OptionTrial, match_input, match_output, match_table, rank_trials
+from holdfast.core.pipeline import load_pipeline, pipeline_of
+from holdfast.diagnose.dump import DumpMatch, OptionTrial, match_output, match_table, rank_trials
 from holdfast.diagnose.page import match_text
 from holdfast.diagnose.stages import ValueDifference
 from holdfast.graph.load import load_model
@@ -57,32 +57,6 @@ def test_differences_put_together_are_not_named_again_but_those_that_are_only_to
     ])  # fmt: skip
     assert [one.same for one in found] == [("b=1", "a=1", "a=2 + b=2")]
     assert rank_trials([tried("a=1 b=1", "x"), tried("a=1", "x", changes=1)])[0].same == ("no b=1",)
-
-
-@pytest.mark.parametrize("made_by", ["opencv", "no-fancy-upsampling", "pillow"])
-def test_a_dump_several_decoders_make_is_the_cards_and_names_the_others(model, picture, made_by):
-    train = pipeline_of(model.card)
-    dump = open_preparation(train.replace(decode=made_by, resize="opencv-bilinear"), model)(picture).tensor
-    first = match_input(model, train, picture, dump)[0]
-    assert first.exact
-    assert first.choices == "decode=pillow, colour=rgb, resize=opencv-bilinear"
-    assert {"decode=opencv", "decode=no-fancy-upsampling"} <= set(first.same)
-
-
-def test_what_training_does_leads_also_if_it_is_not_the_cards(model, picture):
-    train = pipeline_of(model.card).replace(decode="opencv")
-    dump = open_preparation(train, model)(picture).tensor
-    first = match_input(model, train, picture, dump)[0]
-    assert first.choices == f"decode=opencv, colour=rgb, resize={model.card.resize}"
-    assert "decode=pillow" in first.same
-
-
-def test_of_equals_that_are_all_changed_the_better_known_leads(model, picture):
-    train = pipeline_of(model.card).replace(decode="zune")
-    dump = open_preparation(train.replace(decode="opencv"), model)(picture).tensor
-    first = match_input(model, train, picture, dump)[0]
-    assert first.choices.startswith("decode=opencv, ")
-    assert {"decode=pillow", "decode=no-fancy-upsampling"} <= set(first.same)
 
 
 def test_equals_of_a_dumped_output_are_one_row(model, picture):

@@ -11,9 +11,10 @@ from holdfast.core.errors import InputError
 from holdfast.core.pipeline import load_pipeline, open_preparation, pipeline_of
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
-from holdfast.diagnose.dump import match_input, match_output, read_dump
+from holdfast.diagnose.dump import match_output, read_dump
 from holdfast.diagnose.run import measure_losses
 from holdfast.diagnose.stages import compare_stages, compare_values, first_difference
+from holdfast.diagnose.target import diagnose_input
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
@@ -123,10 +124,11 @@ def test_a_dumped_input_is_recognised(tmp_path, made_by):
     train = pipeline_of(model.card)
     target = applied(train, options_of(made_by))
     np.save(tmp_path / "dump.npy", open_preparation(target, model)(data).tensor)
-    found = match_input(model, train, data, read_dump(tmp_path / "dump.npy"))
-    assert found[0].exact
-    assert all(word in found[0].choices for word in made_by.split(","))
-    assert sum(one.exact for one in found) == 1
+    found = diagnose_input(model, [data], [read_dump(tmp_path / "dump.npy")])
+    assert found.remainder.largest < 0.01
+    named = " ".join(cause.text for cause in found.causes)
+    assert all(word in named for word in made_by.split(","))
+    assert len(found.causes) == 2
 
 
 def test_a_dumped_output_is_recognised(tmp_path):
@@ -152,11 +154,11 @@ def test_what_is_no_dump_is_refused(tmp_path, content):
 def test_dumps_with_objects_nan_or_another_shape_are_refused(tmp_path):
     np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     np.save(tmp_path / "n.npy", np.array([np.nan], np.float32))
-    np.save(tmp_path / "s.npy", np.zeros((3, 8, 8), np.float32))
+    np.save(tmp_path / "s.npy", np.zeros((3, 4, 4), np.float32))
     for name, said in (("o", "expected an array"), ("n", "NaN or infinite")):
         with pytest.raises(InputError, match=said):
             read_dump(tmp_path / f"{name}.npy")
     model = load_model(str(making.classifier(tmp_path)))
     picture = making.jpeg(np.zeros((20, 20, 3), np.uint8))
-    with pytest.raises(InputError, match="the dump is 3×8×8, the model's input 1×3×16×16"):
-        match_input(model, pipeline_of(model.card), picture, read_dump(tmp_path / "s.npy"))
+    with pytest.raises(InputError, match="the dump is 3×4×4; expected an input of at least 8×8 pixels"):
+        diagnose_input(model, [picture], [read_dump(tmp_path / "s.npy")])

@@ -1,4 +1,4 @@
-"""Find the pipeline options that reproduce a dump of the target: its model input, or its raw output."""
+"""Find the pipeline options that reproduce a dump of the target's raw output; read dumps."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,12 +10,9 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.extras import is_installed
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, load_pipeline
-from holdfast.core.registry import lookup, names, part
-from holdfast.core.types import Image, Tensor
+from holdfast.core.types import Tensor
 from holdfast.diagnose.stages import ValueDifference, compare_values
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.report.tables import Cell, Table
@@ -98,77 +95,6 @@ def read_dump(path: Path) -> Tensor:
     if not np.isfinite(found).all():
         raise InputError(f"{path}: expected finite numbers, got NaN or infinite values")
     return found
-
-
-def match_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[DumpMatch]:
-    """Every installed decoder × colour × fit × resize, the closest to the dumped input first."""
-    fed = model.card.input
-    shape = input_shape(model)
-    if dump.shape not in (shape, shape[1:]):
-        raise InputError(
-            f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
-            "expected the input tensor of the target's model, for one image"
-        )
-    wanted = dump.reshape(shape)
-    normalise = lookup("normalise", train.normalise)
-    found: list[OptionTrial] = []
-    for makers, pixels in _pixels(data):
-        for fit in names("fit"):
-            laid = lookup("fit", fit)(fed)
-            if fit != "card" and laid == fed:
-                continue
-            for resize in _installed("resize"):
-                try:
-                    small, _ = place(pixels, laid, lookup("resize", resize))
-                except HoldfastError:
-                    continue
-                tensor = normalise(small, laid)[np.newaxis]
-                near, digest = compare_values(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
-                rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
-                found += [_input_trial(row, train, near, digest) for row in rows]
-    if not found:
-        raise InputError("no known option runs on this image")
-    return rank_trials(found)
-
-
-def _input_trial(row: Mapping[str, str], train: Pipeline, near: ValueDifference, digest: str) -> OptionTrial:
-    """What was tried of a row of stages by name."""
-    families = {kind: "resize" if kind == "fit" else kind for kind in row}
-    named = {kind: name for kind, name in row.items() if (kind, name) != ("fit", "card")}
-    chosen = {kind: f"{families[kind]}={name}" for kind, name in named.items()}
-    changes = sum(getattr(train, kind) != name for kind, name in row.items())
-    unusual = [(kind, name) for kind, name in row.items() if getattr(Pipeline(), kind) != name]
-    odd = sum(not part(kind, name).facts.get("paper", False) for kind, name in unusual)
-    return OptionTrial(chosen, near, digest, changes, odd)
-
-
-def input_shape(model: Model) -> tuple[int, ...]:
-    """The shape of the model's input tensor."""
-    w, h = model.card.input.size
-    return (1, 3, h, w) if model.card.input.layout == "nchw" else (1, h, w, 3)
-
-
-def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
-    """Each distinct image that decoders and colours give, with all choices that give it."""
-    seen: list[tuple[list[dict[str, str]], Image]] = []
-    for decode in _installed("decode"):
-        try:
-            decoded: Image = lookup("decode", decode)(data)
-        except HoldfastError:
-            continue
-        for colour in _installed("colour"):
-            pixels: Image = lookup("colour", colour)(decoded)
-            makers = next((m for m, old in seen if np.array_equal(old, pixels)), None)
-            if makers is None:
-                seen.append((makers := [], pixels))
-            makers.append({"decode": decode, "colour": colour})
-    return seen
-
-
-def _installed(kind: str) -> list[str]:
-    """The names of a kind whose libraries are there."""
-    needed = {name: part(kind, name).facts.get("needs", "") for name in names(kind)}
-    return [name for name, module in needed.items() if not module or is_installed(module)]
 
 
 def match_output(

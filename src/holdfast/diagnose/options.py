@@ -34,7 +34,14 @@ class DiagnoseOptions(
         str, Option("Training pipeline: FAMILY=OPTION,… (default: as in the card).", metavar="OPTIONS")
     ] = ""
     deploy: Annotated[str, Option("Deployment: FAMILY=OPTION,FAMILY=OPTION.", metavar="OPTIONS")] = ""
-    input: Annotated[Path | None, Option("A .npy file with the input tensor of the target.")] = None
+    input: Annotated[
+        Path | None,
+        Option("Input tensor of the target: a .npy file, or a folder of them with the names of the images."),
+    ] = None
+    predictions: Annotated[
+        Path | None,
+        Option("Predictions of the target: COCO results (JSON), or a file of evaluate --predictions-out."),
+    ] = None
     output: Annotated[Path | None, Option("A .npy file with the output of the target.")] = None
     json: Annotated[Path | None, Option("Write all numbers to this JSON file.", group=OUTPUT)] = None
     out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=OUTPUT)] = None

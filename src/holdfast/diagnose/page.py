@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.diagnose.dump import size_text
+from holdfast.diagnose.predictions import PredictionDiagnosis
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
+from holdfast.diagnose.target import InputDiagnosis
 from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import facing, interval_text, is_gain, lost_text, significance
 from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
-from holdfast.report.html import document, write_page
+from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
@@ -31,6 +33,9 @@ def to_texts(found: Diagnosis) -> list[str]:
         parts.append(to_text(loss_table(found.loss)))
     parts += [match_text(table) for table in found.dumps]
     text = summary(found)
+    if not found.stages and found.loss is None:
+        lines = [line for part in (found.input, found.predictions) if part for line in part.lines]
+        text = "\n".join([*lines, *([_next_step(found).strip()] if lines else [text])]).strip()
     broken = found.loss.broken if found.loss else ()
     if broken:
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
@@ -93,6 +98,9 @@ def summary(diagnosis: Diagnosis) -> str:
     """The diagnosis in two or three sentences, and what to do next."""
     stages, found = diagnosis.stages, diagnosis.loss
     apart, text = first_difference(stages), ""
+    targets = [part.verdict for part in (diagnosis.input, diagnosis.predictions) if part]
+    if targets and not stages:
+        return f"{' '.join(targets)}{_next_step(diagnosis)}"
     if apart is not None:
         far = "in shape" if math.isinf(apart.largest) else f"by at most {size_text(apart.largest)}"
         stage = STAGE_NAMES.get(apart.stage, apart.stage)
@@ -121,6 +129,14 @@ def _next_step(diagnosis: Diagnosis) -> str:
         return f" Next: fix {worst.label}; this alone recovers {worst.points_recovered:z.2f} points{sure}."
     if found is not None:
         return " Next: no fix of a single difference recovers points; look for other differences."
+    if diagnosis.input is not None and not diagnosis.input.explained:
+        return (
+            " Next: check that the dump belongs to this image, or add dumps of other images (--input FOLDER)."
+        )
+    if diagnosis.input is not None and diagnosis.input.causes:
+        return " Next: repair the target, dump its input again and repeat this command."
+    if diagnosis.predictions is not None and diagnosis.predictions.causes:
+        return " Next: repair the target and repeat this command; a dump of its input is more exact."
     if any(table.rows for table in diagnosis.dumps):
         return " Next: run the matching options on a dataset (--deploy) to measure the points lost."
     if first_difference(diagnosis.stages):
@@ -138,6 +154,12 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
     stages, found, dumps = diagnosis.stages, diagnosis.loss, diagnosis.dumps
     sections = [_section("stages", "First stage that differs", stage_table(stages))] if stages else []
     sections = [*_loss_sections(found), *sections] if found else sections
+    if diagnosis.input is not None:
+        sections.append(_input_section(diagnosis.input))
+    if diagnosis.predictions is not None:
+        title, found_by = "Predictions of the target", diagnosis.predictions
+        ranked = table_figure("", ranking_table(found_by), name=title, wide=True)
+        sections.append(Section("predictions", title, (ranked,), found_by.verdict))
     sections += [_section(f"dump-{i}", "Dump of the target", t, EQUIVALENT) for i, t in enumerate(dumps, 1)]
     if calibration := diagnosis.calibration:
         how = calibration.how or "the method of each option"
@@ -157,6 +179,36 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
         layout="diagnosis",
     )
     return document(content)
+
+
+def _input_section(found: InputDiagnosis) -> Section:
+    """The causes in the input of the target, and pictures of what is wanted, fed and not explained."""
+    shown = found.pictures
+    pictures = [
+        ("What the model wants", shown.wanted, ""),
+        ("What the target feeds, as the model reads it", shown.fed, ""),
+        ("What remains after the repairs", shown.remaining, f"difference amplified {shown.factor:.3g} times"),
+    ]
+    figures = [
+        Figure(title, f'<img src="{picture_uri(picture, "PNG")}" alt="{title}">', note)
+        for title, picture, note in pictures
+    ]
+    if found.causes:
+        figures.insert(0, table_figure("", cause_table(found), name="Causes", wide=True))
+    return Section("input", "Input of the target", tuple(figures), found.verdict)
+
+
+def ranking_table(found: PredictionDiagnosis) -> Table:
+    """The single mistakes that reproduce the target's predictions best."""
+    rows: list[list[Cell]] = [[one.cause.kind, one.cause.sentence, one.agreement] for one in found.ranking]
+    title = f"Agreement of boxes and scores if one mistake is made, n = {found.images}"
+    return Table(["cause", "difference", "agreement"], rows, title)
+
+
+def cause_table(found: InputDiagnosis) -> Table:
+    """The causes with their repairs."""
+    rows: list[list[Cell]] = [[cause.kind, cause.sentence, cause.repair] for cause in found.causes]
+    return Table(["cause", "difference", "repair"], rows)
 
 
 def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:

@@ -12,9 +12,12 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.result import Result
 from holdfast.data.open import open_dataset
-from holdfast.diagnose.dump import match_input, match_output, match_table, read_dump
+from holdfast.diagnose.dump import match_output, match_table, read_dump
 from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.diagnose.predicted import category_classes, read_predictions
+from holdfast.diagnose.predictions import MOST_IMAGES, PredictionDiagnosis, diagnose_predictions
 from holdfast.diagnose.stages import StageDifference, compare_stages
+from holdfast.diagnose.target import InputDiagnosis, diagnose_input
 from holdfast.engine.manifest import to_plain
 from holdfast.engine.records import FailedImage
 from holdfast.evaluate.difference import ScoredRun, broken_images, compare, scored_run
@@ -35,6 +38,7 @@ from holdfast.stages.families import NoiseOption, applied, options_of
 
 DEPLOY = "deploy"
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+MOST_DUMPS = 8  # dumps of a folder that are used
 COMPARED_IMAGES = 16  # images of a dataset that are run in lockstep
 
 
@@ -171,6 +175,8 @@ class Diagnosis(Result):
 
     stages: tuple[StageDifference, ...] = ()
     loss: DeploymentLoss | None = None
+    input: InputDiagnosis | None = None
+    predictions: PredictionDiagnosis | None = None
     dumps: tuple[Table, ...] = ()
     calibration: CalibrationInfo | None = None
 
@@ -190,7 +196,11 @@ class Diagnosis(Result):
     def to_dict(self) -> dict[str, Any]:
         """The diagnosis as plain values, as `--json` writes them."""
         dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in self.dumps]
-        return {"holdfast": 1, "kind": "diagnose", **to_plain(self), "dumps": dumps}
+        fed = self.input.to_dict() if self.input else None
+        predicted = self.predictions.to_dict() if self.predictions else None
+        plain = to_plain(replace(self, input=None, predictions=None))
+        parts = {"input": fed, "predictions": predicted, "dumps": dumps}
+        return {"holdfast": 1, "kind": "diagnose", **plain, **parts}
 
     def _summary(self) -> str:
         return self.verdict
@@ -198,6 +208,9 @@ class Diagnosis(Result):
     def _rows(self) -> list[dict[str, Any]]:
         if self.loss is not None:
             return [asdict(one) for one in self.loss.differences]
+        target = self.input or self.predictions
+        if target is not None:
+            return [asdict(cause) for cause in target.causes]
         if self.stages:
             return [asdict(stage) for stage in self.stages]
         names = [column.name or "rank" for column in self.dumps[0].heads] if self.dumps else []
@@ -230,16 +243,23 @@ def diagnose(
 
     `subject` is the plan of an evaluation, or a model and one image, if they are opened already.
     """
-    dumps = options.input or options.output
-    if not (options.deploy or dumps):
-        raise InputError("expected --deploy OPTIONS, or a dump of the target: --input or --output FILE.npy")
+    if not (options.deploy or options.input or options.output or options.predictions):
+        raise InputError(
+            "expected --deploy OPTIONS, or a file of the target: --input FILE.npy, --output FILE.npy or "
+            "--predictions FILE.json"
+        )
     path = Path(options.data)
     if subject is None and path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         subject = load_model(options.model, options.card), SingleImage(path.name, path.read_bytes())
     if isinstance(subject, tuple):
         return _diagnose_image(options, *subject)
-    if dumps:
-        raise InputError("--input and --output: expected the image of the dump instead of a dataset")
+    if options.output or (options.input and (options.deploy or options.predictions)):
+        raise InputError("expected the image of the dump instead of a dataset")
+    if options.input:
+        return _diagnose_inputs(options, subject)
+    if options.predictions:
+        base = plan_for(carry(options, CombineOptions), subject).plan
+        return _diagnose_predictions(options, base.model, base.dataset)
     plan = plan_for(carry(options, CombineOptions), subject)
     base = plan.plan
     train = _pipeline_of(pipeline_of(base.model.card), options.train, base.model)
@@ -254,6 +274,33 @@ def diagnose(
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
     costs = measure_losses(prepared, options_of(options.deploy), watch)
     return Diagnosis(stages, costs, calibration=seen)
+
+
+def _diagnose_predictions(options: DiagnoseOptions, model: Model, dataset: Dataset) -> Diagnosis:
+    """The diagnosis of the predictions of a target on the images of a dataset."""
+    path = options.predictions or Path()
+    found = read_predictions(path, dataset)
+    entries = [(e.name, e.load().data) for e in dataset.entries if e.name in found][:MOST_IMAGES]
+    train = _pipeline_of(pipeline_of(model.card), options.train, model)
+    classes = category_classes(path, dataset, model.card.classes)
+    return Diagnosis(predictions=diagnose_predictions(model, entries, found, classes=classes, train=train))
+
+
+def _diagnose_inputs(options: DiagnoseOptions, subject: EvaluationPlan | None) -> Diagnosis:
+    """The diagnosis of a folder of dumps, which have the names of the dataset's images."""
+    plan = plan_for(carry(options, CombineOptions), subject).plan
+    folder = Path(options.input or "")
+    if not folder.is_dir():
+        raise InputError(f"--input: expected a folder of .npy files for a dataset, got {folder}")
+    pairs = [(e, folder / f"{Path(e.name).stem}.npy") for e in plan.dataset.entries]
+    pairs = [pair for pair in pairs if pair[1].is_file()]
+    if not pairs:
+        first = Path(plan.dataset.entries[0].name).stem
+        raise InputError(f"{folder}: expected .npy files named after the images, such as {first}.npy")
+    pairs = list(spread(pairs, min(MOST_DUMPS, len(pairs))))
+    train = _pipeline_of(pipeline_of(plan.model.card), options.train, plan.model)
+    images, dumps = [entry.load().data for entry, _ in pairs], [read_dump(path) for _, path in pairs]
+    return Diagnosis(input=diagnose_input(plan.model, images, dumps, train))
 
 
 def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage) -> Diagnosis:
@@ -278,8 +325,10 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
         stages = compare_stages(loaded, *both, [(entry.name, data)])
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
-        near = match_input(loaded, train, data, read_dump(options.input))
-        found = replace(found, dumps=(match_table(near, "input"),))
+        found = replace(found, input=diagnose_input(loaded, [data], [read_dump(options.input)], train))
+    if options.predictions:
+        alone = Dataset(entry.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
+        found = replace(found, predictions=_diagnose_predictions(options, loaded, alone).predictions)
     if options.output:
         near = match_output(loaded, train, data, read_dump(options.output), ready)
         seen = found.calibration or CalibrationInfo(len(images.entries), words)
