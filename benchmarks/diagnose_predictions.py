@@ -30,15 +30,14 @@ import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from holdfast.diagnose.predictions import diagnose_predictions
-
 from diagnose import DATA, OUTCOMES, RESULTS, judge
 from diagnose_dumps import Chain, content_size, decoded, dump
 from diagnose_mistakes import CLEAN, MISTAKES, Kinds
-from holdfast.core.errors import HoldfastError
 from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.core.types import Detections
+from holdfast.diagnose.predicted import FileDetections
+from holdfast.diagnose.predictions import diagnose_predictions
 from holdfast.graph.load import load_model
 from holdfast.report.tables import Table, to_markdown, to_text
 
@@ -55,11 +54,12 @@ class Finish:
     """What the target does after the network."""
 
     score: float = 0.001
-    iou: float = 0.65
+    iou: float = 0.65  # 1: no suppression
+    agnostic: bool = False  # suppression across classes
     most: int = 100
-    classes: str = ""  # "", offset, coco ids or reversed
-    form: str = "xyxy"  # xyxy, xywh, cxcywh
-    normalised: bool = False  # to the sides of the image
+    ids: str = "from 1"  # category ids: from 1 as in COCO results, from 0, from 2, coco or reversed
+    form: str = "xywh"  # xywh as in COCO results, xyxy, yxyx or cxcywh
+    normalised: bool = False  # to the sides of the image, or of the network's input if not undone
     undone: bool = True  # whether boxes are mapped back from the network's input to the image
 
 
@@ -94,20 +94,25 @@ FINISHES: dict[str, tuple[str, dict[str, Any]]] = {
     "score-0.05": ("score threshold", {"score": 0.05}),
     "nms-0.45": ("NMS threshold", {"iou": 0.45}),
     "nms-0.9": ("NMS threshold", {"iou": 0.9}),
-    "class-offset": ("class offset", {"classes": "offset"}),
-    "coco-ids": ("class order", {"classes": "coco ids"}),
-    "classes-reversed": ("class order", {"classes": "reversed"}),
-    "xywh": ("box format", {"form": "xywh"}),
+    "nms-agnostic": ("NMS threshold", {"agnostic": True, "iou": 0.45}),
+    "no-nms": ("NMS threshold", {"iou": 1.0}),
+    "ids-from-0": ("class offset", {"ids": "from 0"}),
+    "ids-from-2": ("class offset", {"ids": "from 2"}),
+    "coco-ids": ("class order", {"ids": "coco"}),
+    "ids-reversed": ("class order", {"ids": "reversed"}),
+    "xyxy": ("box format", {"form": "xyxy"}),
+    "yxyx": ("box format", {"form": "yxyx"}),
     "cxcywh": ("box format", {"form": "cxcywh"}),
     "normalised": ("box format", {"normalised": True}),
     "cxcywh-normalised": ("box format", {"form": "cxcywh", "normalised": True}),
-    "letterbox-not-undone": ("letterbox|box format", {"undone": False}),
+    "letterbox-not-undone": ("letterbox", {"undone": False}),
+    "letterbox-normalised": ("letterbox", {"undone": False, "normalised": True}),
 }
 COMBINED = (
     ("red-blue-swapped", "score-0.25"),
-    ("imagenet-mean-255", "xywh"),
+    ("imagenet-mean-255", "xyxy"),
     ("stretch", "nms-0.45"),
-    ("pad-0", "class-offset"),
+    ("pad-0", "ids-from-0"),
     ("letterbox-centre", "normalised"),
 )
 
@@ -165,9 +170,10 @@ def suppressed(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: 
 def finished(
     raw: np.ndarray, chain: Chain, finish: Finish, size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Boxes, scores and classes as the target writes them, of an image of that width and height."""
+    """Boxes, scores and category ids as the target writes them, of an image of that width and height."""
     boxes, scores, classes = candidates(raw, chain.size, finish.score)
-    keep = suppressed(boxes, scores, classes, finish.iou)[: finish.most]
+    labels = np.zeros_like(classes) if finish.agnostic else classes
+    keep = suppressed(boxes, scores, labels, finish.iou)[: finish.most]
     boxes, scores, classes = boxes[keep], scores[keep], classes[keep]
     limits = chain.size
     if finish.undone:
@@ -177,20 +183,18 @@ def finished(
             start = [(a - b) // 2 for a, b in zip(chain.size, new, strict=True)]
         boxes = (boxes - start * 2) * (np.array(size) / new)[[0, 1, 0, 1]]
     boxes = np.clip(boxes, 0, np.array([*limits, *limits]))
+    if finish.normalised:
+        boxes = boxes / np.array([*limits, *limits])
     sides = boxes[:, 2:] - boxes[:, :2]
     if finish.form == "xywh":
         boxes = np.hstack([boxes[:, :2], sides])
     elif finish.form == "cxcywh":
         boxes = np.hstack([boxes[:, :2] + sides / 2, sides])
-    if finish.normalised:
-        boxes = boxes / np.array([*size, *size])
-    maps = {
-        "": np.arange(80),
-        "offset": np.arange(1, 81),
-        "coco ids": COCO_IDS,
-        "reversed": np.arange(80)[::-1],
-    }
-    return boxes, scores, maps[finish.classes][classes]
+    elif finish.form == "yxyx":
+        boxes = boxes[:, [1, 0, 3, 2]]
+    own = np.arange(80)
+    ids = {"from 0": own, "from 1": own + 1, "from 2": own + 2, "coco": COCO_IDS, "reversed": 80 - own}
+    return boxes, scores, ids[finish.ids][classes]
 
 
 class Target:
@@ -200,7 +204,7 @@ class Target:
         self.session = onnxruntime.InferenceSession(DATA / "models" / f"{MODEL}.onnx")
         self.input = self.session.get_inputs()[0].name
 
-    def detections(self, mistake: TargetMistake, files: Mapping[str, bytes]) -> dict[str, Detections]:
+    def detections(self, mistake: TargetMistake, files: Mapping[str, bytes]) -> dict[str, FileDetections]:
         """The detections of all images with a mistake."""
         chain, rng = CLEAN[MODEL], np.random.default_rng(0)
         for name in mistake.before:
@@ -209,10 +213,10 @@ class Target:
         for name, data in files.items():
             raw = self.session.run(None, {self.input: dump(chain, data)})[0][0]
             height, width = decoded("pillow", data).shape[:2]
-            boxes, scores, classes = finished(raw, chain, mistake.finish, (width, height))
+            boxes, scores, ids = finished(raw, chain, mistake.finish, (width, height))
             if mistake.control == "jittered":
                 boxes = boxes + rng.normal(0, 20, boxes.shape)
-            answers[name] = Detections(boxes, scores, classes)
+            answers[name] = FileDetections(boxes, scores, ids)
         if mistake.control == "shuffled":
             answers = dict(
                 zip(answers, [*list(answers.values())[1:], answers[next(iter(answers))]], strict=True)
@@ -233,8 +237,9 @@ def check_clean(target: Target, files: Mapping[str, bytes]) -> None:
     for name, made in target.detections(TargetMistake("clean", ()), files).items():
         wanted = own.predict(own.prepare(files[name]))
         assert isinstance(wanted, Detections)
-        same = len(made) == len(wanted) and np.array_equal(made.classes, wanted.classes)
-        if not same or not np.allclose(made.boxes, wanted.boxes, atol=0.01):
+        boxes = np.hstack([wanted.boxes[:, :2], wanted.boxes[:, 2:] - wanted.boxes[:, :2]])
+        same = len(made.scores) == len(wanted) and np.array_equal(made.categories, wanted.classes + 1)
+        if not same or not np.allclose(made.numbers, boxes, atol=0.01):
             sys.exit(f"{name}: the clean detections are not those of the model")
 
 
@@ -249,8 +254,8 @@ def run(chosen: Sequence[TargetMistake], groups: Sequence[dict[str, bytes]]) -> 
             began = time.perf_counter()
             try:
                 answer = diagnose_predictions(model, list(files.items()), detections)
-            except HoldfastError as problem:
-                outcome, text = "failed", str(problem)
+            except Exception as problem:  # noqa: BLE001  (one crash must not lose the other cases)
+                outcome, text = "failed", f"{type(problem).__name__}: {problem}"
             else:
                 kinds = frozenset(cause.kind for cause in answer.causes)
                 outcome = judge(mistake.needs, mistake.allowed, kinds, answer.explained)

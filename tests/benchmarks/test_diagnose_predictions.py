@@ -43,12 +43,13 @@ def test_cells_are_decoded(bench, raw):
 @pytest.mark.parametrize(
     ("change", "box", "number"),
     [
-        ({}, [136, 88, 264, 152], 3),
-        ({"form": "xywh"}, [136, 88, 128, 64], 3),
-        ({"form": "cxcywh"}, [200, 120, 128, 64], 3),
-        ({"normalised": True}, [136 / 832, 88 / 416, 264 / 832, 152 / 416], 3),
-        ({"undone": False, "classes": "offset"}, [68, 44, 132, 76], 4),
-        ({"classes": "reversed"}, [136, 88, 264, 152], 76),
+        ({}, [136, 88, 128, 64], 4),
+        ({"form": "xyxy", "ids": "from 0"}, [136, 88, 264, 152], 3),
+        ({"form": "yxyx"}, [88, 136, 152, 264], 4),
+        ({"form": "cxcywh"}, [200, 120, 128, 64], 4),
+        ({"form": "xyxy", "normalised": True}, [136 / 832, 88 / 416, 264 / 832, 152 / 416], 4),
+        ({"undone": False, "ids": "from 2"}, [68, 44, 64, 32], 5),
+        ({"ids": "reversed"}, [136, 88, 128, 64], 77),
     ],
 )
 def test_boxes_are_written_in_the_form_of_the_target(bench, raw, change, box, number):
