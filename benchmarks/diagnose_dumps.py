@@ -38,8 +38,8 @@ class Chain:
     filter: str = "cv2 linear"
     order: str = "rgb"
     scale: float = 1.0  # tensor = (pixel · scale − mean) / std
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of the tensor's channels, in their order
-    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of the tensor's channels, in their order
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
     tag: int = 0  # EXIF orientation written into the file
     upright: bool = False  # whether the target applies the EXIF orientation
     decoder: str = "pillow"

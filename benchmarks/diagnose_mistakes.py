@@ -12,6 +12,7 @@ import numpy as np
 from diagnose_dumps import Chain, Pixels, dump, laid_out, network_input, normalised, source
 
 Kinds = frozenset[str]
+Constants = tuple[float, ...]  # of the three channels
 FACING = frozenset({"flip", "orientation"})
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -107,7 +108,7 @@ def colours() -> Iterator[Mistake]:
 
 
 def swap(chain: Chain) -> Chain:
-    """The other order of red and blue; the constants of the normalisation stay in their places."""
+    """The other order of red and blue; the constants of the normalisation keep their places."""
     return replace(chain, order="rgb" if chain.order == "bgr" else "bgr")
 
 
@@ -164,7 +165,7 @@ def resizes() -> Iterator[Mistake]:
 
 def ranges() -> Iterator[Mistake]:
     """Gain and offset of the normalisation."""
-    none, ones = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    none, ones = (0.0,) * 3, (1.0,) * 3
     mean, std = IMAGENET
     for name, values in {
         "range-0-255": (1.0, none, ones),
@@ -176,9 +177,18 @@ def ranges() -> Iterator[Mistake]:
         "127.5": (1.0, (127.5,) * 3, (127.5,) * 3),
         "minus-half": (1 / 255, (0.5,) * 3, ones),
     }.items():
-        scale, offset, width = values
-        yield mistake(name, "range", scale=scale, mean=offset, std=width)
+        yield Mistake(name, (frozenset({"range"}),), normalised_by(*values))
     yield Mistake("divided-after", (frozenset({"range"}),), divided_after)
+
+
+def normalised_by(scale: float, mean: Constants, std: Constants) -> Callable[[Chain], Chain]:
+    """A change to other constants, which are given for red, green and blue."""
+
+    def change(chain: Chain) -> Chain:
+        step = -1 if chain.order == "bgr" else 1
+        return replace(chain, scale=scale, mean=mean[::step], std=std[::step])
+
+    return change
 
 
 def divided_after(chain: Chain) -> Chain:
